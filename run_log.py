@@ -1,0 +1,271 @@
+"""The JSON run log: its schema, writing it whole or not at all, and reading it with every field checked.
+
+A log is strict JSON: no NaN, a number that is not finite is null. Each schema is a dataclass; whoever keeps another
+kind of log (the experiments do) declares its own dataclass and uses the same `write` and `read`.
+"""
+
+import json
+import math
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Generic, TypeVar
+
+SCHEMA = 1
+ConfigT = TypeVar("ConfigT")
+LogT = TypeVar("LogT")
+
+
+class InputError(ValueError):
+    """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
+
+
+# ---------------------------------------------------------------------------------------------- schema
+
+
+@dataclass
+class DatasetInfo:
+    """Which images the runs saw, and how many of them."""
+
+    name: str
+    n_train: int
+    n_test: int
+
+
+@dataclass
+class Environment:
+    """Where the runs were made: enough to explain a difference in the last bits or in seconds."""
+
+    python: str
+    numpy: str
+    blas: str
+    threads: int
+    platform: str
+    cpu: str
+    commit: str | None
+    dirty: bool | None
+
+
+@dataclass
+class History:
+    """One row an epoch, the untrained net first (epoch 0); losses are means over images, in nats.
+
+    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time.
+    """
+
+    epoch: list[int]
+    train_loss: list[float | None]
+    train_acc: list[float | None]
+    test_loss: list[float | None]
+    test_acc: list[float | None]
+    grad_norm: list[float | None]
+    seconds: list[float]
+
+    def __post_init__(self) -> None:
+        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"expected lists of one length, found {lengths}")
+
+
+@dataclass
+class Run(Generic[ConfigT]):
+    """One training run. gate_means holds the mean T of each block, one row an epoch; null without gates."""
+
+    config: ConfigT
+    n_params: int
+    diverged: bool
+    history: History
+    gate_means: list[list[float | None]] | None
+
+    def __post_init__(self) -> None:
+        rows = len(self.history.epoch)
+        if self.gate_means is not None and len(self.gate_means) != rows:
+            raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
+
+
+@dataclass
+class RunLog(Generic[ConfigT]):
+    """What `python highway_networks.py` writes: schema 1."""
+
+    schema: int
+    created: str
+    command: str
+    dataset: DatasetInfo
+    environment: Environment
+    runs: list[Run[ConfigT]]
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise ValueError(f"expected schema {SCHEMA}, found {self.schema}")
+
+
+# ---------------------------------------------------------------------------------------- what goes in
+
+
+def now() -> str:
+    """The time as logs state it: UTC, to the second, ISO 8601."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def number(value: float, digits: int = 6) -> float | None:
+    """`value` rounded to significant digits, or None (null in JSON) if it is not finite."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def numbers(values: Any, digits: int = 6) -> list:
+    """`number` of every entry of an array, as nested lists of the same shape."""
+    nested = getattr(values, "tolist", lambda: values)()
+    return [numbers(v, digits) if isinstance(v, list) else number(v, digits) for v in nested]
+
+
+def environment(threads: int) -> Environment:
+    """Describe this machine and this checkout; `threads` is the number of BLAS threads the runs used."""
+    import numpy as np
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    changed = _git("status", "--porcelain", "--", "*.py")
+    return Environment(
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        threads=threads,
+        platform=platform.platform(),
+        cpu=_cpu(),
+        commit=_git("rev-parse", "HEAD"),
+        dirty=None if changed is None else bool(changed),
+    )
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the checkout that this file lies in; None outside one."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _cpu() -> str:
+    """The processor's name; Linux keeps it in /proc, elsewhere the platform module knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+# ------------------------------------------------------------------------------------ writing, reading
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
+    """Open a temporary file beside `path`; on success it becomes `path`, on any failure it is gone.
+
+    Raises InputError if the folder cannot be written or the disk is full; what lay at `path` is then untouched.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, "is a directory")
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would keep the file from its readers
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
+    path = Path(path)
+    if path.is_dir():
+        raise _unwritable(path, "a directory")
+    if not path.parent.is_dir():
+        raise _unwritable(path, f"no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise _unwritable(path, f"no permission to write in {path.parent}")
+
+
+def _unwritable(path: Path, found: str) -> InputError:
+    return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write(path: str | os.PathLike, log: Any) -> None:
+    """Write a log (a dataclass) as strict JSON, whole or not at all.
+
+    Each top-level field starts a line, and so does each entry of a list of objects: small diffs, few lines.
+    Raises InputError if `path` cannot be written.
+    """
+    with atomic_write(path) as file:
+        file.write(dumps(log))
+
+
+def dumps(log: Any) -> str:
+    """The text of a log, as `write` writes it."""
+    lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in asdict(log).items())
+    return f"{{\n{lines}\n}}\n"
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(json.dumps(entry, allow_nan=False) for entry in value) + "\n]"
+    return json.dumps(value, allow_nan=False)
+
+
+def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
+    """Read a log and check it against its schema: every field there, none unknown, each of its type.
+
+    Raises InputError naming the file, the field, what was expected and the remedy (a command, usually).
+    """
+    try:
+        return loads(Path(path).read_bytes(), schema)
+    except OSError as error:
+        raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; {remedy}") from error
+
+
+def loads(text: bytes | str, schema: type[LogT]) -> LogT:
+    """The log that `text` holds; raises ValueError (msgspec's errors are ValueErrors) where it breaks the schema."""
+    import msgspec
+
+    raw = msgspec.json.decode(text)
+    log = msgspec.convert(raw, schema)
+    for place in _unknown_fields(raw, msgspec.to_builtins(log), "$"):
+        raise ValueError(f"expected no field beyond the schema, found `{place}`")
+    return log
+
+
+def _unknown_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
+    """Where `raw` has keys that the schema dropped, as JSON paths; msgspec ignores them in dataclasses."""
+    if isinstance(raw, dict):
+        for name, value in raw.items():
+            if name in known:
+                yield from _unknown_fields(value, known[name], f"{place}.{name}")
+            else:
+                yield f"{place}.{name}"
+    elif isinstance(raw, Sequence) and not isinstance(raw, str):
+        for index, (value, kept) in enumerate(zip(raw, known, strict=True)):
+            yield from _unknown_fields(value, kept, f"{place}[{index}]")

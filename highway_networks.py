@@ -447,6 +447,26 @@ BLOCKS = {
 # --------------------------------------------------------------------------------------------- the net
 
 
+def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Weights (..., fan_in, fan_out) uniform in ±1/√fan_in."""
+    bound = 1 / math.sqrt(shape[-2])
+    return rng.uniform(-bound, bound, shape)
+
+
+def glorot(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Normalised initialisation for tanh (Glorot & Bengio 2010, eq. 16): uniform in ±√(6 / (fan_in + fan_out))."""
+    bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+    return rng.uniform(-bound, bound, shape)
+
+
+def he(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Normalised initialisation for ReLU (He et al. 2015, eq. 10): normal with variance 2 / fan_in."""
+    return rng.normal(0, math.sqrt(2 / shape[-2]), shape)
+
+
+INITS = {"uniform": uniform, "glorot": glorot, "he": he}
+
+
 class Parameters(Mapping):
     """The net's tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
@@ -515,11 +535,12 @@ class DeepNet:
     d_in, d_out        widths of input and output
     hidden, depth      D and L; depth 0 is the plain layer alone (the paper counts that layer, so its depth is L + 1)
     block              a name in BLOCKS; activation: a name in ACTIVATIONS
-    gate_bias          the initial b_T; other biases start at 0, weights uniform in ±1/√fan_in
+    init               a name in INITS, for all weights; biases start at 0, but for
+    gate_bias          the initial b_T
     dtype              float32, float64, or complex128 (forward and loss only, for complex-step derivatives)
     rng                np.random.Generator that draws the weights
 
-    Raises InputError for an unknown block or activation.
+    Raises InputError for an unknown block, activation or initialisation.
     """
 
     def __init__(
@@ -531,13 +552,15 @@ class DeepNet:
         depth: int = 30,
         block: str = "highway",
         activation: str = "tanh",
+        init: str = "uniform",
         gate_bias: float = -2.0,
         dtype: type = np.float32,
         rng: np.random.Generator,
     ):
-        for flag, name, table in (("block", block, BLOCKS), ("activation", activation, ACTIVATIONS)):
+        tables = (("block", block, BLOCKS), ("activation", activation, ACTIVATIONS), ("init", init, INITS))
+        for option, name, table in tables:
             if name not in table:
-                raise InputError(f"{flag}: expected one of {', '.join(table)}, found {name!r}; choose one")
+                raise InputError(f"{option}: expected one of {', '.join(table)}, found {name!r}; choose one")
         self.config = {
             "d_in": d_in,
             "d_out": d_out,
@@ -545,6 +568,7 @@ class DeepNet:
             "depth": depth,
             "block": block,
             "activation": activation,
+            "init": init,
             "gate_bias": gate_bias,
             "dtype": np.dtype(dtype).name,
         }
@@ -553,8 +577,7 @@ class DeepNet:
         self.params = self.new_parameters()
         for name, tensor in self.params.items():
             if name.startswith("W"):
-                bound = 1 / math.sqrt(tensor.shape[-2])  # fan_in
-                tensor[...] = rng.uniform(-bound, bound, tensor.shape)
+                tensor[...] = INITS[init](rng, tensor.shape)
         if "T" in self.block.branches:
             self.params["b_T"][...] = gate_bias
 
@@ -802,6 +825,7 @@ class Config:
     depth: int = hyperparameter(30, "hidden blocks", ZERO_OR_MORE)
     hidden: int = hyperparameter(50, "width of a block", POSITIVE)
     activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
+    init: str = hyperparameter("uniform", "initial weights: uniform in ±1/√fan_in, or normalised", one_of(INITS))
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
     optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
     lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
@@ -871,16 +895,36 @@ def train_step(net: DeepNet, optimizer, x: np.ndarray, y: np.ndarray, clip: floa
     return float(loss), norm
 
 
-def train_epoch(net: DeepNet, optimizer, epoch_batches, clip: float, workspaces: dict[int, Cache]):
-    """One step a batch, until one's loss is not finite; returns the mean loss and the mean gradient norm."""
-    losses, norms = [], []
-    for x, y in epoch_batches:
-        loss, norm = train_step(net, optimizer, x, y, clip, workspaces[len(y)])
-        losses.append(loss)
-        norms.append(norm)
-        if not math.isfinite(loss):
-            break
-    return float(np.mean(losses)), float(np.mean(norms))
+class Training:
+    """A run between two epochs: the net, the optimiser and the shuffling generator are all that it depends on."""
+
+    def __init__(self, config: Config, data: Dataset):
+        """Draw subset and weights from the config's seed; raises InputError if `data` has too few images."""
+        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
+        self.config = config
+        self.data = draw_subset(data, config.n_train, config.n_test, subset_rng)
+        self.net = new_net(config, data.train_images.shape[1], weight_rng)
+        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
+        self.workspaces = {size: self.net.workspace(size) for size in batch_sizes(config)}
+
+    def run_epoch(self) -> tuple[float, float]:
+        """One step a batch, until one's loss is not finite; returns means over batches: loss and gradient norm."""
+        losses, norms = [], []
+        for x, y in batches(self.data.train_images, self.data.train_labels, self.config, self.rng):
+            loss, norm = train_step(self.net, self.optimizer, x, y, self.config.clip, self.workspaces[len(y)])
+            losses.append(loss)
+            norms.append(norm)
+            if not math.isfinite(loss):
+                break
+        return float(np.mean(losses)), float(np.mean(norms))
+
+    def scores(self) -> tuple[float, float, float, float]:
+        """Loss and accuracy on the training images, then on the test images; training is left as it was."""
+        data = self.data
+        return (
+            *evaluate(self.net, data.train_images, data.train_labels),
+            *evaluate(self.net, data.test_images, data.test_labels),
+        )
 
 
 def train(
@@ -896,45 +940,37 @@ def train(
     finite ends the run as diverged. `save_model`: where to keep the trained net. Raises InputError if `data` has
     fewer images than the config asks for.
     """
-    subset_rng, weight_rng, shuffle_rng = np.random.default_rng(config.seed).spawn(3)
-    data = draw_subset(data, config.n_train, config.n_test, subset_rng)
-    net = new_net(config, data, weight_rng)
-    optimizer = OPTIMIZERS[config.optimizer](net.params, config)
-    workspaces = {size: net.workspace(size) for size in batch_sizes(config)}
-    held_out = scale(data.test_images[: config.batch_size], config.dtype)
+    training = Training(config, data)
+    held_out = scale(training.data.test_images[: config.batch_size], config.dtype)
     history, gate_means = History([], [], [], [], [], [], []), []
-
-    def record(epoch: int, norm: float, start: float) -> None:
-        train_scores = evaluate(net, data.train_images, data.train_labels)
-        test_scores = evaluate(net, data.test_images, data.test_labels)
-        append_row(history, epoch, *train_scores, *test_scores, norm, time.perf_counter() - start)
-        gate_means.append(net.gate_means(held_out))
-        report(history)
-
-    with blas_threads(config.hidden, config.batch_size), np.errstate(all="ignore"):
-        record(0, math.nan, time.perf_counter())
-        for epoch in range(1, config.epochs + 1):
+    loss = norm = math.nan
+    with training_conditions(config):
+        for epoch in range(config.epochs + 1):
             start = time.perf_counter()
-            epoch_batches = batches(data.train_images, data.train_labels, config, shuffle_rng)
-            loss, norm = train_epoch(net, optimizer, epoch_batches, config.clip, workspaces)
-            record(epoch, norm, start)
-            diverged = not math.isfinite(loss) or history.train_loss[-1] is None
+            if epoch > 0:
+                loss, norm = training.run_epoch()
+            scores = training.scores()
+            append_row(history, epoch, *scores, norm, time.perf_counter() - start)
+            gate_means.append(training.net.gate_means(held_out))
+            report(history)
+            diverged = epoch > 0 and not math.isfinite(loss + scores[0])
             if diverged:
                 break
     if save_model:
-        net.save(save_model)
-    return Run(config, net.params.flat.size, diverged, history, gate_means if gate_means[0] else None)
+        training.net.save(save_model)
+    return Run(config, training.net.params.flat.size, diverged, history, gate_means if gate_means[0] else None)
 
 
-def new_net(config: Config, data: Dataset, rng: np.random.Generator) -> DeepNet:
-    """The untrained net that a config describes, for images as wide as these."""
+def new_net(config: Config, d_in: int, rng: np.random.Generator) -> DeepNet:
+    """The untrained net that a config describes, for inputs (B, d_in)."""
     return DeepNet(
-        data.train_images.shape[1],
+        d_in,
         CLASSES,
         hidden=config.hidden,
         depth=config.depth,
         block=config.block,
         activation=config.activation,
+        init=config.init,
         gate_bias=config.gate_bias,
         dtype=config.dtype,
         rng=rng,
@@ -961,11 +997,12 @@ def count_threads(hidden: int, batch_size: int) -> int:
 
 
 @contextmanager
-def blas_threads(hidden: int, batch_size: int) -> Iterator[None]:
-    """Run with the number of BLAS threads that suits a net's products."""
+def training_conditions(config: Config) -> Iterator[None]:
+    """As many BLAS threads as suit the net, and no warnings: a loss that overflows is recorded, not shouted."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(count_threads(hidden, batch_size), user_api="blas"):
+    threads = count_threads(config.hidden, config.batch_size)
+    with threadpool_limits(threads, user_api="blas"), np.errstate(all="ignore"):
         yield
 
 

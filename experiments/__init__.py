@@ -1,0 +1,1 @@
+"""The paper's figures and questions, one module each: `python -m experiments` lists them."""

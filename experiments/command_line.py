@@ -1,0 +1,73 @@
+"""What the experiments' command lines share: `python -m experiments.NAME run|plot` and how it ends."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from highway_networks import DATASETS, Dataset, OneLineParser, choose_dataset, load_dataset
+from run_log import InputError
+
+from .resumable import Interrupted
+
+Action = Callable[[argparse.Namespace], None]
+
+
+class Commands:
+    """The sub-commands of one experiment, each with its flags and the function that carries it out."""
+
+    def __init__(self, name: str, summary: str):
+        self.name = f"python -m experiments.{name}"
+        self.parser = OneLineParser(prog=self.name, description=summary)
+        self.parsers = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(self, name: str, action: Action, help: str) -> argparse.ArgumentParser:
+        """Add a sub-command; returns its parser, for its flags."""
+        parser = self.parsers.add_parser(name, help=help, description=help)
+        parser.set_defaults(action=action)
+        return parser
+
+    def main(self, argv: list[str] | None = None) -> int:
+        """Carry out the sub-command; returns the exit code: 0, 1 if it was cut short, 2 for an error of the user's."""
+        argv = sys.argv[1:] if argv is None else argv
+        arguments = self.parser.parse_args(argv)
+        arguments.command_line = shlex.join([*self.name.split(), *argv])
+        try:
+            arguments.action(arguments)
+        except InputError as error:
+            self.parser.error(str(error))
+        except Interrupted as error:
+            print(f"{self.name}: interrupted: {error}", file=sys.stderr)
+            return 130 if isinstance(error.__cause__, KeyboardInterrupt) else 1
+        except KeyboardInterrupt:
+            print(f"\n{self.name}: interrupted", file=sys.stderr)
+            return 130
+        return 0
+
+
+def add_data_flags(parser: argparse.ArgumentParser) -> None:
+    """--dataset and --data-dir, as highway_networks.py has them, and --smoke."""
+    parser.add_argument("--dataset", default="mnist", choices=("auto", *DATASETS), help="default: mnist")
+    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+    parser.add_argument("--smoke", action="store_true", help="a budget of seconds on the digits, to see it work")
+
+
+def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
+    """Name and images of the data set that the flags ask for; the digits with --smoke."""
+    name = "digits" if arguments.smoke else arguments.dataset
+    if name == "auto":
+        name = choose_dataset(arguments.data_dir)
+    return name, load_dataset(name, arguments.data_dir)
+
+
+def default_log(name: str, dataset: str, smoke: bool) -> Path:
+    """runs/NAME.json is MNIST's; another data set's log is runs/NAME-DATASET.json, a smoke run's NAME-smoke.json."""
+    suffix = "-smoke" if smoke else "" if dataset == "mnist" else f"-{dataset}"
+    return Path("runs") / f"{name}{suffix}.json"
+
+
+def first_line(module: ModuleType) -> str:
+    """The first line of a module's docstring: what it answers."""
+    return (module.__doc__ or "").strip().splitlines()[0]

@@ -1,0 +1,168 @@
+"""What several tests share: derivatives without backpropagation, writers of idx and gzip files, a log to spoil."""
+
+import gzip
+import hashlib
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from highway_networks import Config, DeepNet
+from run_log import SCHEMA, DatasetInfo, Environment, History, InputError, Run, RunLog
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+# --------------------------------------------------------------------------------------- derivatives
+
+
+def small_net(block: str, activation: str, depth: int, dtype=np.float64, d_in: int = 5, d_out: int = 3) -> DeepNet:
+    """A net of width 4 whose biases, those of the gates included, lie around 0: no unit saturates, none is idle."""
+    rng = np.random.default_rng(3)
+    net = DeepNet(d_in, d_out, hidden=4, depth=depth, block=block, activation=activation, dtype=dtype, rng=rng)
+    for name, tensor in net.params.items():
+        if name.startswith("b_"):
+            tensor[...] = rng.uniform(-1, 1, tensor.shape)
+    return net
+
+
+def small_batch(rows: int = 7, d_in: int = 5, d_out: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """x (rows, d_in) in [-1, 1] and y (rows,)."""
+    rng = np.random.default_rng(5)
+    return rng.uniform(-1, 1, (rows, d_in)), rng.integers(0, d_out, rows)
+
+
+def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-30) -> np.ndarray:
+    """df/dtensor as Im f(t + ih) / h, of a complex tensor: no difference is taken, so it is exact to rounding."""
+    derivative = np.empty(tensor.shape)
+    for index in np.ndindex(tensor.shape):
+        kept = tensor[index]
+        tensor[index] = kept + 1j * step
+        derivative[index] = f().imag / step
+        tensor[index] = kept
+    return derivative
+
+
+def central_differences(f: Callable[[], float], tensor: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """df/dtensor as (f(t + h) − f(t − h)) / 2h: an error of h² from the formula, and of ε/h from rounding."""
+    derivative = np.empty(tensor.shape)
+    for index in np.ndindex(tensor.shape):
+        kept = tensor[index]
+        tensor[index] = kept + step
+        above = f()
+        tensor[index] = kept - step
+        derivative[index] = (above - f()) / (2 * step)
+        tensor[index] = kept
+    return derivative
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest deviation in a tensor, as a share of its largest entry."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def check_gradients(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], tolerance: float) -> None:
+    """Fail unless each gradient equals its derivative; a derivative near zero fails too, as it would check nothing."""
+    assert list(found) == list(expected)
+    for name, derivative in expected.items():
+        assert found[name].shape == derivative.shape, name
+        if derivative.size:
+            assert np.abs(derivative).max() > 1e-4, f"{name}: the derivative is too small to check anything"
+            error = relative_error(found[name], derivative)
+            assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+# --------------------------------------------------------------------------------------------- files
+
+
+def idx_bytes(array: np.ndarray, type_code: int = 0x08) -> bytes:
+    """`array` (uint8) in the idx format."""
+    return struct.pack(f">HBB{array.ndim}I", 0, type_code, array.ndim, *array.shape) + array.tobytes()
+
+
+def gz(payload: bytes) -> bytes:
+    """One gzip member, the same bytes whenever it is made."""
+    return gzip.compress(payload, mtime=0)
+
+
+MNIST_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, str]:
+    """Write the four files of a made-up MNIST of 4x4 images; returns the SHA-256 of each payload."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(6)
+    arrays = [
+        rng.integers(0, high, shape, dtype=np.uint8)
+        for n in (n_train, n_test)
+        for high, shape in ((256, (n, 4, 4)), (10, (n,)))
+    ]
+    checksums = {}
+    for name, array in zip(MNIST_FILES, arrays, strict=True):
+        payload = idx_bytes(array)
+        checksums[name] = hashlib.sha256(payload).hexdigest()
+        (folder / name).write_bytes(gz(payload))
+    return checksums
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones included, with its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# ---------------------------------------------------------------------------------------------- logs
+
+
+def small_log() -> RunLog[Config]:
+    """A valid log of two runs, highway and a diverged plain one."""
+    highway = Run(
+        Config(depth=2, epochs=1),
+        100,
+        False,
+        History([0, 1], [2.3, 0.5], [0.1, 0.8], [2.4, 0.625], [0.1, 0.75], [None, 1.5], [0.0, 0.25]),
+        [[0.12, 0.12], [0.125, 0.25]],
+    )
+    plain = Run(
+        Config(block="plain", depth=2, epochs=1),
+        50,
+        True,
+        History([0, 1], [2.3, None], [0.1, None], [2.4, None], [0.1, None], [None, None], [0.0, 0.25]),
+        None,
+    )
+    environment = Environment("3.11.7", "2.4.6", "openblas 0.3", 1, "Linux", "a processor", None, None)
+    command = "python highway_networks.py --depth 2"
+    dataset = DatasetInfo("mnist", 6000, 2000)
+    return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, dataset, environment, [highway, plain])
+
+
+# -------------------------------------------------------------------------------------------- errors
+
+
+def assert_says(error: InputError, *parts: object) -> None:
+    """The error is one line "where: expected X, found Y; remedy" that contains each of `parts`."""
+    message = str(error)
+    assert re.fullmatch(r"[^\n]+: expected [^\n]+, found[^\n]+; [^\n]+", message), message
+    assert len(message) < 400, message
+    for part in parts:
+        assert str(part) in message, message
+
+
+# -------------------------------------------------------------------------------------- command line
+
+
+def command_line(*arguments: str) -> list[str]:
+    """The command line as a user would start it."""
+    return [sys.executable, str(ROOT / "highway_networks.py"), *arguments]
+
+
+def run_command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(command_line(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)

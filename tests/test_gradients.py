@@ -1,0 +1,93 @@
+"""The hand-written backward pass against derivatives that need none, for every block, activation and a few depths."""
+
+import numpy as np
+import pytest
+from helpers import central_differences, check_gradients, complex_step, small_batch, small_net
+
+from highway_networks import ACTIVATIONS, BLOCKS, softmax_cross_entropy
+
+every_net = pytest.mark.parametrize(
+    ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]
+)
+
+
+def gradients(net, x, y):
+    """Backpropagation's gradients by every parameter and by the input, called x."""
+    logits, cache = net.forward(x)
+    _, dlogits = softmax_cross_entropy(logits, y)
+    grads, dx = net.backward(dlogits, cache, return_dx=True)
+    return {**grads, "x": dx}
+
+
+def derivatives(method, net, x, y):
+    """The same by moving one entry at a time."""
+
+    def loss():
+        return softmax_cross_entropy(net.forward(x)[0], y)[0]
+
+    return {name: method(loss, tensor) for name, tensor in {**net.params, "x": x}.items()}
+
+
+@every_net
+def test_gradients_equal_complex_step_derivatives(block, activation, depth):
+    x, y = small_batch()
+    found = gradients(small_net(block, activation, depth), x, y)
+    complex_net = small_net(block, activation, depth, np.complex128)
+    check_gradients(found, derivatives(complex_step, complex_net, x.astype(complex), y), 1e-10)
+
+
+@every_net
+def test_gradients_equal_central_differences(block, activation, depth):
+    """At h = 1e-5 rounding leaves about ε/h, and h² as much, of a loss near 1: 1e-10 beside gradients above 1e-4."""
+    x, y = small_batch()
+    net = small_net(block, activation, depth)
+    check_gradients(gradients(net, x, y), derivatives(central_differences, net, x, y), 1e-6)
+
+
+@every_net
+def test_float32_gradients_equal_float64_ones_to_single_precision(block, activation, depth):
+    x, y = small_batch()
+    found = gradients(small_net(block, activation, depth, np.float32), x.astype(np.float32), y)
+    assert {gradient.dtype for gradient in found.values()} == {np.dtype(np.float32)}
+    check_gradients(found, gradients(small_net(block, activation, depth), x, y), 1e-5)
+
+
+@pytest.mark.parametrize("method", [complex_step, central_differences])
+def test_the_check_fails_on_any_gradient_that_is_a_thousandth_wrong(method):
+    x, y = small_batch()
+    exact = gradients(small_net("highway", "tanh", 2), x, y)
+    dtype = np.complex128 if method is complex_step else np.float64
+    expected = derivatives(method, small_net("highway", "tanh", 2, dtype), x.astype(dtype), y)
+    tolerance = 1e-10 if method is complex_step else 1e-6
+    check_gradients(exact, expected, tolerance)
+    for name, gradient in exact.items():
+        largest = np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
+        one_entry = gradient.copy()
+        one_entry[largest] *= 1.001
+        for wrong in (gradient * 1.001, one_entry):
+            with pytest.raises(AssertionError, match=f"^{name}: relative error"):
+                check_gradients(exact | {name: wrong}, expected, tolerance)
+
+
+def test_the_check_fails_where_a_gradient_is_missing_or_too_small_to_check():
+    ones = {"W": np.ones((2, 2)), "b": np.ones(2)}
+    check_gradients(ones, ones, 1e-10)
+    with pytest.raises(AssertionError):
+        check_gradients({"W": ones["W"]}, ones, 1e-10)
+    with pytest.raises(AssertionError, match="too small"):
+        check_gradients(ones | {"b": np.zeros(2)}, ones | {"b": np.zeros(2)}, 1e-10)
+
+
+def test_the_check_fails_on_a_nan():
+    ones = {"b": np.ones(2)}
+    with pytest.raises(AssertionError):
+        check_gradients({"b": np.array([1, np.nan])}, ones, 1e-10)
+
+
+def test_the_gradient_of_the_logits_equals_its_complex_step_derivative():
+    logits = 3 * np.random.default_rng(0).standard_normal((5, 4))
+    y = np.array([0, 3, 1, 1, 2])
+    _, dlogits = softmax_cross_entropy(logits, y)
+    logits = logits.astype(complex)
+    expected = complex_step(lambda: softmax_cross_entropy(logits, y)[0], logits)
+    check_gradients({"logits": dlogits}, {"logits": expected}, 1e-10)

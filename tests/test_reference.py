@@ -1,0 +1,150 @@
+"""The engine against the same mathematics written as plainly as can be: a dictionary of tensors, loops, new arrays.
+
+Whatever the engine does for speed (flat vectors, stacked products, reused memory, folded constants) must not change
+its float64 results beyond rounding.
+"""
+
+import numpy as np
+import pytest
+from helpers import relative_error, small_batch, small_net
+
+from highway_networks import Adam, Momentum, clip_global_norm, softmax_cross_entropy
+
+ACTIVATIONS = {
+    "tanh": (np.tanh, lambda H: 1 - H**2),
+    "relu": (lambda z: np.maximum(z, 0), lambda H: np.where(H > 0, 1.0, 0.0)),
+}
+TOLERANCE = 1e-12
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def forward(p, x, block, activation):
+    """Logits, and every intermediate value by name; equations 1 to 3."""
+    act, _ = ACTIVATIONS[activation]
+    xs = [act(x @ p["W_in"] + p["b_in"])]
+    Hs, Ts = [], []
+    for layer in range(len(p["W_H"])):
+        H = act(xs[-1] @ p["W_H"][layer] + p["b_H"][layer])
+        T = sigmoid(xs[-1] @ p["W_T"][layer] + p["b_T"][layer]) if block == "highway" else 1.0
+        xs.append(H * T + xs[-1] * (1 - T))
+        Hs.append(H)
+        Ts.append(T)
+    return xs[-1] @ p["W_out"] + p["b_out"], {"input": x, "x": xs, "H": Hs, "T": Ts}
+
+
+def cross_entropy(logits, y):
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    one_hot = np.eye(logits.shape[1])[y]
+    return -np.mean(np.log((probabilities * one_hot).sum(axis=1))), (probabilities - one_hot) / len(y)
+
+
+def backward(p, dlogits, cache, block, activation):
+    """Gradients by name; equation 9."""
+    _, act_prime = ACTIVATIONS[activation]
+    grads = {name: np.zeros_like(tensor) for name, tensor in p.items()}
+    grads["W_out"], grads["b_out"] = cache["x"][-1].T @ dlogits, dlogits.sum(axis=0)
+    dy = dlogits @ p["W_out"].T
+    for layer in reversed(range(len(p["W_H"]))):
+        x, H, T = cache["x"][layer], cache["H"][layer], cache["T"][layer]
+        dz_H = T * dy * act_prime(H)
+        grads["W_H"][layer], grads["b_H"][layer] = x.T @ dz_H, dz_H.sum(axis=0)
+        dx = (1 - T) * dy + dz_H @ p["W_H"][layer].T
+        if block == "highway":
+            dz_T = (H - x) * dy * T * (1 - T)
+            grads["W_T"][layer], grads["b_T"][layer] = x.T @ dz_T, dz_T.sum(axis=0)
+            dx = dx + dz_T @ p["W_T"][layer].T
+        dy = dx
+    dz = dy * act_prime(cache["x"][0])
+    grads["W_in"], grads["b_in"] = cache["input"].T @ dz, dz.sum(axis=0)
+    return grads
+
+
+def clip(grads, max_norm):
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in grads.values()))
+    return norm, {name: gradient * min(1, max_norm / norm) for name, gradient in grads.items()}
+
+
+class ReferenceAdam:
+    """Algorithm 1 of Kingma & Ba (2015), line by line."""
+
+    def __init__(self, p, lr, beta1=0.9, beta2=0.999, eps=1e-8):
+        self.lr, self.beta1, self.beta2, self.eps, self.t = lr, beta1, beta2, eps, 0
+        self.m = {name: np.zeros_like(tensor) for name, tensor in p.items()}
+        self.v = {name: np.zeros_like(tensor) for name, tensor in p.items()}
+
+    def step(self, p, grads):
+        self.t += 1
+        for name, g in grads.items():
+            self.m[name] = self.beta1 * self.m[name] + (1 - self.beta1) * g
+            self.v[name] = self.beta2 * self.v[name] + (1 - self.beta2) * g**2
+            m_hat = self.m[name] / (1 - self.beta1**self.t)
+            v_hat = self.v[name] / (1 - self.beta2**self.t)
+            p[name] = p[name] - self.lr * m_hat / (np.sqrt(v_hat) + self.eps)
+
+
+class ReferenceMomentum:
+    """v ← μ·v − lr·g; then v, or from the look-ahead point μ·v − lr·g (Sutskever et al. 2013); step t at lr·decay^t."""
+
+    def __init__(self, p, lr, momentum, decay, nesterov):
+        self.lr, self.momentum, self.decay, self.nesterov, self.t = lr, momentum, decay, nesterov, 0
+        self.v = {name: np.zeros_like(tensor) for name, tensor in p.items()}
+
+    def step(self, p, grads):
+        lr = self.lr * self.decay**self.t
+        self.t += 1
+        for name, g in grads.items():
+            self.v[name] = self.momentum * self.v[name] - lr * g
+            p[name] = p[name] + (self.momentum * self.v[name] - lr * g if self.nesterov else self.v[name])
+
+
+OPTIMIZERS = {
+    "adam": (lambda p: Adam(p, 5e-3), lambda p: ReferenceAdam(p, 5e-3)),
+    "adam with other constants": (
+        lambda p: Adam(p, 1e-2, beta1=0.8, beta2=0.9, eps=1e-3),
+        lambda p: ReferenceAdam(p, 1e-2, beta1=0.8, beta2=0.9, eps=1e-3),
+    ),
+    "momentum": (lambda p: Momentum(p, 0.1, 0.9, 0.95), lambda p: ReferenceMomentum(p, 0.1, 0.9, 0.95, False)),
+    "nesterov": (
+        lambda p: Momentum(p, 0.1, 0.9, 0.95, nesterov=True),
+        lambda p: ReferenceMomentum(p, 0.1, 0.9, 0.95, True),
+    ),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("block", ["plain", "highway"])
+def test_several_training_steps_equal_the_reference(block, activation, optimizer):
+    """Loss, norm, every gradient and every parameter, through six steps of full and short batches, some clipped."""
+    net = small_net(block, activation, 3)
+    p = {name: tensor.copy() for name, tensor in net.params.items()}
+    engine_step, reference_step = (make(of) for make, of in zip(OPTIMIZERS[optimizer], (net.params, p), strict=True))
+    workspaces = {rows: net.workspace(rows) for rows in (7, 3)}
+    images, labels = small_batch(40)
+    clipped = []
+    for start, rows in ((0, 7), (7, 3), (10, 7), (17, 7), (24, 3), (27, 7)):
+        x, y = images[start : start + rows], labels[start : start + rows]
+
+        logits, cache = net.forward(x, workspaces[rows])
+        loss, dlogits = softmax_cross_entropy(logits, y)
+        grads = net.backward(dlogits, cache)
+        norm = clip_global_norm(grads, 0.5)
+        engine_step.step(grads)
+
+        expected_logits, values = forward(p, x, block, activation)
+        expected_loss, expected_dlogits = cross_entropy(expected_logits, y)
+        expected_norm, expected_grads = clip(backward(p, expected_dlogits, values, block, activation), 0.5)
+        reference_step.step(p, expected_grads)
+
+        assert relative_error(logits, expected_logits) < TOLERANCE
+        assert loss == pytest.approx(expected_loss, rel=TOLERANCE)
+        assert norm == pytest.approx(expected_norm, rel=TOLERANCE)
+        clipped.append(norm > 0.5)
+        for name, tensor in p.items():
+            assert relative_error(grads[name], expected_grads[name]) < TOLERANCE, name
+            assert relative_error(net.params[name], tensor) < TOLERANCE, name
+    assert len(set(clipped)) == 2, "some steps should be clipped and some not"

@@ -5,7 +5,7 @@
 
 "eq." and "section" refer to Srivastava, Greff & Schmidhuber, "Training Very Deep Networks", NIPS 2015
 (arXiv:1507.06228), and the symbols are theirs: x a block's input, H its state, T its transform gate, y its output.
-Shapes: B batch, D width, L blocks (the depth), G branches a block (H, T), K classes. A batch is a matrix of rows, so
+Shapes: B batch, D width, L blocks (the depth), G branches a block (H, T, C), K classes. A batch is a matrix of rows, so
 a layer computes x @ W + b. A gradient is named d + its tensor.
 
 The file reads from top to bottom: data, blocks, the net, the loss, optimisers, training, the command line.
@@ -163,14 +163,18 @@ def _parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
     if payload.startswith(b"\x1f\x8b"):
         raise reject("an idx header", "gzip inside gzip")
-    if len(payload) < 4 or payload[:2] != b"\0\0" or payload[3] == 0:
+    if len(payload) < 4 or payload[:2] != b"\0\0":
         raise reject("an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
     if payload[2] != IDX_UINT8:
         raise reject("idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
+    if not 1 <= payload[3] <= 4:
+        raise reject("1 to 4 dimensions", f"{payload[3]}")
     start = 4 + 4 * payload[3]
     if len(payload) < start:
         raise reject(f"a header of {start} bytes", f"{len(payload)} bytes")
     shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
+    if 0 in shape:
+        raise reject("dimensions of at least 1", " x ".join(map(str, shape)))
     if len(payload) - start != math.prod(shape):
         size = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes"
         raise reject(f"{size} after the header", f"{len(payload) - start}")
@@ -391,6 +395,13 @@ def sigmoid(z):
     np.reciprocal(z, out=z)
 
 
+def sigmoid_backward(dT, T, scratch):
+    """dT becomes dz in place; `scratch` is left holding 1 − T."""
+    np.subtract(1, T, out=scratch)
+    dT *= T
+    dT *= scratch  # σ' = T·(1 − T)
+
+
 def plain_forward(x, z, y, activation):
     (H,) = z  # (B, D)
     activation.forward(H)  # H = act(W_H x + b_H)
@@ -399,7 +410,7 @@ def plain_forward(x, z, y, activation):
 
 def plain_backward(dy, x, z, dz, dx, activation):
     (H,), (dH,) = z, dz  # (B, D)
-    dH[...] = dy
+    dH[...] = dy  # dH = dy
     activation.backward(dH, H, scratch=dx)
     dx[...] = 0  # no path around the transform
 
@@ -419,10 +430,41 @@ def highway_backward(dy, x, z, dz, dx, activation):
     activation.backward(dH, H, scratch=dx)
     np.subtract(H, x, out=dT)
     dT *= dy  # dT = (H − x)·dy    (eq. 9)
-    np.subtract(1, T, out=dx)
-    dT *= T
-    dT *= dx  # σ' = T·(1 − T)
+    sigmoid_backward(dT, T, scratch=dx)
     dx *= dy  # dx = (1 − T)·dy    (eq. 9)
+
+
+def highway_uncoupled_forward(x, z, y, activation):
+    H, T, C = z  # (B, D) each
+    activation.forward(H)  # H = act(W_H x + b_H)
+    sigmoid(T)  # T = σ(W_T x + b_T)
+    sigmoid(C)  # C = σ(W_C x + b_C)
+    np.multiply(H, T, out=y)
+    y += x * C  # y = H·T + x·C    (eq. 2)
+
+
+def highway_uncoupled_backward(dy, x, z, dz, dx, activation):
+    (H, T, C), (dH, dT, dC) = z, dz  # (B, D) each
+    np.multiply(T, dy, out=dH)  # dH = T·dy
+    activation.backward(dH, H, scratch=dx)
+    np.multiply(H, dy, out=dT)  # dT = H·dy
+    sigmoid_backward(dT, T, scratch=dx)
+    np.multiply(x, dy, out=dC)  # dC = x·dy
+    sigmoid_backward(dC, C, scratch=dx)
+    np.multiply(C, dy, out=dx)  # dx = C·dy
+
+
+def residual_forward(x, z, y, activation):
+    (H,) = z  # (B, D)
+    activation.forward(H)  # H = act(W_H x + b_H)
+    np.add(x, H, out=y)  # y = x + H    (He et al. 2016, eq. 1, with one layer)
+
+
+def residual_backward(dy, x, z, dz, dx, activation):
+    (H,), (dH,) = z, dz  # (B, D)
+    dH[...] = dy  # dH = dy
+    activation.backward(dH, H, scratch=dx)
+    dx[...] = dy  # dx = dy
 
 
 class Block(NamedTuple):
@@ -441,6 +483,8 @@ class Block(NamedTuple):
 BLOCKS = {
     "plain": Block("H", plain_forward, plain_backward),
     "highway": Block("HT", highway_forward, highway_backward),
+    "highway-uncoupled": Block("HTC", highway_uncoupled_forward, highway_uncoupled_backward),
+    "residual": Block("H", residual_forward, residual_backward),
 }
 
 
@@ -505,28 +549,26 @@ class Cache:
     """What a forward pass leaves for the backward pass, with the memory that both work in.
 
     x (L+1, B, D)       the input of each block and, last, the output of the last
-    H, T (L, B, D)      block states and transform gates (T only where the block has one)
+    H, T (L, B, D)      block states and transform gates (T, and C, only where the block has them)
+    dx (L+1, B, D)      after a backward pass: the gradient of the loss by x
     """
 
     def __init__(self, net: "DeepNet", batch_size: int):
-        L, B, D, branches = net.depth, batch_size, net.hidden, net.block.branches
         self.input = None  # (B, d_in), the batch itself, by reference
-        self.x = np.empty((L + 1, B, D), net.dtype)
-        self.z = np.empty((L, len(branches), B, D), net.dtype)
-        for g, branch in enumerate(branches):
+        self.x = np.empty((net.depth + 1, batch_size, net.hidden), net.dtype)
+        self.z = np.empty((net.depth, len(net.block.branches), batch_size, net.hidden), net.dtype)
+        for g, branch in enumerate(net.block.branches):
             setattr(self, branch, self.z[:, g])
-        # Memory of the backward pass: allocated by the first one, since evaluation never needs it.
-        self.gradients = None
-        self.dz = self.dz_W = self.dx = None
+        self.dx = None  # the backward pass's memory is allocated by the first one: evaluation never needs it
 
     def prepare_backward(self, net: "DeepNet") -> None:
         """Allocate what the backward pass works in, once."""
-        if self.gradients is None:
-            self.gradients = net.new_parameters()
-            self.dz = np.empty(self.z.shape[1:] if net.depth else (1, *self.x.shape[1:]), net.dtype)
-            self.dz_W = np.empty_like(self.dz)
-            self.dx = np.empty((2, *self.x.shape[1:]), net.dtype)
+        if self.dx is None:
+            self.dx = np.empty_like(self.x)
+            self.dz = np.empty(self.z.shape[1:], net.dtype)  # (G, B, D)
+            self.dx_through = np.empty_like(self.dz)
             self.ones = np.ones((1, self.x.shape[1]), net.dtype)
+            self.gradients = net.new_parameters()
 
 
 class DeepNet:
@@ -580,6 +622,8 @@ class DeepNet:
                 tensor[...] = INITS[init](rng, tensor.shape)
         if "T" in self.block.branches:
             self.params["b_T"][...] = gate_bias
+        if "C" in self.block.branches:
+            self.params["b_C"][...] = -gate_bias  # so that C starts as 1 − T, as in the coupled block
 
     def new_parameters(self) -> Parameters:
         """Zeros in the form of this net's parameters."""
@@ -598,69 +642,70 @@ class DeepNet:
         cache = workspace or self.workspace(len(x))
         cache.input = x
         p = self.params
+        self._input_layer(x, out=cache.x[0])
         with np.errstate(over="ignore"):  # e^−z may overflow to inf, where σ(z) is rightly 0
-            self._input_layer(x, out=cache.x[0])
-            for x_l, W, b, z, y in zip(cache.x, p.W, p.b, cache.z, cache.x[1:], strict=False):
-                np.matmul(x_l, W, out=z)
-                z += b
-                self.block.forward(x_l, z, y, self.activation)
+            for x_l, W, b, z, y in zip(cache.x[:-1], p.W, p.b, cache.z, cache.x[1:], strict=True):
+                self._block(x_l, W, b, z, y)
         return cache.x[-1] @ p["W_out"] + p["b_out"], cache
-
-    def backward(self, dlogits: np.ndarray, cache: Cache, *, return_dx: bool = False):
-        """Gradients of the loss by the parameters, given dlogits (B, K) and the cache of the forward pass.
-
-        Returns a mapping like `params`, which lives in the cache; with `return_dx` also dx (B, d_in), the gradient
-        by the net's input. The forward pass is read from last line to first.
-        """
-        cache.prepare_backward(self)
-        p, grads, dz, dz_W, ones = self.params, cache.gradients, cache.dz, cache.dz_W, cache.ones
-        dy, dx = cache.dx
-
-        np.matmul(cache.x[-1].T, dlogits, out=grads["W_out"])
-        np.sum(dlogits, axis=0, out=grads["b_out"])
-        np.matmul(dlogits, p["W_out"].T, out=dy)
-        for x_l, W, z, dW, db in zip(
-            cache.x[-2::-1], p.W[::-1], cache.z[::-1], grads.W[::-1], grads.b[::-1], strict=True
-        ):
-            self.block.backward(dy, x_l, z, dz, dx, self.activation)
-            np.matmul(x_l.T, dz, out=dW)
-            np.matmul(ones, dz, out=db)  # the sum over the batch, as a product: several times faster
-            np.matmul(dz, W.swapaxes(1, 2), out=dz_W)
-            for through_branch in dz_W:
-                dx += through_branch
-            dy, dx = dx, dy
-
-        self.activation.backward(dy, cache.x[0], scratch=dx)
-        np.matmul(cache.input.T, dy, out=grads["W_in"])
-        np.sum(dy, axis=0, out=grads["b_in"])
-        return (grads, dy @ p["W_in"].T) if return_dx else grads
-
-    def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
-        """Logits (n, K) of x (n, d_in), any n: `rows` at a time, with no cache."""
-        logits = np.empty((len(x), self.config["d_out"]), self.dtype)
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            logits[part] = self._predict(x[part])
-        return logits
-
-    def _predict(self, x: np.ndarray) -> np.ndarray:
-        p = self.params
-        x_l, y = np.empty((2, len(x), self.hidden), self.dtype)
-        z = np.empty((len(self.block.branches), *y.shape), self.dtype)
-        with np.errstate(over="ignore"):
-            self._input_layer(x, out=x_l)
-            for W, b in zip(p.W, p.b, strict=True):
-                np.matmul(x_l, W, out=z)
-                z += b
-                self.block.forward(x_l, z, y, self.activation)
-                x_l, y = y, x_l
-        return x_l @ p["W_out"] + p["b_out"]
 
     def _input_layer(self, x: np.ndarray, out: np.ndarray) -> None:
         """The plain layer that brings x (B, d_in) to the blocks' width (section 2.1)."""
         np.matmul(x, self.params["W_in"], out=out)
         out += self.params["b_in"]
         self.activation.forward(out)
+
+    def _block(self, x: np.ndarray, W: np.ndarray, b: np.ndarray, z: np.ndarray, y: np.ndarray) -> None:
+        """One block: every branch's affine map of x (B, D) into z (G, B, D), then the block's own function into y."""
+        np.matmul(x, W, out=z)
+        z += b
+        self.block.forward(x, z, y, self.activation)
+
+    def backward(self, dlogits: np.ndarray, cache: Cache, *, return_dx: bool = False):
+        """Gradients of the loss by the parameters, given dlogits (B, K) and the cache of the forward pass.
+
+        Returns a mapping like `params`, which lives in the cache; with `return_dx` also the gradient by the net's
+        input (B, d_in). It is `forward`, read from the last line to the first.
+        """
+        cache.prepare_backward(self)
+        p, grads, dx, dz = self.params, cache.gradients, cache.dx, cache.dz
+
+        np.matmul(cache.x[-1].T, dlogits, out=grads["W_out"])
+        np.sum(dlogits, axis=0, out=grads["b_out"])
+        np.matmul(dlogits, p["W_out"].T, out=dx[-1])
+        for l in reversed(range(self.depth)):
+            dy, x_l, dx_l = dx[l + 1], cache.x[l], dx[l]
+            self.block.backward(dy, x_l, cache.z[l], dz, dx_l, self.activation)
+            np.matmul(x_l.T, dz, out=grads.W[l])
+            np.matmul(cache.ones, dz, out=grads.b[l])  # the sum over the batch, as a product: several times faster
+            np.matmul(dz, p.W[l].swapaxes(1, 2), out=cache.dx_through)
+            for dx_branch in cache.dx_through:
+                dx_l += dx_branch
+
+        dz_in = dx[0].copy()
+        self.activation.backward(dz_in, cache.x[0], scratch=dz[0])
+        np.matmul(cache.input.T, dz_in, out=grads["W_in"])
+        np.sum(dz_in, axis=0, out=grads["b_in"])
+        return (grads, dz_in @ p["W_in"].T) if return_dx else grads
+
+    def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
+        """Logits (n, K) of x (n, d_in), any n: `rows` at a time, with no cache."""
+        logits = np.empty((len(x), self.config["d_out"]), self.dtype)
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            x_0 = np.empty((len(x[part]), self.hidden), self.dtype)
+            self._input_layer(x[part], out=x_0)
+            logits[part] = self.predict_from(x_0, 0)
+        return logits
+
+    def predict_from(self, x_l: np.ndarray, l: int) -> np.ndarray:
+        """Logits (B, K) given x_l (B, D), the input of block l, which is left as it was."""
+        x, y, spare = x_l, np.empty_like(x_l), np.empty_like(x_l)
+        z = np.empty((len(self.block.branches), *x_l.shape), self.dtype)
+        with np.errstate(over="ignore"):
+            for W, b in zip(self.params.W[l:], self.params.b[l:], strict=True):
+                self._block(x, W, b, z, y)
+                x, y, spare = y, spare, y
+        return x @ self.params["W_out"] + self.params["b_out"]
 
     def gate_means(self, x: np.ndarray) -> list[float | None] | None:
         """Mean of T per block over x (B, d_in); None where the block has no gate."""
@@ -719,6 +764,8 @@ def softmax_cross_entropy(logits: np.ndarray, y: np.ndarray) -> tuple[float, np.
 def clip_global_norm(grads: Parameters, max_norm: float) -> float:
     """Scale the gradients, in place, to a global L2 norm of at most `max_norm`; returns the norm before."""
     norm = math.sqrt(grads.flat @ grads.flat)
+    if math.isinf(norm):  # float32 squares overflow beyond 1e19, long before the gradients do
+        norm = float(np.linalg.norm(grads.flat.astype(np.float64)))
     if norm > max_norm:
         grads.flat *= max_norm / norm
     return norm
@@ -978,8 +1025,9 @@ def new_net(config: Config, d_in: int, rng: np.random.Generator) -> DeepNet:
 
 
 def batch_sizes(config: Config) -> set[int]:
-    """The sizes that an epoch's batches have: the full one and, unless it is dropped, the last."""
-    return {min(config.batch_size, config.n_train), config.n_train % config.batch_size} - {0}
+    """The sizes that an epoch's batches have."""
+    last = 0 if config.drop_last else config.n_train % config.batch_size
+    return {min(config.batch_size, config.n_train), last} - {0}
 
 
 def append_row(history: History, *row: float) -> None:

@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -174,8 +174,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     path = Path(path)
     temporary = None
     try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "is a directory")
+        check_writable(path)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
@@ -194,8 +193,8 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     path = Path(path)
-    if path.is_dir():
-        raise _unwritable(path, "a directory")
+    if path.exists() and not path.is_file():
+        raise _unwritable(path, "a directory" if path.is_dir() else "a device")
     if not path.parent.is_dir():
         raise _unwritable(path, f"no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -243,7 +242,7 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
         return loads(Path(path).read_bytes(), schema)
     except OSError as error:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}; {remedy}") from error
 
 
@@ -266,6 +265,6 @@ def _unknown_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
                 yield from _unknown_fields(value, known[name], f"{place}.{name}")
             else:
                 yield f"{place}.{name}"
-    elif isinstance(raw, Sequence) and not isinstance(raw, str):
+    elif isinstance(raw, list):
         for index, (value, kept) in enumerate(zip(raw, known, strict=True)):
             yield from _unknown_fields(value, kept, f"{place}[{index}]")

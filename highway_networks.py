@@ -692,20 +692,35 @@ class DeepNet:
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
-            x_0 = np.empty((len(x[part]), self.hidden), self.dtype)
-            self._input_layer(x[part], out=x_0)
-            logits[part] = self.predict_from(x_0, 0)
+            logits[part] = self.predict_from(self.enter(x[part]), 0)
         return logits
 
+    def enter(self, x: np.ndarray) -> np.ndarray:
+        """The input (B, D) of the first block, given the net's input x (B, d_in)."""
+        x_0 = np.empty((len(x), self.hidden), self.dtype)
+        self._input_layer(x, out=x_0)
+        return x_0
+
     def predict_from(self, x_l: np.ndarray, l: int) -> np.ndarray:
-        """Logits (B, K) given x_l (B, D), the input of block l, which is left as it was."""
+        """Logits (B, K) given x_l (B, D), the input of block l."""
+        y = x_l
+        for _, y in self.walk(x_l, l):
+            pass
+        return y @ self.params["W_out"] + self.params["b_out"]
+
+    def walk(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the branches z (G, B, D), that is H, T, ..., and the output y (B, D) of block l and of all after it.
+
+        Both are overwritten by later blocks, so that a walk takes the memory of one block, however deep the net;
+        x_l (B, D) stays as it was.
+        """
         x, y, spare = x_l, np.empty_like(x_l), np.empty_like(x_l)
         z = np.empty((len(self.block.branches), *x_l.shape), self.dtype)
-        with np.errstate(over="ignore"):
-            for W, b in zip(self.params.W[l:], self.params.b[l:], strict=True):
+        for W, b in zip(self.params.W[l:], self.params.b[l:], strict=True):
+            with np.errstate(over="ignore"):
                 self._block(x, W, b, z, y)
-                x, y, spare = y, spare, y
-        return x @ self.params["W_out"] + self.params["b_out"]
+            yield z, y
+            x, y, spare = y, spare, y
 
     def gate_means(self, x: np.ndarray) -> list[float | None] | None:
         """Mean of T per block over x (B, d_in); None where the block has no gate."""

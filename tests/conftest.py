@@ -1,4 +1,7 @@
 import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,3 +39,33 @@ def real_mnist() -> Path:
     if missing:
         pytest.skip(f"needs the real MNIST: {folder} lacks {', '.join(missing)}")
     return Path(root)
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed to all but one."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def as_ordinary_user() -> Callable[[], AbstractContextManager]:
+    """A context in which permissions count: root, whom none of them stops, becomes an ordinary user for a while."""
+    nobody = 65534
+
+    @contextmanager
+    def ordinary_user() -> Iterator[None]:
+        if os.geteuid() != 0:
+            yield
+            return
+        try:
+            os.setresuid(nobody, nobody, 0)
+        except PermissionError:
+            pytest.skip("needs a user whom permissions stop, and this root may not become one")
+        try:
+            yield
+        finally:
+            os.setresuid(0, 0, 0)
+
+    return ordinary_user

@@ -42,7 +42,6 @@ from run_log import (
     check_writable,
     environment,
     now,
-    number,
     numbers,
     write,
 )
@@ -704,7 +703,7 @@ class DeepNet:
     def predict_from(self, x_l: np.ndarray, l: int) -> np.ndarray:
         """Logits (B, K) given x_l (B, D), the input of block l."""
         y = x_l
-        for _, y in self.walk(x_l, l):
+        for _, y in self.walk(x_l, l):  # noqa: B007, the last y is what counts
             pass
         return y @ self.params["W_out"] + self.params["b_out"]
 
@@ -1004,7 +1003,7 @@ def train(
     """
     training = Training(config, data)
     held_out = scale(training.data.test_images[: config.batch_size], config.dtype)
-    history, gate_means = History([], [], [], [], [], [], []), []
+    history, gate_means = History.empty(), []
     loss = norm = math.nan
     with training_conditions(config):
         for epoch in range(config.epochs + 1):
@@ -1012,7 +1011,7 @@ def train(
             if epoch > 0:
                 loss, norm = training.run_epoch()
             scores = training.scores()
-            append_row(history, epoch, *scores, norm, time.perf_counter() - start)
+            history.append(epoch, *scores, norm, time.perf_counter() - start)
             gate_means.append(training.net.gate_means(held_out))
             report(history)
             diverged = epoch > 0 and not math.isfinite(loss + scores[0])
@@ -1043,12 +1042,6 @@ def batch_sizes(config: Config) -> set[int]:
     """The sizes that an epoch's batches have."""
     last = 0 if config.drop_last else config.n_train % config.batch_size
     return {min(config.batch_size, config.n_train), last} - {0}
-
-
-def append_row(history: History, *row: float) -> None:
-    """Append one epoch's numbers, in the order of History's fields."""
-    for field, value in zip(dataclasses.fields(history), row, strict=True):
-        getattr(history, field.name).append(value if isinstance(value, int) else number(value))
 
 
 THREADED_PRODUCT = 2**22  # multiply-adds above which a second BLAS thread pays for itself

@@ -72,6 +72,17 @@ class History:
         if len(set(lengths.values())) != 1:
             raise ValueError(f"expected lists of one length, found {lengths}")
 
+    @classmethod
+    def empty(cls) -> "History":
+        """No rows yet."""
+        return cls(*([] for _ in fields(cls)))
+
+    def append(self, epoch: int, *row: float) -> None:
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null."""
+        self.epoch.append(epoch)
+        for field, value in zip(fields(self)[1:], row, strict=True):
+            getattr(self, field.name).append(number(value))
+
 
 @dataclass
 class Run(Generic[ConfigT]):
@@ -87,6 +98,8 @@ class Run(Generic[ConfigT]):
         rows = len(self.history.epoch)
         if self.gate_means is not None and len(self.gate_means) != rows:
             raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
+        if self.gate_means and len({len(row) for row in self.gate_means}) > 1:
+            raise ValueError("expected rows of gate_means of one length, found several")
 
 
 @dataclass
@@ -193,9 +206,9 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     path = Path(path)
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise _unwritable(path, "a directory" if path.is_dir() else "a device")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise _unwritable(path, f"no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise _unwritable(path, f"no permission to write in {path.parent}")
@@ -243,7 +256,7 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
     except OSError as error:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {error}; {remedy}") from error
+        raise InputError(f"{path}: expected a valid log, found: {error}; {remedy}") from error
 
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:
@@ -252,19 +265,18 @@ def loads(text: bytes | str, schema: type[LogT]) -> LogT:
 
     raw = msgspec.json.decode(text)
     log = msgspec.convert(raw, schema)
-    for place in _unknown_fields(raw, msgspec.to_builtins(log), "$"):
-        raise ValueError(f"expected no field beyond the schema, found `{place}`")
+    for difference in _differing_fields(raw, msgspec.to_builtins(log), "$"):
+        raise ValueError(f"expected exactly the schema's fields, found {difference}")
     return log
 
 
-def _unknown_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
-    """Where `raw` has keys that the schema dropped, as JSON paths; msgspec ignores them in dataclasses."""
+def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
+    """What msgspec forgives in dataclasses: fields beyond the schema, and fields left to their defaults."""
     if isinstance(raw, dict):
-        for name, value in raw.items():
-            if name in known:
-                yield from _unknown_fields(value, known[name], f"{place}.{name}")
-            else:
-                yield f"{place}.{name}"
+        yield from (f"`{place}.{name}`, which is unknown" for name in raw.keys() - known.keys())
+        yield from (f"no `{place}.{name}`" for name in known.keys() - raw.keys())
+        for name in raw.keys() & known.keys():
+            yield from _differing_fields(raw[name], known[name], f"{place}.{name}")
     elif isinstance(raw, list):
         for index, (value, kept) in enumerate(zip(raw, known, strict=True)):
-            yield from _unknown_fields(value, kept, f"{place}[{index}]")
+            yield from _differing_fields(value, kept, f"{place}[{index}]")

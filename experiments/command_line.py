@@ -3,9 +3,9 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
+from typing import TypeVar
 
 from highway_networks import DATASETS, Dataset, OneLineParser, choose_dataset, load_dataset
 from run_log import InputError
@@ -13,6 +13,8 @@ from run_log import InputError
 from .resumable import Interrupted
 
 Action = Callable[[argparse.Namespace], None]
+ItemT = TypeVar("ItemT")
+KeyT = TypeVar("KeyT")
 
 
 class Commands:
@@ -68,6 +70,20 @@ def default_log(name: str, dataset: str, smoke: bool) -> Path:
     return Path("runs") / f"{name}{suffix}.json"
 
 
-def first_line(module: ModuleType) -> str:
-    """The first line of a module's docstring: what it answers."""
-    return (module.__doc__ or "").strip().splitlines()[0]
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """What every `run` takes: the data flags and --jobs."""
+    add_data_flags(parser)
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="local processes (default: 1)")
+
+
+def add_plot_flags(parser: argparse.ArgumentParser, name: str) -> None:
+    """What every `plot` takes: the log to draw."""
+    parser.add_argument("log", nargs="?", type=Path, default=default_log(name, "mnist", False), help="%(default)s")
+
+
+def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:
+    """Items with equal keys together, in their order; keys sorted."""
+    groups: dict[KeyT, list[ItemT]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return dict(sorted(groups.items()))

@@ -32,14 +32,15 @@ from pathlib import Path
 import numpy as np
 
 import run_log
-from highway_networks import Config, Dataset, Training, append_row, list_of_numbers, training_conditions
+from highway_networks import Config, Dataset, Training, list_of_numbers, training_conditions
 from run_log import DatasetInfo, Environment, History, InputError, number
 
 from . import checkpoint
-from .command_line import Commands, add_data_flags, default_log, load_data
+from .command_line import Commands, add_data_flags, add_plot_flags, add_run_flags, default_log, group_by, load_data
 from .resumable import ResultFile, finish
 
 NAME = "depth_search"
+FIGURES = ("fig1_depth_search.png", "fig1_settings.png")
 DEPTHS = (10, 20, 50, 100)  # the paper's counting: one plain layer + depth - 1 blocks
 ARCHITECTURES = ("plain", "highway")
 WIDTH = {"plain": 71, "highway": 50}
@@ -198,7 +199,7 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
     config = trial.config(n_test=len(data.test_images))
     training = Training(config, data)
     path = Path("runs") / "checkpoints" / f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}.npz"
-    history = checkpoint.restore(path, training) or History([], [], [], [], [], [], [])
+    history = checkpoint.restore(path, training) or History.empty()
     diverged = False
     with training_conditions(config):
         for epoch in range(len(history.epoch), trial.epochs + 1):
@@ -206,7 +207,7 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
             if epoch > 0:
                 loss, norm = training.run_epoch()
             scores = training.scores()
-            append_row(history, epoch, *scores, norm, time.perf_counter() - start)
+            history.append(epoch, *scores, norm, time.perf_counter() - start)
             checkpoint.save(path, training, history)
             diverged = not math.isfinite(loss + scores[0])
             if diverged:
@@ -227,10 +228,7 @@ def best_of_arm(results: Iterable[TrialResult]) -> list[TrialResult]:
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
     """Results of each arm, best first; arms by architecture, then depth."""
-    arms: dict[tuple[str, int], list[TrialResult]] = {}
-    for result in sorted(results, key=lambda r: (r.trial.arm, r.best_loss)):
-        arms.setdefault(result.trial.arm, []).append(result)
-    return arms
+    return group_by(sorted(results, key=lambda result: result.best_loss), lambda result: result.trial.arm)
 
 
 def summary(results: list[TrialResult]) -> str:
@@ -382,40 +380,45 @@ def best_command(arguments: argparse.Namespace) -> None:
 
 def plot_command(arguments: argparse.Namespace) -> None:
     """Draw the figures of the paper, and what it does not show."""
-    from . import depth_search_figures
+    from .depth_search_figures import draw
 
-    depth_search_figures.draw(read_log(arguments.log), Path(arguments.log))
+    draw(read_log(arguments.log), arguments.log)
 
 
 def commands() -> Commands:
     """The experiment's sub-commands."""
     commands = Commands(NAME, __doc__.splitlines()[0])
-    for name, action, help in (
-        ("list", list_command, "print the settings"),
-        ("run", run_command, "train all settings; resumable"),
-        ("best", best_command, "train each arm's best setting for longer; resumable"),
-    ):
-        parser = commands.add(name, action, help)
-        add_data_flags(parser)
-        if name != "best":
-            parser.add_argument("--configs", type=int, default=100, help="settings an arm (default: 100)")
-            parser.add_argument("--depths", type=list_of_numbers, default=DEPTHS, help="default: 10,20,50,100")
-            parser.add_argument("--n-train", type=int, help="training images (default: all)")
-        if name != "list":
-            parser.add_argument("--jobs", type=int, default=1, metavar="N", help="local processes (default: 1)")
-        epochs = 100 if name == "best" else 4
-        parser.add_argument("--epochs", type=int, default=epochs, help=f"default: {epochs}")
-        if name == "run":
-            parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
-            parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
-            parser.add_argument("--log", metavar="JSONL", help="where finished runs are kept, line by line")
+
+    parser = commands.add("list", list_command, "print the settings")
+    add_data_flags(parser)
+    add_search_flags(parser)
+
+    parser = commands.add("run", run_command, "train all settings; resumable")
+    add_run_flags(parser)
+    add_search_flags(parser)
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
+    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
+    parser.add_argument("--log", metavar="JSONL", help="where finished runs are kept, line by line")
+
     parser = commands.add("merge", merge_command, "join shards into one log")
     parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
     parser.add_argument("--n-test", type=int, default=10_000, help="test images of the data set (default: 10000)")
     parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
-    parser = commands.add("plot", plot_command, "draw the figures from the log")
-    parser.add_argument("log", nargs="?", default=f"runs/{NAME}.json", help="default: %(default)s")
+
+    parser = commands.add("best", best_command, "train each arm's best setting for longer; resumable")
+    add_run_flags(parser)
+    parser.add_argument("--epochs", type=int, default=100, help="default: %(default)s")
+
+    add_plot_flags(commands.add("plot", plot_command, "draw the figures from the log"), NAME)
     return commands
+
+
+def add_search_flags(parser: argparse.ArgumentParser) -> None:
+    """What defines a search."""
+    parser.add_argument("--configs", type=int, default=100, help="settings an arm (default: %(default)s)")
+    parser.add_argument("--depths", type=list_of_numbers, default=DEPTHS, help="default: 10,20,50,100")
+    parser.add_argument("--n-train", type=int, help="training images (default: all)")
+    parser.add_argument("--epochs", type=int, default=4, help="default: %(default)s")
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ def loads(text: bytes | str, schema: type[LogT]) -> LogT:
 
     raw = msgspec.json.decode(text)
     log = msgspec.convert(raw, schema)
-    for difference in _differing_fields(raw, msgspec.to_builtins(log), "$"):
+    for difference in _differing_fields(raw, asdict(log), "$"):
         raise ValueError(f"expected exactly the schema's fields, found {difference}")
     return log
 

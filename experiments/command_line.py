@@ -70,6 +70,11 @@ def default_log(name: str, dataset: str, smoke: bool) -> Path:
     return Path("runs") / f"{name}{suffix}.json"
 
 
+def figure_path(name: str, dataset: str) -> Path:
+    """Where a picture goes: viz/ for MNIST, viz/DATASET/ for another data set."""
+    return Path("viz", *([] if dataset == "mnist" else [dataset]), name)
+
+
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """What every `run` takes: the data flags and --jobs."""
     add_data_flags(parser)

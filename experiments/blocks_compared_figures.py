@@ -1,0 +1,83 @@
+"""Pictures of the four blocks side by side: how well they train, and how gradients flow through them."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, number_layers, save
+from highway_networks import CLASSES
+
+from .blocks_compared import BLOCKS, FIGURES, BlocksComparedLog, ComparedRun, accuracies, arms
+from .command_line import figure_path
+
+EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
+
+
+def draw(log: BlocksComparedLog, source: Path) -> None:
+    """Draw both figures from a log."""
+    for name, figure in zip(FIGURES, (accuracy_figure(log), flow_figure(log)), strict=True):
+        path = figure_path(name, log.dataset.name)
+        save(figure, path, source)
+        print(f"drew {path}")
+
+
+def title(log: BlocksComparedLog) -> str:
+    """Data set, images and seeds."""
+    seeds = len({run.task.config.seed for run in log.runs})
+    name = log.dataset.name.replace("mnist", "MNIST")
+    return f"{name}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
+
+
+def accuracy_figure(log: BlocksComparedLog) -> Figure:
+    """Test accuracy against depth, one line a block; left of equal width, right of equal parameters."""
+    figure, panels = new_figure(title(log), 4.2, ncols=len(EQUAL), sharey=True)
+    groups = arms(log.runs)
+    depths = sorted({depth for _, _, depth in groups})
+    for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
+        for block in BLOCKS:
+            table = np.array([accuracies(groups[equal, block, depth]) for depth in depths])  # (depths, seeds)
+            draw_seeds(axes, depths, table.T, label=words_for(block), color=COLORS[block], marker="o", markersize=5)
+        draw_level(axes, 1 / CLASSES, "one in ten")
+        axes.set(xscale="log", xlabel="blocks", title=words, ylim=(0, 1))
+        axes.set_xticks(depths, depths)
+        axes.minorticks_off()
+        label_ends(axes)
+    panels[0].set_ylabel("test accuracy")
+    return figure
+
+
+def words_for(block: str) -> str:
+    """A block's name, short enough for the end of a line."""
+    return block.removeprefix("highway-")
+
+
+def flow_figure(log: BlocksComparedLog) -> Figure:
+    """Above: norm of dL/dx of every layer; below: singular values of one layer's Jacobian; untrained, then trained."""
+    deepest = max(run.task.config.depth for run in log.runs)
+    runs = [run for run in log.runs if run.task.equal == "depth" and run.task.config.depth == deepest]
+    figure, axes = new_figure(f"{title(log)}, {deepest} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
+    for column, when in zip(axes.T, ("untrained", "trained"), strict=True):
+        flow_panel(column[0], runs, when, "gradient_norms", first=0)
+        number_layers(column[0].xaxis, deepest)
+        column[0].set(xlabel="input of block", title=when)
+        flow_panel(column[1], runs, when, "singular_values", first=1)
+        column[1].set(xlabel="singular value, by size")
+    axes[0, 0].set_ylabel("norm of dL/dx")
+    axes[1, 0].set_ylabel(f"singular value of dy/dx\nof block {deepest // 2 + 1}")
+    return figure
+
+
+def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, first: int) -> None:
+    """One field of the flow, log scale: every seed faint, the (geometric) mean bold; nulls and zeros are left out."""
+    for block in BLOCKS:
+        rows = [getattr(getattr(run, when), field) for run in runs if run.task.config.block == block]
+        table = np.array([[value or np.nan for value in row] for row in rows], float)
+        table = np.log10(np.maximum(table, 1e-30))
+        x = np.arange(first, first + table.shape[1])
+        draw_seeds(axes, x, table, label=words_for(block), color=COLORS[block])
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:g}}}$")
+    label_ends(axes)

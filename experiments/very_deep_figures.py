@@ -1,0 +1,93 @@
+"""Pictures of the very deep nets and of the gate-bias sweep."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, save
+from highway_networks import CLASSES
+
+from .command_line import figure_path
+from .very_deep import FIGURES, DeepRun, VeryDeepLog, accuracies, group
+
+SHADES = {-6.0: 1.0, -20.0: 0.55}
+
+
+def draw(log: VeryDeepLog, source: Path) -> None:
+    """Draw both figures from a log."""
+    for name, figure in zip(FIGURES, (depth_figure(log), bias_figure(log)), strict=True):
+        path = figure_path(name, log.dataset.name)
+        save(figure, path, source)
+        print(f"drew {path}")
+
+
+def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
+    """Data set, images, epochs and seeds."""
+    config = runs[0].config
+    seeds = len({run.config.seed for run in runs})
+    name = log.dataset.name.replace("mnist", "MNIST")
+    return f"{name}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
+
+
+def depth_figure(log: VeryDeepLog) -> Figure:
+    """Left: test accuracy against depth, highway nets from two biases. Right: mean T in the deepest nets after training."""
+    figure, (left, right) = new_figure(title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
+    by_arm = group(log.by_depth, "block", "gate_bias")
+    for (block, bias), runs in by_arm.items():
+        depths = sorted({run.config.depth for run in runs})
+        table = np.array([accuracies(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
+        label = block if block == "plain" else f"highway, {bias:g}"
+        style = {"color": COLORS[block], "alpha": SHADES.get(bias, 1.0) if block == "highway" else 1.0}
+        draw_line(left, depths, table.T, label, style)
+    draw_level(left, 1 / CLASSES, "one in ten")
+    left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
+    left.set_xticks(depths, depths)
+    left.minorticks_off()
+    label_ends(left)
+    gates_panel(right, log.by_depth)
+    return figure
+
+
+def draw_line(axes: Axes, x, curves: np.ndarray, label: str, style: dict) -> None:
+    """Every seed faint, the mean bold; in a paler colour rather than a transparent one, so that both can be seen."""
+    pale = style.pop("alpha")
+    colour = np.array([int(style["color"][i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    draw_seeds(axes, x, curves, label=label, color=tuple(1 - pale * (1 - colour)), marker="o", markersize=5)
+
+
+def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
+    """Mean T after training, block by block, of the deepest gated nets; every seed."""
+    gated = [run for run in runs if run.gate_means and not run.diverged]
+    deepest = max(run.config.depth for run in gated)
+    for (bias,), same_bias in group([run for run in gated if run.config.depth == deepest], "gate_bias").items():
+        pale = SHADES.get(bias, 1.0)
+        for run in same_bias:
+            floor = np.maximum(np.array(run.gate_means, float), 1e-10)  # a gate that is shut underflows
+            axes.plot(range(1, deepest + 1), floor, color=COLORS["highway"], alpha=0.6 * pale, linewidth=1)
+        axes.text(deepest * 0.97, floor[len(floor) // 2 :].max() * 2, f"$b_T$ = {bias:g}", ha="right", va="bottom")
+    axes.set(yscale="log", xlabel=f"block of {deepest:,}", title="mean T after training", ylim=(1e-10, 3))
+    axes.margins(x=0)
+
+
+def bias_figure(log: VeryDeepLog) -> Figure:
+    """Test accuracy and training loss against the initial gate bias, one line a depth."""
+    figure, (left, right) = new_figure(title(log, log.by_bias), 4.2, ncols=2)
+    for rank, ((depth,), runs) in enumerate(group(log.by_bias, "depth").items()):
+        by_bias = group(runs, "gate_bias")
+        positions = range(len(by_bias))
+        losses = [[np.nan if r.diverged else r.history.train_loss[-1] for r in same] for same in by_bias.values()]
+        accuracy = [accuracies(same) for same in by_bias.values()]
+        style = {"color": COLORS["highway"], "alpha": (0.5, 1.0)[rank % 2]}
+        for axes, table in ((left, accuracy), (right, losses)):
+            draw_line(axes, positions, np.array(table).T, f"{depth} blocks", dict(style))
+            axes.set_xticks(positions, [f"{bias:g}" for (bias,) in by_bias])
+            axes.set_xlabel("initial gate bias $b_T$")
+    draw_level(left, 1 / CLASSES, "one in ten")
+    draw_level(right, np.log(CLASSES), "log 10")
+    left.set(ylabel="test accuracy", ylim=(0, 1))
+    right.set(ylabel="training loss", ylim=(0, None))
+    for axes in (left, right):
+        label_ends(axes)
+    return figure

@@ -18,6 +18,7 @@ import json
 import math
 import os
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -1014,7 +1015,7 @@ def train(
             history.append(epoch, *scores, norm, time.perf_counter() - start)
             gate_means.append(training.net.gate_means(held_out))
             report(history)
-            diverged = epoch > 0 and not math.isfinite(loss + scores[0])
+            diverged = epoch > 0 and not math.isfinite(loss + sum(scores))
             if diverged:
                 break
     if save_model:
@@ -1181,7 +1182,8 @@ def run_all(configs: list[Config], data: Dataset, jobs: int, save_model: str | N
 
     order = sorted(range(len(configs)), key=lambda i: -configs[i].depth)
     tasks = (delayed(_run_one)(i, configs[i], data, jobs == 1, save_model) for i in order)
-    finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+    with deaf_to_interrupts():
+        finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
     if jobs == 1:
         yield from finished
         return
@@ -1190,6 +1192,16 @@ def run_all(configs: list[Config], data: Dataset, jobs: int, save_model: str | N
         label = f"{config.block} depth {config.depth} seed {config.seed}"
         tqdm.write(f"{label}  {describe_scores(run.history)}")
         yield index, run
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C for good: it reaches every one of them, but one should answer."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _run_one(index: int, config: Config, data: Dataset, verbose: bool, save_model: str | None) -> tuple[int, Run]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import run_log
+from highway_networks import deaf_to_interrupts
 from run_log import InputError
 
 ResultT = TypeVar("ResultT")
@@ -83,7 +84,9 @@ def run_tasks(
     with _backend(scheduler, data):
         parallel = Parallel(n_jobs=-1 if scheduler else jobs, return_as="generator_unordered", batch_size=1)
         try:
-            yield from parallel(delayed(function)(task, data) for task in tasks)
+            with deaf_to_interrupts():
+                finished = parallel(delayed(function)(task, data) for task in tasks)
+            yield from finished
         except _losses(scheduler) as error:
             reason = str(error).strip().splitlines() or ["no reason given"]
             raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error

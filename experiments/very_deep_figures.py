@@ -32,7 +32,7 @@ def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
 
 
 def depth_figure(log: VeryDeepLog) -> Figure:
-    """Left: test accuracy against depth, highway nets from two biases. Right: mean T in the deepest nets after training."""
+    """Left: test accuracy against depth, highway from two biases. Right: mean T in the deepest nets after training."""
     figure, (left, right) = new_figure(title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
     by_arm = group(log.by_depth, "block", "gate_bias")
     for (block, bias), runs in by_arm.items():

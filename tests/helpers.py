@@ -4,12 +4,13 @@ import gzip
 import hashlib
 import re
 import struct
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from highway_networks import Config, DeepNet
 from run_log import SCHEMA, DatasetInfo, Environment, History, InputError, Run, RunLog
@@ -114,6 +115,18 @@ def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict
     return checksums
 
 
+@contextmanager
+def limited_file_size(size: int) -> Iterator[None]:
+    """Let the system refuse to write beyond `size` bytes of a file: a write that really fails, as on a full disk."""
+    resource = pytest.importorskip("resource", reason="only Unix limits the size of files")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones included, with its bytes."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -162,7 +175,3 @@ def assert_says(error: InputError, *parts: object) -> None:
 def command_line(*arguments: str) -> list[str]:
     """The command line as a user would start it."""
     return [sys.executable, str(ROOT / "highway_networks.py"), *arguments]
-
-
-def run_command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(command_line(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)

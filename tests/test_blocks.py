@@ -73,7 +73,7 @@ def test_the_generator_alone_decides_the_weights():
     assert (first != other).any()
 
 
-@pytest.mark.parametrize(("name", "value"), [("block", "residual"), ("activation", "sine")])
+@pytest.mark.parametrize(("name", "value"), [("block", "brick"), ("activation", "sine")])
 def test_an_unknown_block_or_activation_is_refused(name, value):
     with pytest.raises(InputError, match=f"{name}: expected .*, found '{value}'; "):
         DeepNet(5, 3, **{name: value}, rng=np.random.default_rng(0))

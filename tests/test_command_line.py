@@ -1,0 +1,314 @@
+"""The command line: what it runs, writes and says, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, command_line, files_below
+
+import highway_networks as hn
+from run_log import RunLog, read
+
+DIGITS = ("--dataset", "digits")
+SHORT = (*DIGITS, "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-test", "50")
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    """Run the command line as a user would: in a process of its own."""
+    return subprocess.run(command_line(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def read_log(path: Path) -> RunLog[hn.Config]:
+    return read(path, RunLog[hn.Config], "run it again")
+
+
+@pytest.fixture
+def workdir(tmp_path, monkeypatch) -> Path:
+    """An empty current directory."""
+    path = tmp_path / "workdir"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+# --------------------------------------------------------------------------------------- end to end
+
+
+def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
+    """`--quick` is depth 10 for 5 epochs; all else is the default, cut to the images that there are."""
+    done = run(*DIGITS, "--quick", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    (path,) = tmp_path.iterdir()
+    assert path.name == "run-digits-quick.json"
+
+    log = read_log(path)
+    assert log.command == "python highway_networks.py --dataset digits --quick"
+    assert (log.dataset.name, log.dataset.n_train, log.dataset.n_test) == ("digits", 1437, 360)
+    assert log.environment.threads == 1
+    expected = [hn.Config(block=b, depth=10, epochs=5, n_train=1437, n_test=360) for b in ("highway", "plain")]
+    assert [r.config for r in log.runs] == expected
+    assert log.runs[0].history.test_acc[-1] > 0.8
+
+    lines = done.stdout.splitlines()
+    epochs = [line for line in lines if "epoch" in line]
+    assert len(epochs) == 12
+    assert epochs[5].startswith("highway depth 10 seed 0  epoch 5/5  loss ")
+    assert f"test acc {log.runs[0].history.test_acc[-1]:.3f}" in epochs[5]
+    (row,) = (line for line in lines if line.startswith("   10   "))
+    assert f"{log.runs[0].history.test_acc[-1]:.3f}" in row
+    assert f"{log.runs[1].history.test_acc[-1]:.3f}" in row
+    assert lines[-1] == "saved run-digits-quick.json"
+
+
+def test_runs_side_by_side_give_the_same_log_but_for_times(tmp_path):
+    jobs = ("--depths", "1,3", "--seeds", "0,1", "--out", "log.json")
+    logs = []
+    for n in ("1", "2"):
+        done = run(*SHORT, *jobs, "--jobs", n, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        log = json.loads((tmp_path / "log.json").read_text())
+        del log["created"], log["command"]
+        for r in log["runs"]:
+            del r["history"]["seconds"]
+        logs.append(log)
+    assert logs[0] == logs[1]
+    order = [(r["config"]["depth"], r["config"]["seed"], r["config"]["block"]) for r in logs[0]["runs"]]
+    assert order == [(d, s, b) for d in (1, 3) for s in (0, 1) for b in ("highway", "plain")]
+
+
+def test_the_summary_sets_highway_beside_plain_with_mean_and_deviation_over_seeds(workdir, capsys):
+    assert hn.main([*SHORT, "--depths", "3,1", "--seeds", "0,1,2", "--no-save"]) == 0
+    output = capsys.readouterr().out
+    header, *rows = output.split("\n\n")[-1].splitlines()
+    assert " ".join(header.split()) == "depth highway test acc train loss seconds plain test acc train loss seconds"
+    assert [row.split()[0] for row in rows] == ["1", "3"]
+    assert all(row.count("±") == 4 for row in rows)
+    assert files_below(workdir) == {}
+
+
+def test_every_hyperparameter_has_a_flag_that_reaches_the_log(workdir):
+    given = {
+        **{"hidden": 9, "activation": "relu", "init": "he", "gate_bias": -1.5, "optimizer": "momentum", "lr": 0.02},
+        **{"lr_decay": 0.99, "momentum": 0.8, "nesterov": True, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "clip": 0.0},
+        **{"batch_size": 30, "drop_last": True, "epochs": 2, "n_train": 100, "n_test": 50, "dtype": "float64"},
+        **{"depth": 2, "seed": 7, "block": "plain"},
+    }
+    assert given.keys() == {field.name for field in hn.dataclasses.fields(hn.Config)}
+    flags = []
+    for name, value in given.items():
+        flags.append("--" + name.replace("_", "-"))
+        if value is not True:
+            flags.append(str(value))
+    assert hn.main([*DIGITS, *flags, "--out", "log.json"]) == 0
+    (found,) = read_log(workdir / "log.json").runs
+    assert found.config == hn.Config(**given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((), "run-digits.json"),
+        (("--seeds", "0,1"), "run_sweep-digits.json"),
+        (("--depths", "1,2"), "run_sweep-digits.json"),
+        (("--depths", "1,2", "--quick"), "run_sweep-digits-quick.json"),
+        (("--out", "mine.json"), "mine.json"),
+    ],
+)
+def test_a_log_is_named_after_its_data_set_and_job(workdir, arguments, name):
+    depth = () if "--depths" in arguments else ("--depth", "1")
+    assert hn.main([*SHORT, "--block", "plain", *depth, *arguments]) == 0
+    assert [path.name for path in workdir.iterdir()] == [name]
+
+
+def test_only_a_full_mnist_job_is_named_as_the_committed_logs_are(small_mnist, workdir):
+    mnist = ("--data-dir", str(small_mnist), "--hidden", "8", "--epochs", "1", "--block", "plain", "--depth", "1")
+    assert hn.main([*mnist]) == 0
+    assert hn.main([*mnist, "--seeds", "0,1"]) == 0
+    assert hn.main([*mnist, "--quick"]) == 0
+    assert {path.name for path in workdir.iterdir()} == {"run.json", "run_sweep.json", "run-quick.json"}
+
+
+def test_no_save_writes_nothing(workdir):
+    assert hn.main([*SHORT, "--depth", "1", "--no-save"]) == 0
+    assert files_below(workdir) == {}
+
+
+def test_a_saved_model_scores_as_its_log_says(workdir, digits):
+    sizes = ("--n-train", "1437", "--n-test", "360")
+    arguments = (*SHORT, *sizes, "--depth", "2", "--block", "highway", "--out", "log.json", "--save-model", "net.npz")
+    assert hn.main([*arguments]) == 0
+    net = hn.DeepNet.load("net.npz")
+    (found,) = read_log(workdir / "log.json").runs
+    logits = net.predict(hn.scale(digits.test_images))
+    assert found.history.test_acc[-1] == pytest.approx(np.mean(logits.argmax(axis=1) == digits.test_labels), abs=1e-6)
+    assert found.n_params == net.params.flat.size
+
+
+def test_a_diverged_run_is_saved_and_summarised(workdir, capsys):
+    diverging = ("--optimizer", "momentum", "--activation", "relu", "--lr", "1e12", "--clip", "0")
+    assert hn.main([*SHORT, *diverging, "--depth", "3", "--out", "log.json"]) == 0
+    assert "1 diverged" in capsys.readouterr().out
+    assert any(r.diverged for r in read_log(workdir / "log.json").runs)
+
+
+def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
+    program = (
+        "import sys, numpy.random; before = set(sys.modules)\n"
+        "import highway_networks\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("HIGHWAY_DATA_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert sorted(done.stdout.split()) == ["highway_networks", "run_log"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+BAD_ARGUMENTS = {
+    "--depths 5,x": "argument --depths: expected integers like 5,10,20, found '5,x'",
+    "--depths 5,,10": "argument --depths",
+    "--depths 5,5": "argument --depths: expected different integers",
+    "--depths 5,-1": "--depth: expected zero or a positive number, found -1",
+    "--depth -1": "--depth: expected zero or a positive number, found -1",
+    "--depth 1.5": "argument --depth",
+    "--depth 1 --depths 1,2": "argument --depths: not allowed with argument --depth",
+    "--seeds 0,x": "argument --seeds",
+    "--seeds 0,0": "argument --seeds: expected different integers",
+    "--seed -1": "--seed: expected zero or a positive number, found -1",
+    "--seed 0 --seeds 1,2": "argument --seeds: not allowed with argument --seed",
+    "--n-train 1438": "--n-train: expected at most 1437 images, found 1438",
+    "--n-test 361": "--n-test: expected at most 360 images, found 361",
+    "--lr 0": "--lr: expected a positive number, found 0.0",
+    "--lr nan": "--lr: expected a positive number, found nan",
+    "--clip -1": "--clip: expected zero or a positive number, found -1.0",
+    "--gate-bias inf": "--gate-bias: expected a finite number, found inf",
+    "--momentum 1": "--momentum: expected a number in [0, 1), found 1.0",
+    "--jobs 0": "--jobs: expected a positive number, found 0",
+    "--jobs two": "argument --jobs",
+    "--block brick": "argument --block",
+    "--activation sine": "--activation: expected one of tanh, relu, found sine",
+    "--init none": "--init: expected one of uniform, glorot, he, found none",
+    "--optimizer none": "--optimizer: expected one of adam, momentum, found none",
+    "--dtype float16": "--dtype: expected one of float32, float64, found float16",
+    "--dtype complex128": "--dtype",
+    "--dataset imagenet": "argument --dataset",
+    "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 images",
+    "--save-model net.npz": "--save-model: expected a single run, found 2",
+    "--save-model net.npz --block plain --seeds 0,1": "--save-model: expected a single run, found 2",
+    "--save-model missing/net.npz --block plain": "missing/net.npz: expected a place to write, found: no directory",
+    "--save-model . --block plain": ".: expected a place to write, found: a directory",
+    "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
+    "--out .": ".: expected a place to write, found: a directory",
+    "--unknown": "unrecognized arguments: --unknown",
+    "surplus": "unrecognized arguments: surplus",
+}
+for size in ("--hidden", "--batch-size", "--epochs", "--n-train", "--n-test"):
+    BAD_ARGUMENTS |= {f"{size} {n}": f"{size}: expected a positive number, found {n}" for n in (0, -1)}
+    BAD_ARGUMENTS[f"{size} x"] = f"argument {size}: invalid int value: 'x'"
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.items())
+def test_a_wrong_argument_is_one_line_and_exit_code_2_and_writes_nothing(workdir, capsys, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        hn.main([*DIGITS, *arguments.split()])
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith(f"highway_networks.py: error: {message}")
+    assert files_below(workdir) == {}
+
+
+def test_an_error_in_a_worker_process_is_one_line_too(tmp_path):
+    done = run(*DIGITS, "--n-train", "1438", "--depth", "1", "--jobs", "2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "highway_networks.py: error: --n-train: expected at most 1437 images, found 1438; ask for fewer\n"
+    )
+    assert files_below(tmp_path) == {}
+
+
+def test_a_bad_data_file_is_one_line_and_exit_code_2(small_mnist, workdir, capsys):
+    path = small_mnist / "hinton-mnist" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SystemExit) as stopped:
+        hn.main(["--data-dir", str(small_mnist)])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith(f"highway_networks.py: error: {path}: expected ")
+    assert files_below(workdir) == {}
+
+
+# ------------------------------------------------------------------------------------------- Ctrl-C
+
+
+@pytest.mark.parametrize(("jobs", "old_log"), [(1, None), (2, "a whole log")], ids=["1 job", "2 jobs, old log"])
+def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
+    """Of a hundred runs at least one has finished when a terminal's Ctrl-C reaches every process of the job."""
+    out = tmp_path / "log.json"
+    if old_log:
+        out.write_text(old_log)
+    seeds = ",".join(map(str, range(100)))
+    arguments = (*SHORT, "--depth", "10", "--epochs", "20", "--block", "highway", "--seeds", seeds, "--jobs", str(jobs))
+    process = subprocess.Popen(
+        command_line(*arguments, "--out", out.name),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if jobs > 1 or "seed 1 " in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+
+    assert process.returncode == 130, error
+    assert "Traceback" not in error
+    if old_log:
+        assert out.read_text() == old_log
+        out = tmp_path / "log-interrupted.json"
+    log = read_log(out)
+    assert 1 <= len(log.runs) < 100
+    assert all(len(r.history.epoch) == 21 for r in log.runs)
+    assert error.strip() == f"interrupted: {len(log.runs)} of 100 runs had finished"
+    assert output.endswith(f"saved {out.name}\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"log.json", out.name}
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(hn, "train", interrupt)
+    assert hn.main([*SHORT, "--depth", "1", "--out", "log.json"]) == 130
+    assert "nothing to save" in capsys.readouterr().err
+    assert files_below(workdir) == {}
+
+
+def test_ctrl_c_while_the_data_are_loaded_ends_cleanly(workdir, monkeypatch):
+    monkeypatch.setattr(hn, "load_dataset", interrupt)
+    assert hn.main([*SHORT, "--out", "log.json"]) == 130
+    assert files_below(workdir) == {}
+
+
+def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):
+    train = hn.train
+    monkeypatch.setattr(hn, "train", lambda c, d, **kw: train(c, d, **kw) if c.block == "highway" else interrupt())
+    assert hn.main([*SHORT, "--depth", "1", "--no-save"]) == 130
+    assert "1 of 2 runs had finished" in capsys.readouterr().err
+    assert files_below(workdir) == {}

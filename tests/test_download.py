@@ -1,0 +1,271 @@
+"""Downloading, from mirrors on this machine: any failure leads to the next mirror, and only what is verified stays."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import MNIST_FILES, ROOT, assert_says, files_below, write_small_mnist
+
+import highway_networks as hn
+from run_log import InputError
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def serve(monkeypatch) -> Iterator[Callable[..., str]]:
+    """Start a mirror of a folder, each on a port of its own; returns its address."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    servers = []
+
+    def start(folder: Path, handler: type[Handler] = Handler) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def closed_port() -> str:
+    """The address of a server that has gone."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+@pytest.fixture
+def mirrored(tmp_path, monkeypatch) -> Callable[..., Path]:
+    """Let a small MNIST, in tmp_path/good, be what the given mirrors should hold; returns an empty data directory."""
+    checksums = write_small_mnist(tmp_path / "good")
+
+    def set_mirrors(*mirrors: str) -> Path:
+        source = hn.IDX_SOURCES["mnist"]._replace(mirrors=mirrors, checksums=checksums)
+        monkeypatch.setitem(hn.IDX_SOURCES, "mnist", source)
+        return tmp_path / "data"
+
+    return set_mirrors
+
+
+def assert_is_small_mnist(data_dir: Path, good: Path) -> None:
+    """The four files are there, byte for byte, and nothing else is."""
+    assert files_below(data_dir / "hinton-mnist") == files_below(good)
+
+
+def test_what_is_missing_is_downloaded_once(mirrored, serve, closed_port, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good"))
+    first = hn.load_dataset("mnist", data_dir)
+    assert_is_small_mnist(data_dir, tmp_path / "good")
+    mirrored(closed_port)
+    for downloaded, read_again in zip(first, hn.load_dataset("mnist", data_dir), strict=True):
+        np.testing.assert_array_equal(downloaded, read_again)
+
+
+def test_only_the_file_that_is_missing_is_downloaded(mirrored, serve, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good"))
+    hn.load_dataset("mnist", data_dir)
+    folder = data_dir / "hinton-mnist"
+    (folder / MNIST_FILES[2]).unlink()
+    kept = {name: (folder / name).stat().st_mtime_ns for name in MNIST_FILES if name != MNIST_FILES[2]}
+    hn.load_dataset("mnist", data_dir)
+    assert_is_small_mnist(data_dir, tmp_path / "good")
+    assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
+
+
+class Missing(Handler):
+    def do_GET(self):
+        self.send_error(404)
+
+    do_HEAD = do_GET
+
+
+class Broken(Handler):
+    """Says that the file is there, then fails."""
+
+    def do_GET(self):
+        self.send_error(500)
+
+
+class Portal(Handler):
+    """Answers everything with a page, as the login page of a hotel's network does."""
+
+    def do_GET(self):
+        page = b"<!DOCTYPE html><title>Welcome</title>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    do_HEAD = do_GET
+
+
+class Interrupted(Handler):
+    """Hangs up halfway through the file."""
+
+    def do_GET(self):
+        content = Path(self.translate_path(self.path)).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2])
+
+
+class HalfFile(Handler):
+    """Serves half of the file as though it were all."""
+
+    def do_GET(self):
+        content = Path(self.translate_path(self.path)).read_bytes()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2])
+
+
+@pytest.fixture(params=[Missing, Broken, Portal, Interrupted, HalfFile, "closed port", "silent", "other content"])
+def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[str]:
+    """Mirrors that fail in every way we could think of."""
+    if request.param == "closed port":
+        yield closed_port
+    elif request.param == "silent":
+        monkeypatch.setattr(hn, "MIRROR_SECONDS", 0.2)
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    elif request.param == "other content":
+        write_small_mnist(tmp_path / "other", n_train=61)
+        yield serve(tmp_path / "other")
+    else:
+        yield serve(tmp_path / "good", request.param)
+
+
+def test_the_next_mirror_is_used_where_one_fails(mirrored, bad_mirror, serve, tmp_path):
+    data_dir = mirrored(bad_mirror, serve(tmp_path / "good"))
+    assert hn.load_dataset("mnist", data_dir).train_images.shape == (60, 16)
+    assert_is_small_mnist(data_dir, tmp_path / "good")
+
+
+def test_where_every_mirror_fails_nothing_half_written_stays(mirrored, bad_mirror):
+    data_dir = mirrored(bad_mirror)
+    with pytest.raises(hn.DownloadError) as error:
+        hn.load_dataset("mnist", data_dir)
+    assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "--dataset digits")
+    assert files_below(data_dir) == {}
+
+
+def test_auto_is_mnist_where_it_can_be_had(mirrored, serve, tmp_path, capsys):
+    data_dir = mirrored(serve(tmp_path / "good"))
+    assert hn.choose_dataset(data_dir) == "mnist"
+    assert hn.load_dataset("auto", data_dir).train_images.shape == (60, 16)
+    assert capsys.readouterr().err == ""
+
+
+def test_auto_falls_back_to_digits_and_says_so_loudly(mirrored, closed_port, capsys):
+    data_dir = mirrored(closed_port)
+    data = hn.load_dataset("auto", data_dir)
+    assert data.train_images.shape == (1437, 64)
+    warning = capsys.readouterr().err
+    assert "NOT MNIST" in warning
+    assert "digits" in warning
+    assert "!" * 40 in warning
+
+
+def test_auto_refuses_a_bad_mnist_rather_than_fall_back(mirrored, serve, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good"))
+    hn.load_dataset("mnist", data_dir)
+    path = data_dir / "hinton-mnist" / MNIST_FILES[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError) as error:
+        hn.load_dataset("auto", data_dir)
+    assert_says(error.value, path, "truncated")
+
+
+SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")
+
+
+def test_the_log_of_a_fallback_says_so_by_its_name_and_its_dataset(mirrored, closed_port, tmp_path, monkeypatch):
+    data_dir = mirrored(closed_port)
+    monkeypatch.chdir(tmp_path)
+    assert hn.main(["--data-dir", str(data_dir), *SHORT_RUN]) == 0
+    assert [path.name for path in tmp_path.glob("*.json")] == ["run-digits.json"]
+    assert json.loads(Path("run-digits.json").read_text())["dataset"]["name"] == "digits"
+
+
+def test_mnist_asked_for_by_name_never_becomes_another_data_set(mirrored, closed_port, tmp_path, monkeypatch, capsys):
+    data_dir = mirrored(closed_port)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        hn.main(["--dataset", "mnist", "--data-dir", str(data_dir), *SHORT_RUN])
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_path):
+    mirrored(serve(tmp_path / "good"))
+    (tmp_path / "file").write_text("not a folder")
+    for name in ("mnist", "auto"):
+        with pytest.raises(InputError) as error:
+            hn.load_dataset(name, tmp_path / "file")
+        assert_says(error.value, tmp_path / "file", "--data-dir")
+        assert not isinstance(error.value, hn.DownloadError)
+
+
+def test_a_data_directory_without_write_permission_is_refused(
+    mirrored, serve, tmp_path, public_folder, as_ordinary_user
+):
+    mirrored(serve(tmp_path / "good"))
+    public_folder.chmod(0o555)
+    with as_ordinary_user(), pytest.raises(InputError) as error:
+        hn.load_dataset("mnist", public_folder)
+    assert_says(error.value, public_folder, "--data-dir")
+    assert list(public_folder.iterdir()) == []
+
+
+def test_two_processes_may_start_at_once_on_an_empty_cache(mirrored, serve, tmp_path):
+    """Neither is served its first file before both have asked for it, so that both do download it."""
+    both_asked = threading.Barrier(2, timeout=30)
+
+    class Simultaneous(Handler):
+        def do_GET(self):
+            if self.path.endswith(MNIST_FILES[0]):
+                both_asked.wait()
+            super().do_GET()
+
+    data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
+    source = hn.IDX_SOURCES["mnist"]
+    program = (
+        "import sys, highway_networks as hn\n"
+        f"hn.IDX_SOURCES['mnist'] = hn.{source!r}\n"
+        "print(hn.load_dataset('mnist', sys.argv[1]).train_images.sum())"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(data_dir)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1] == ""
+    assert_is_small_mnist(data_dir, tmp_path / "good")

@@ -1,0 +1,182 @@
+"""Saved nets: loaded ones predict as the saved ones, to the bit; anything else is refused, and never unpickled."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import assert_says, files_below, limited_file_size, small_batch, small_net
+
+from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
+from run_log import InputError
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    """A saved highway net of two blocks."""
+    path = tmp_path / "net.npz"
+    small_net("highway", "tanh", 2).save(path)
+    return path
+
+
+def contents(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as stored:
+        return dict(stored)
+
+
+def refuse(path: Path, *parts: object) -> None:
+    with pytest.raises(InputError) as error:
+        DeepNet.load(path)
+    assert_says(error.value, path, *parts)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, block, activation, dtype):
+    net = small_net(block, activation, 3, dtype)
+    net.save(tmp_path / "net.npz")
+    loaded = DeepNet.load(tmp_path / "net.npz")
+    x = small_batch(600)[0].astype(dtype)
+    np.testing.assert_array_equal(loaded.predict(x), net.predict(x))
+    np.testing.assert_array_equal(loaded.params.flat, net.params.flat)
+    assert loaded.params.flat.dtype == dtype
+    assert loaded.config == net.config
+
+
+def test_saving_again_gives_the_same_bytes(saved):
+    DeepNet.load(saved).save(saved.with_name("again.npz"))
+    assert saved.read_bytes() == saved.with_name("again.npz").read_bytes()
+
+
+def test_the_path_is_taken_as_it_is(tmp_path):
+    """numpy's own saving adds .npz to a name that lacks it: the file would not be where it was wanted."""
+    small_net("plain", "tanh", 1).save(tmp_path / "net.model")
+    assert list(files_below(tmp_path)) == ["net.model"]
+
+
+@pytest.mark.parametrize("name", ["W_in", "b_in", "W_H", "b_H", "W_T", "b_T", "W_out", "b_out"])
+def test_a_tensor_of_another_shape_is_refused(saved, name):
+    tensors = contents(saved)
+    np.savez(saved, **(tensors | {name: tensors[name][:-1]}))
+    refuse(saved, name, tensors[name].shape, tensors[name][:-1].shape)
+
+
+def test_a_shape_that_would_broadcast_is_refused(saved):
+    np.savez(saved, **(contents(saved) | {"b_in": np.zeros(1)}))
+    refuse(saved, "b_in", "(4,)", "(1,)")
+
+
+@pytest.mark.parametrize("name", ["W_in", "b_T", "config"])
+def test_a_missing_tensor_or_config_is_refused(saved, name):
+    tensors = contents(saved)
+    del tensors[name]
+    np.savez(saved, **tensors)
+    refuse(saved, name)
+
+
+def test_a_tensor_that_the_net_does_not_have_is_refused(saved):
+    np.savez(saved, **contents(saved), W_C=np.zeros((2, 4, 4)))
+    refuse(saved, "W_C")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"depth": 3}, {"hidden": 5}, {"d_in": 6}, {"d_out": 2}, {"block": "plain"}, {"block": "brick"}),
+        *({"depth": -1}, {"hidden": "four"}, {"activation": None}, {"dtype": "float31"}, {"surplus": 1}),
+    ],
+    ids=str,
+)
+def test_a_config_that_does_not_fit_the_tensors_is_refused(saved, change):
+    tensors = contents(saved)
+    tensors["config"] = np.array(json.dumps(json.loads(str(tensors["config"])) | change))
+    np.savez(saved, **tensors)
+    refuse(saved)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])
+def test_a_config_that_is_none_is_refused(saved, text):
+    np.savez(saved, **(contents(saved) | {"config": np.array(text)}))
+    refuse(saved)
+
+
+class Intruder:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.mkdir, (self.trace,)
+
+
+@pytest.mark.parametrize("name", ["W_H", "config", "surplus"])
+def test_a_pickle_inside_is_refused_and_not_run(saved, tmp_path, name):
+    intruder = np.array([Intruder(tmp_path / "trace")], dtype=object)
+    np.savez(saved, **(contents(saved) | {name: intruder}))
+    refuse(saved)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path):
+    path = tmp_path / "net.npz"
+    path.write_bytes(pickle.dumps(Intruder(tmp_path / "trace")))
+    refuse(path)
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"<!DOCTYPE html>", b"PK\x03\x04", b"PK\x05\x06" + bytes(18)], ids=repr)
+def test_what_is_no_archive_of_tensors_is_refused(tmp_path, content):
+    path = tmp_path / "net.npz"
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_a_single_array_is_refused(tmp_path):
+    path = tmp_path / "net.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    refuse(path)
+
+
+def test_an_archive_cut_anywhere_is_refused(saved):
+    content = saved.read_bytes()
+    for length in range(0, len(content), 97):
+        saved.write_bytes(content[:length])
+        refuse(saved)
+
+
+def test_an_archive_with_a_flipped_bit_in_a_tensor_is_refused(saved):
+    content = bytearray(saved.read_bytes())
+    content[content.index(DeepNet.load(saved).params["W_H"].tobytes()) + 5] ^= 1
+    saved.write_bytes(content)
+    refuse(saved)
+
+
+def test_a_missing_file_or_a_directory_is_refused(tmp_path):
+    refuse(tmp_path / "missing.npz", "No such file")
+    refuse(tmp_path, "directory")
+
+
+def test_a_file_without_read_permission_is_refused(public_folder, as_ordinary_user):
+    path = public_folder / "net.npz"
+    small_net("plain", "tanh", 1).save(path)
+    path.chmod(0)
+    with as_ordinary_user():
+        refuse(path, "Permission denied")
+
+
+def test_a_net_that_cannot_be_saved_whole_leaves_the_old_file(saved):
+    before = files_below(saved.parent)
+    with limited_file_size(2000), pytest.raises(InputError) as error:
+        small_net("highway", "tanh", 30).save(saved)
+    assert_says(error.value, saved, "File too large")
+    assert files_below(saved.parent) == before
+
+
+def test_a_net_cannot_be_saved_into_a_missing_directory(tmp_path):
+    with pytest.raises(InputError) as error:
+        small_net("plain", "tanh", 1).save(tmp_path / "missing" / "net.npz")
+    assert_says(error.value, tmp_path / "missing" / "net.npz")

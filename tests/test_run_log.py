@@ -1,0 +1,328 @@
+"""The run log: written whole or not at all, read back exactly, and refused where any field is not as it should be."""
+
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import assert_says, files_below, limited_file_size, small_log
+
+from highway_networks import Config
+from run_log import (
+    InputError,
+    RunLog,
+    atomic_write,
+    check_writable,
+    dumps,
+    environment,
+    now,
+    number,
+    numbers,
+    read,
+    write,
+)
+
+REMEDY = "run python highway_networks.py"
+LOG = asdict(small_log())
+
+
+def places(value, path: tuple = ()) -> Iterator[tuple]:
+    """The path of every field of every object, and of the first entry of every list."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield (*path, name)
+            yield from places(inner, (*path, name))
+    elif isinstance(value, list) and value:
+        yield (*path, 0)
+        yield from places(value[0], (*path, 0))
+
+
+def spelled(path: tuple) -> str:
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def holder(log: dict, path: tuple):
+    """The object or list that the last step of a path is taken in."""
+    for step in path[:-1]:
+        log = log[step]
+    return log
+
+
+def read_text(tmp_path: Path, text: str | bytes) -> RunLog:
+    path = tmp_path / "run.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read(path, RunLog[Config], REMEDY)
+
+
+def refuse(tmp_path: Path, log, *parts: str) -> None:
+    """Reading `log` (JSON's text, or what is to be made it) fails in one line that holds these parts."""
+    with pytest.raises(InputError) as error:
+        read_text(tmp_path, log if isinstance(log, str | bytes) else json.dumps(log))
+    assert_says(error.value, tmp_path / "run.json", REMEDY, *parts)
+
+
+def fresh() -> dict:
+    return json.loads(json.dumps(LOG))
+
+
+FIELDS = [path for path in places(LOG) if isinstance(path[-1], str)]
+OBJECTS = [(), *(path for path in places(LOG) if isinstance(holder({"": LOG}, ("", *path, "")), dict))]
+
+
+def test_a_log_is_read_back_as_it_was_written(tmp_path):
+    write(tmp_path / "run.json", small_log())
+    assert read(tmp_path / "run.json", RunLog[Config], REMEDY) == small_log()
+
+
+def test_a_log_is_strict_json_with_null_where_a_number_is_not_finite(tmp_path):
+    def refuse_constant(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    log = json.loads(dumps(small_log()), parse_constant=refuse_constant)
+    assert log == LOG
+    assert log["runs"][1]["history"]["train_loss"] == [2.3, None]
+
+
+def test_a_number_that_is_not_finite_cannot_be_written_and_leaves_no_file(tmp_path):
+    log = small_log()
+    log.runs[0].history.train_loss[1] = math.nan
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write(tmp_path / "run.json", log)
+    assert files_below(tmp_path) == {}
+
+
+def test_numbers_are_rounded_to_significant_digits_and_null_where_not_finite():
+    assert number(0.123456789) == 0.123457
+    assert number(123456789) == 123457000
+    assert number(math.nan) is number(math.inf) is number(-math.inf) is None
+    assert numbers(np.array([[0.123456, np.nan], [1, 2]], np.float32), digits=3) == [[0.123, None], [1, 2]]
+
+
+def test_the_time_is_utc_to_the_second():
+    assert len(now()) == len("2026-11-20T10:00:00Z")
+    assert now().endswith("Z")
+
+
+def test_the_environment_names_versions_and_threads():
+    found = environment(threads=3)
+    assert found.numpy == np.__version__
+    assert found.threads == 3
+    assert all((found.python, found.blas, found.platform, found.cpu))
+
+
+# ------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize("path", FIELDS, ids=spelled)
+def test_a_missing_field_is_refused(tmp_path, path):
+    """A config's fields too, though they have defaults: a log says what every value was."""
+    log = fresh()
+    del holder(log, path)[path[-1]]
+    refuse(tmp_path, log, f"{path[-1]}`")
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=spelled)
+def test_an_extra_field_is_refused(tmp_path, path):
+    log = fresh()
+    holder({"": log}, ("", *path, ""))["surplus"] = 1
+    refuse(tmp_path, log, f"`{spelled(path)}.surplus`")
+
+
+@pytest.mark.parametrize("path", list(places(LOG)), ids=spelled)
+def test_a_field_of_another_type_is_refused(tmp_path, path):
+    log = fresh()
+    there = holder(log, path)
+    there[path[-1]] = 7 if isinstance(there[path[-1]], str | list | dict) else ["seven"]
+    refuse(tmp_path, log, path[-1] if isinstance(path[-1], str) else spelled(path[:-1]))
+
+
+def test_a_fraction_is_no_integer_and_a_number_no_truth_value(tmp_path):
+    log = fresh()
+    log["runs"][0]["n_params"] = 100.5
+    refuse(tmp_path, log, "$.runs[0].n_params")
+    log = fresh()
+    log["runs"][0]["diverged"] = 0
+    refuse(tmp_path, log, "$.runs[0].diverged")
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_refused(tmp_path, literal):
+    text = dumps(small_log())
+    assert "0.625" in text
+    refuse(tmp_path, text.replace("0.625", literal))
+
+
+@pytest.mark.parametrize("schema", [0, 2, "1"])
+def test_another_schema_number_is_refused(tmp_path, schema):
+    refuse(tmp_path, fresh() | {"schema": schema}, "schema")
+
+
+def test_a_log_cut_anywhere_is_refused(tmp_path):
+    text = dumps(small_log()).rstrip()
+    for length in range(0, len(text), 7):
+        refuse(tmp_path, text[:length])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "null", "[]", "7", '"log"', "<!DOCTYPE html>", b"\xff\xfe", b"\x1f\x8b\x08", "[" * 5000, "{}{}"],
+    ids=lambda text: repr(text[:20]),
+)
+def test_what_is_no_log_at_all_is_refused(tmp_path, text):
+    refuse(tmp_path, text)
+
+
+@pytest.mark.parametrize("field", LOG["runs"][0]["history"])
+def test_history_lists_of_unequal_lengths_are_refused(tmp_path, field):
+    log = fresh()
+    log["runs"][0]["history"][field].append(2)
+    refuse(tmp_path, log, field, "$.runs[0].history")
+
+
+def test_gate_means_need_a_row_for_each_epoch(tmp_path):
+    log = fresh()
+    log["runs"][0]["gate_means"].pop()
+    refuse(tmp_path, log, "2 rows", "found 1", "$.runs[0]")
+
+
+def test_gate_means_need_a_number_for_each_block(tmp_path):
+    log = fresh()
+    log["runs"][0]["gate_means"][1].pop()
+    refuse(tmp_path, log, "gate_means", "$.runs[0]")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("block", "brick"), ("activation", "sine"), ("depth", -1), ("lr", 0), ("optimizer", "none")]
+)
+def test_a_config_that_no_run_could_have_had_is_refused(tmp_path, field, value):
+    log = fresh()
+    log["runs"][0]["config"][field] = value
+    refuse(tmp_path, log, f"--{field}", str(value))
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory"])
+def test_a_log_that_is_not_there_is_refused(tmp_path, kind):
+    path = tmp_path / "run.json"
+    if kind == "directory":
+        path.mkdir()
+    with pytest.raises(InputError) as error:
+        read(path, RunLog[Config], REMEDY)
+    assert_says(error.value, path, REMEDY)
+
+
+def test_a_log_without_read_permission_is_refused(public_folder, as_ordinary_user):
+    path = public_folder / "run.json"
+    write(path, small_log())
+    path.chmod(0)
+    with as_ordinary_user(), pytest.raises(InputError) as error:
+        read(path, RunLog[Config], REMEDY)
+    assert_says(error.value, path, REMEDY, "Permission denied")
+
+
+# ------------------------------------------------------------------------------- whole or not at all
+
+
+@pytest.fixture
+def old(tmp_path) -> Path:
+    """A file that lay there before."""
+    path = tmp_path / "run.json"
+    path.write_text("old")
+    return path
+
+
+def test_writing_replaces_what_was_there_and_leaves_nothing_beside_it(old):
+    write(old, small_log())
+    assert files_below(old.parent) == {"run.json": dumps(small_log()).encode()}
+
+
+def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
+    write(tmp_path / "run.json", small_log())
+    (tmp_path / "other").write_text("")
+    assert (tmp_path / "run.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+def test_a_write_that_fails_halfway_leaves_the_old_file_alone(old, failure):
+    def write_half():
+        with atomic_write(old) as file:
+            file.write("half")
+            file.flush()
+            raise failure
+
+    with pytest.raises(failure):
+        write_half()
+    assert files_below(old.parent) == {"run.json": b"old"}
+
+
+def test_a_full_disk_leaves_the_old_file_and_says_so(old, monkeypatch):
+    def no_space(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(InputError) as error:
+        write(old, small_log())
+    assert_says(error.value, old, "No space left on device", "free the disk")
+    assert files_below(old.parent) == {"run.json": b"old"}
+
+
+def test_a_write_that_the_system_cuts_short_leaves_the_old_file_and_says_so(old):
+    with limited_file_size(100), pytest.raises(InputError) as error:
+        write(old, small_log())
+    assert_says(error.value, old, "File too large")
+    assert files_below(old.parent) == {"run.json": b"old"}
+
+
+def assert_unwritable(path: Path, *parts: object) -> None:
+    """Both the check before the work and the writing after it refuse the path, in the same words."""
+    with pytest.raises(InputError) as early:
+        check_writable(path)
+    with pytest.raises(InputError) as late:
+        write(path, small_log())
+    assert_says(early.value, path, *parts)
+    assert_says(late.value, path, *parts)
+
+
+def test_a_directory_cannot_be_written_over(tmp_path):
+    assert_unwritable(tmp_path, "a directory")
+
+
+def test_a_device_or_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert_unwritable(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_missing_directory_is_not_made(tmp_path):
+    assert_unwritable(tmp_path / "missing" / "run.json", "no directory", tmp_path / "missing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_directory_to_write_in(old):
+    assert_unwritable(old / "run.json", "no directory", old)
+    assert old.read_text() == "old"
+
+
+def test_a_directory_without_write_permission_is_refused(public_folder, as_ordinary_user):
+    public_folder.chmod(0o555)
+    with as_ordinary_user():
+        assert_unwritable(public_folder / "run.json")
+    assert files_below(public_folder) == {}
+
+
+def test_a_directory_that_may_not_be_entered_is_refused(public_folder, as_ordinary_user):
+    (public_folder / "closed").mkdir()
+    (public_folder / "closed").chmod(0)
+    with as_ordinary_user():
+        assert_unwritable(public_folder / "closed" / "run.json")
+    (public_folder / "closed").chmod(0o700)
+
+
+def test_a_path_that_can_be_written_passes_the_check_and_stays_as_it_was(old):
+    check_writable(old)
+    check_writable(old.parent / "new.json")
+    assert files_below(old.parent) == {"run.json": b"old"}

@@ -1,0 +1,183 @@
+"""The look that all pictures share: colours, sizes, lines for seeds, labels at line ends, and saving.
+
+Importing it sets matplotlib's defaults for this process. Figures are made without pyplot, so that no window system and
+no backend matters, and saved so that the same log gives the same bytes.
+"""
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+from matplotlib.ticker import MaxNLocator
+
+from run_log import InputError, atomic_write
+
+WIDTH = 8.3  # inches: at 100 px an inch, the width of a README's column
+DPI = 200  # twice that, for dense screens
+INK, FAINT_INK = "#333333", "#767676"
+COLORS = {  # Okabe & Ito's, one for each kind of block
+    "highway": "#0072B2",
+    "plain": "#D55E00",
+    "residual": "#009E73",
+    "highway-uncoupled": "#CC79A7",
+}
+SEQUENTIAL = "viridis"  # ordered values: layers, gates
+LABEL_PAD = 7  # from the axes to a label, in points
+LABEL_GAP = 1.25  # least distance between two labels' middles, in font sizes
+
+matplotlib.rcdefaults()  # a matplotlibrc of the user's would change the bytes
+matplotlib.rcParams.update(
+    {
+        "axes.edgecolor": FAINT_INK,
+        "axes.labelcolor": INK,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": INK,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 12,
+        "figure.titlesize": 13,
+        "font.size": 11,
+        "image.cmap": SEQUENTIAL,
+        "lines.linewidth": 2.5,
+        "lines.solid_capstyle": "round",
+        "text.color": INK,
+        "xtick.color": FAINT_INK,
+        "xtick.labelcolor": INK,
+        "ytick.color": FAINT_INK,
+        "ytick.labelcolor": INK,
+    }
+)
+
+
+def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots) -> tuple[Figure, Axes]:
+    """A figure of README width with its axes (an array of them if `subplots` asks for several); height in inches."""
+    figure = Figure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
+    set_title(figure, title)
+    return figure, figure.subplots(**subplots)
+
+
+def set_title(figure: Figure, title: str) -> None:
+    """Write the title of a figure, in place of the one it has."""
+    figure.suptitle(title, x=0.01, horizontalalignment="left")
+
+
+def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, **style) -> None:
+    """Draw every seed's curve faint and their mean bold; curves is (seeds, len(x)), NaN where there is no value.
+
+    The mean is drawn only where every seed has a value: a seed that diverges must not improve it by leaving.
+    """
+    if len(curves) > 1:
+        axes.plot(x, curves.T, linewidth=1, alpha=0.4, clip_on=False, **style | {"markersize": 3})
+    axes.plot(x, curves.mean(axis=0), label=label, clip_on=False, **style)
+
+
+def draw_level(axes: Axes, value: float, label: str) -> None:
+    """Draw a dashed level to compare with, such as chance."""
+    axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
+
+
+def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
+    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn."""
+    labels = {
+        line: axes.annotate(
+            line.get_label(),
+            xy=(1, 0),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(LABEL_PAD, 0),
+            textcoords="offset points",
+            color=line.get_color(),
+            verticalalignment="center",
+            annotation_clip=False,
+        )
+        for line in axes.lines
+        if not line.get_label().startswith("_")
+    }
+    axes.figure.draw_without_rendering()  # only the layout knows how tall the axes are
+    place_labels(axes, labels)
+    return labels
+
+
+def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
+    """Move each label to the height at which its line ends now, off one another and within the axes' height."""
+    ends = [last_value(line.get_ydata(), axes.get_ylim()[0]) for line in labels]
+    points_a_pixel = 72 / axes.figure.dpi
+    heights = axes.transData.transform([(0, end) for end in ends])[:, 1] * points_a_pixel
+    gap = LABEL_GAP * max(label.get_fontsize() for label in labels.values())
+    bottom, top = axes.bbox.intervaly * points_a_pixel
+    places = spread(heights, gap, bottom + gap / 2, top)
+    for label, end, shift in zip(labels.values(), ends, places - heights, strict=True):
+        label.xy, label.xyann = (1, end), (LABEL_PAD, shift)
+
+
+def last_value(values: np.ndarray, default: float) -> float:
+    """The last that is not NaN; `default` if there is none."""
+    values = np.asarray(values, float)
+    return next(iter(values[~np.isnan(values)][::-1]), default)
+
+
+def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> np.ndarray:
+    """The positions moved as little as possible (least squares) to lie `gap` apart or more, within the bounds.
+
+    In order, and less `gap` times their rank, they must not fall: isotonic regression, by its min-max formula.
+    """
+    order = np.argsort(positions, kind="stable")
+    ranks = np.arange(len(positions))
+    wanted = positions[order] - gap * ranks
+    risen = [max(min(wanted[j : k + 1].mean() for k in ranks[i:]) for j in ranks[: i + 1]) for i in ranks]
+    moved = np.empty(len(positions))
+    moved[order] = np.clip(risen, lowest, highest - gap * ranks[-1]) + gap * ranks
+    return moved
+
+
+def number_layers(axis: Axis, depth: int) -> None:
+    """Few ticks for layers counted from 1, the first among them."""
+    ticks = {1, *MaxNLocator(6, integer=True).tick_values(1, depth).astype(int)}
+    axis.set_ticks(sorted(tick for tick in ticks if 1 <= tick <= depth))
+
+
+def differences(values: np.ndarray) -> dict:
+    """imshow's keywords for differences: a diverging map whose neutral colour is 0."""
+    return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
+
+
+def save(figure: Figure, path: str | os.PathLike, source: str | os.PathLike) -> None:
+    """Write a PNG, whole or not at all, whose metadata name the log `source` that it was drawn from.
+
+    Raises InputError if `path` cannot be written.
+    """
+    make_folder(Path(path).parent)
+    with atomic_write(path, "wb") as file:
+        figure.savefig(file, format="png", metadata={"Source": fingerprint(source), "Comment": renderer()})
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for pictures unless it is there; raises InputError if that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: expected a folder for pictures, found: {error.strerror}; move what is in its place"
+        ) from error
+
+
+def fingerprint(log: str | os.PathLike) -> str:
+    """A log's name and the SHA-256 of its bytes: tells whether a picture still belongs to a log."""
+    return f"{Path(log).name} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
+
+
+def renderer() -> str:
+    """What a picture's bytes depend on beside its log: two pictures may only be compared bytewise where this agrees."""
+    import PIL
+
+    return f"matplotlib {matplotlib.__version__}, pillow {PIL.__version__}, {platform.system()} {platform.machine()}"

@@ -1,0 +1,114 @@
+"""Animate a run log, one frame an epoch: run.json -> highway_networks.gif.
+
+    python make_highway_networks_gif.py            every run log here that has its default name
+    python make_highway_networks_gif.py RUN.json   this one
+
+Above, the test accuracy grows; below, the mean transform gate T of each layer moves.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from figure_style import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
+from highway_networks import OneLineParser
+from run_log import InputError, atomic_write
+from visualize_highway_networks import (
+    RUN,
+    Log,
+    describe,
+    draw_gates,
+    draw_history,
+    found_logs,
+    gate_means,
+    gated,
+    mark_chance,
+    picture_folder,
+    read_log,
+)
+
+NAME = "highway_networks.gif"
+FRAME_MS, LAST_FRAME_MS = 500, 3000
+PALETTE_COLORS = 64
+
+
+def frames(log: Log) -> Iterator[np.ndarray]:
+    """One picture for each epoch, the untrained net's (epoch 0) first: uint8, (height, width, 3)."""
+    means = gate_means(log).mean(axis=0)
+    title = f"{describe(log, log.runs)}: epoch {{}}"
+    figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
+    draw_history(accuracy, log, "test_acc")
+    growing = {line: line.get_xydata() for line in accuracy.lines}
+    for line in growing:
+        line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # all there is of it at epoch 0
+    mark_chance(accuracy)
+    accuracy.set_ylabel("test accuracy")
+    bars = draw_gates(gates, log, epoch=0)
+    gates.set_ylim(0, 1.05 * means.max())
+    label_ends(gates)
+    labels = label_ends(accuracy)
+    figure.set_layout_engine("none")  # what moves from here on shall not move the axes
+
+    canvas = FigureCanvasAgg(figure)
+    for epoch, layers in enumerate(means):
+        set_title(figure, title.format(epoch))
+        for line, points in growing.items():
+            line.set_data(*points[: epoch + 1].T)
+        for bar, height in zip(bars, layers, strict=True):
+            bar.set_height(height)
+        place_labels(accuracy, labels)
+        canvas.draw()
+        yield np.array(canvas.buffer_rgba())[..., :3]
+
+
+def share_palette(pictures: np.ndarray) -> np.ndarray:
+    """The same frames (n, height, width, 3) with few colours, the same in all: a third of the bytes."""
+    from PIL import Image
+
+    n, height, width, _ = pictures.shape
+    strip = Image.fromarray(pictures.reshape(n * height, width, 3))
+    strip = strip.quantize(PALETTE_COLORS, dither=Image.Dither.NONE).convert("RGB")
+    return np.asarray(strip).reshape(pictures.shape)
+
+
+def animate(path: Path, out: Path | None = None) -> Path:
+    """Make the animation of one log, by default where its data set's belongs, and return its path."""
+    import imageio.v3 as imageio
+
+    log = read_log(path, RUN)
+    if not gated(log):
+        raise InputError(f"{path}: expected a run with gates that finished, found none; make one with: {RUN.command}")
+    if out is None:
+        out = Path(NAME) if log.dataset.name == "mnist" else picture_folder(log) / NAME
+    pictures = share_palette(np.stack(list(frames(log))))
+    durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
+    comment = f"{fingerprint(path)}\n{renderer()}".encode()
+    animation = imageio.imwrite("<bytes>", pictures, extension=".gif", loop=0, duration=durations, comment=comment)
+    make_folder(out.parent)
+    with atomic_write(out, "wb") as file:
+        file.write(animation)
+    return out
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code: 0, or 2 for an error of the user's."""
+    parser = OneLineParser(prog="make_highway_networks_gif.py", description="Animate run logs.")
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN.json", help="a log of one depth (default: run.json)")
+    parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or in viz/DATASET/)")
+    arguments = parser.parse_args(argv)
+    if arguments.out and not arguments.run:
+        parser.error("--out: expected with a RUN.json, found none; name the log to animate")
+    try:
+        logs = [arguments.run] if arguments.run else [path for path, kind in found_logs() if kind is RUN]
+        for path in logs:
+            print(f"made {animate(path, arguments.out)}")
+    except InputError as error:
+        parser.error(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+"""The pictures: they show the numbers of the log they name, are drawn the same twice, and belong to the committed logs.
+
+Pixels are compared bytewise where the picture says that it was drawn with the software installed here; elsewhere fonts
+and rasterisers may differ, so blocks of pixels are compared instead.
+"""
+
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says, files_below
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_helpers import committed_log, made_up_log, outdated
+from PIL import Image, ImageSequence
+
+import make_highway_networks_gif as gif
+import visualize_highway_networks as pictures
+from figure_style import differences, fingerprint, label_ends, new_figure, number_layers, renderer, save, spread
+from highway_networks import CLASSES
+from run_log import InputError, write
+
+BLOCK = 10  # pixels; what is compared is the mean colour of blocks as wide and high
+LARGEST_BLOCK_DIFFERENCE = 60  # of 255
+
+
+# ----------------------------------------------------------------------------------- comparing pictures
+
+
+def block_means(frame: Image.Image) -> np.ndarray:
+    width, height = frame.size[0] // BLOCK, frame.size[1] // BLOCK
+    return np.asarray(frame.convert("RGB").resize((width, height), Image.Resampling.BOX), float)
+
+
+def look_alike(one: bytes, other: bytes) -> bool:
+    """Whether two pictures show the same but for fonts and rasterisers: no block of pixels differs much."""
+    with Image.open(io.BytesIO(one)) as a, Image.open(io.BytesIO(other)) as b:
+        if (a.size, getattr(a, "n_frames", 1)) != (b.size, getattr(b, "n_frames", 1)):
+            return False
+        pairs = zip(ImageSequence.Iterator(a), ImageSequence.Iterator(b), strict=True)
+        return all(np.abs(block_means(x) - block_means(y)).max() < LARGEST_BLOCK_DIFFERENCE for x, y in pairs)
+
+
+def origin(picture: bytes) -> tuple[str, str]:
+    """The fingerprint of the log that a picture was drawn from, and the software that drew it."""
+    with Image.open(io.BytesIO(picture)) as image:
+        if image.format == "GIF":
+            log, software = image.info["comment"].decode().split("\n")
+            return log, software
+        return image.text["Source"], image.text["Comment"]
+
+
+def png(axes) -> bytes:
+    buffer = io.BytesIO()
+    axes.figure.savefig(buffer)
+    return buffer.getvalue()
+
+
+def test_a_shift_by_a_pixel_looks_alike_and_another_number_does_not():
+    log = made_up_log()
+    drawn = png(pictures.plain_loss_collapse(log))
+    shifted = io.BytesIO()
+    Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (1, 1), (0, 1))).save(shifted, "PNG")
+    assert look_alike(drawn, shifted.getvalue())
+
+    log.runs[0].history.train_loss[-1] += 0.05
+    assert not look_alike(drawn, png(pictures.plain_loss_collapse(log)))
+
+
+# ---------------------------------------------------------------------------------- the committed pictures
+
+
+def assert_redrawn(path: Path, log: Path, redrawn: bytes) -> None:
+    """The committed picture is the one that its log gives."""
+    name = path.relative_to(ROOT)
+    if not path.exists():
+        outdated(f"{name} has not been drawn")
+    content = path.read_bytes()
+    source, software = origin(content)
+    if source != fingerprint(log):
+        outdated(f"{name} was drawn from another {log.name}")
+    if software == renderer():
+        assert content == redrawn, f"{name}: same log, same {software}, other bytes"
+    else:
+        assert look_alike(content, redrawn), f"{name}: drawn with {software}, looks different with {renderer()}"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("run.json", pictures.RUN), ("run_sweep.json", pictures.SWEEP)])
+def test_committed_pictures_are_those_of_the_committed_logs(name, kind, tmp_path):
+    log = committed_log(name)
+    for redrawn in pictures.draw(log, kind, tmp_path):
+        assert_redrawn(ROOT / "viz" / redrawn.name, log, redrawn.read_bytes())
+
+
+def test_committed_animation_is_that_of_the_committed_log(tmp_path):
+    log = committed_log("run.json")
+    redrawn = gif.animate(log, tmp_path / gif.NAME)
+    assert_redrawn(ROOT / gif.NAME, log, redrawn.read_bytes())
+    assert redrawn.stat().st_size <= 150_000
+
+
+# ------------------------------------------------------------------------------------------ any log's files
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RUN_PICTURES = ["learning_curves", "plain_loss_collapse"]
+GATE_PICTURES = ["T_gate_evolution", "T_gate_final"]
+SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("plain", 1)]}
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        pytest.param(made_up_log(), RUN_PICTURES + GATE_PICTURES, id="both nets"),
+        pytest.param(made_up_log(seeds=(0, 1, 2), depths=(1,)), RUN_PICTURES + GATE_PICTURES, id="several seeds"),
+        pytest.param(made_up_log(blocks=["highway"]), RUN_PICTURES + GATE_PICTURES, id="highway alone"),
+        pytest.param(made_up_log(blocks=["plain"]), RUN_PICTURES, id="plain alone"),
+        pytest.param(made_up_log(depths=(0,)), RUN_PICTURES, id="no blocks"),
+        pytest.param(made_up_log(**SOME_DIVERGED), RUN_PICTURES + GATE_PICTURES, id="some diverged"),
+        pytest.param(made_up_log(diverged=[("highway", 0)]), RUN_PICTURES, id="highway diverged"),
+    ],
+)
+def test_pictures_suit_the_log_and_name_it(log, expected, folder):
+    write("run.json", log)
+    drawn = pictures.draw(Path("run.json"), pictures.RUN, Path("here"))
+    assert [path.stem for path in drawn] == expected
+    for path in drawn:
+        assert origin(path.read_bytes()) == (fingerprint("run.json"), renderer())
+        with Image.open(path) as image:
+            assert matplotlib.__version__ in image.text["Software"]
+
+
+@pytest.mark.parametrize(("kind", "depths"), [(pictures.RUN, (4,)), (pictures.SWEEP, (0, 5, 10))])
+def test_the_same_log_gives_the_same_bytes_and_another_gives_others(kind, depths, folder):
+    log = made_up_log(depths=depths, seeds=(0, 1), diverged=[("plain", 1)])
+    drawn = {}
+    for out in ("once", "twice", "changed"):
+        if out == "changed":
+            log.runs[0].history.seconds[0] += 1  # shown in none
+        write("run.json", log)
+        pictures.draw(Path("run.json"), kind, Path(out))
+        drawn[out] = files_below(Path(out))
+    assert drawn["once"] == drawn["twice"]
+    assert all(drawn["once"][name] != content for name, content in drawn["changed"].items())
+
+
+def test_pictures_lie_in_the_folder_of_their_data_set(folder, capsys):
+    write("run.json", made_up_log(blocks=["plain"], epochs=1))
+    write("run-digits.json", made_up_log(blocks=["plain"], epochs=1, dataset="digits"))
+    write("run_sweep-digits.json", made_up_log(depths=(1, 2), epochs=1, dataset="digits"))
+    assert pictures.main([]) == 0
+    drawn = {"learning_curves.png", "plain_loss_collapse.png", "digits/depth_sweep.png"}
+    drawn |= {f"digits/{name}.png" for name in RUN_PICTURES}
+    assert set(files_below(folder / "viz")) == drawn
+    assert "run_sweep.json: not there" in capsys.readouterr().out
+
+
+def test_a_log_named_alone_leaves_out_the_sweep_and_says_so(folder, capsys):
+    write("mine.json", made_up_log(blocks=["plain"], epochs=1))
+    write("run_sweep.json", made_up_log(depths=(1, 2), epochs=1))
+    assert pictures.main(["mine.json", "--out", "here"]) == 0
+    assert set(files_below(folder / "here")) == {f"{name}.png" for name in RUN_PICTURES}
+    assert "no SWEEP.json given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("log", "arguments", "parts"),
+    [
+        pytest.param(None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
+        pytest.param(made_up_log(), ["run.json", "none.json"], ["none.json", "--depths"], id="no such sweep"),
+        pytest.param(made_up_log(seeds=()), [], ["run.json", "found none"], id="no runs"),
+        pytest.param(made_up_log(depths=(5, 10)), [], ["run.json", "[5, 10]"], id="several depths"),
+        pytest.param(made_up_log(), ["--out", "here"], ["--out", "RUN.json"], id="a folder for no log in particular"),
+        pytest.param(made_up_log(), ["run.json", "--out", "run.json"], ["run.json", "folder"], id="a file in the way"),
+    ],
+)
+def test_errors_are_one_line(log, arguments, parts, folder, capsys):
+    if log:
+        write("run.json", log)
+    with pytest.raises(SystemExit) as end:
+        pictures.main(arguments)
+    assert end.value.code == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert_says(InputError(message), *parts)
+
+
+# ----------------------------------------------------------------------------------- what the axes show
+
+
+def line(axes, label: str):
+    (found,) = [line for line in axes.lines if line.get_label() == label]
+    return found
+
+
+def test_learning_curves_show_every_seed_and_their_mean():
+    log = made_up_log(seeds=(0, 1))
+    for axes, field in zip(pictures.learning_curves(log), ("train_acc", "test_acc"), strict=True):
+        for kind, runs in pictures.by_kind(log).items():
+            seeds = [getattr(run.history, field) for run in runs]
+            mean = line(axes, kind)
+            np.testing.assert_array_equal(mean.get_xdata(), range(4))
+            np.testing.assert_allclose(mean.get_ydata(), np.mean(seeds, axis=0))
+            faint = [other for other in axes.lines if other.get_color() == mean.get_color() and other is not mean]
+            np.testing.assert_array_equal([other.get_ydata() for other in faint], seeds)
+            assert all(other.get_linewidth() < mean.get_linewidth() for other in faint)
+        assert list(line(axes, "chance").get_ydata()) == [1 / CLASSES] * 2
+
+
+def test_the_loss_is_shown_beside_log_10():
+    log = made_up_log()
+    axes = pictures.plain_loss_collapse(log)
+    np.testing.assert_array_equal(line(axes, "plain").get_ydata(), log.runs[1].history.train_loss)
+    assert list(line(axes, "log 10 = 2.303").get_ydata()) == [np.log(10)] * 2
+
+
+def test_a_diverged_seed_ends_the_mean_and_is_named():
+    log = made_up_log(seeds=(0, 1), diverged=[("plain", 1)])
+    axes = pictures.plain_loss_collapse(log)
+    mean = line(axes, "plain (1 of 2 diverged)").get_ydata()
+    assert np.isfinite(mean).tolist() == [True, False, False, False]
+    finished = log.runs[1].history.train_loss
+    assert any(np.array_equal(other.get_ydata(), finished) for other in axes.lines)
+
+
+def test_depth_sweep_shows_final_values_by_depth():
+    log = made_up_log(depths=(5, 10), seeds=(0, 1), diverged=[("plain", 1)])
+    for axes, field in zip(pictures.depth_sweep(log), ("test_acc", "train_loss"), strict=True):
+        mean = line(axes, "highway")
+        for depth, value in zip(mean.get_xdata(), mean.get_ydata(), strict=True):
+            runs = [run for run in log.runs if (run.config.block, run.config.depth) == ("highway", depth)]
+            assert value == pytest.approx(np.mean([getattr(run.history, field)[-1] for run in runs]))
+        assert np.isnan(line(axes, "plain (2 of 4 diverged)").get_ydata()).all()
+
+
+def test_gate_evolution_has_a_row_a_layer_and_a_column_an_epoch_from_0():
+    log = made_up_log(depths=(5,), epochs=3)
+    (image,) = pictures.T_gate_evolution(log).images
+    np.testing.assert_array_equal(image.get_array(), np.transpose(log.runs[0].gate_means))
+    assert image.get_extent() == [-0.5, 3.5, 0.5, 5.5]
+    assert image.origin == "lower"
+
+
+def test_final_gates_are_bars_beside_the_untrained_value():
+    log = made_up_log(seeds=(0, 1, 2), diverged=[("highway", 2)])
+    axes = pictures.T_gate_final(log)
+    means = np.mean([run.gate_means for run in log.runs if run.gate_means and not run.diverged], axis=0)
+    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], means[-1])
+    np.testing.assert_allclose(line(axes, "untrained").get_ydata()[:-1], means[0])
+    assert "2 seeds" in axes.figure.get_suptitle()
+
+
+# --------------------------------------------------------------------------------------- the animation
+
+
+def test_animation_has_a_frame_an_epoch_and_repeats(folder):
+    write("run.json", made_up_log(epochs=4))
+    path = gif.animate(Path("run.json"))
+    assert path == Path("highway_networks.gif")
+    assert path.read_bytes() == gif.animate(Path("run.json"), Path("again/a.gif")).read_bytes()
+    assert path.stat().st_size <= 150_000
+    assert origin(path.read_bytes()) == (fingerprint("run.json"), renderer())
+    with Image.open(path) as animation:
+        assert animation.info["loop"] == 0
+        frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(animation)]
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(animation)]
+    assert len(frames) == 5
+    assert durations == [gif.FRAME_MS] * 4 + [gif.LAST_FRAME_MS]
+    colors = np.unique(np.concatenate([np.asarray(frame).reshape(-1, 3) for frame in frames]), axis=0)
+    assert len(colors) <= gif.PALETTE_COLORS
+
+
+def test_epochs_that_change_nothing_keep_their_frames(folder):
+    log = made_up_log(blocks=["highway"], epochs=2)
+    for values in (log.runs[0].history.test_acc, log.runs[0].gate_means):
+        values[1:] = values[:1] * 2
+    write("run.json", log)
+    with Image.open(gif.animate(Path("run.json"))) as animation:
+        assert animation.n_frames == 3
+
+
+def test_curves_grow_and_bars_move():
+    log = made_up_log(epochs=2)
+    frames = list(gif.frames(log))
+    changed = [np.any(before != after, axis=2) for before, after in pairwise(frames)]
+    height, width, _ = frames[0].shape
+    above, below = slice(height // 10, height // 2), slice(height // 2, height)
+    for epoch, change in enumerate(changed):
+        assert change[above].any()
+        assert change[below].any()
+        columns = np.flatnonzero(change[above, : int(0.85 * width)].any(axis=0))
+        assert columns.max() < (0.15 + 0.8 * (epoch + 1) / 2) * width
+    assert frames[0].shape == (560, 830, 3)
+
+
+@pytest.mark.parametrize(
+    ("log", "parts"),
+    [
+        pytest.param(None, ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
+        pytest.param(made_up_log(blocks=["plain"]), ["run.json", "gates"], id="no gates"),
+        pytest.param(made_up_log(diverged=[("highway", 0)]), ["run.json", "gates"], id="diverged"),
+        pytest.param(made_up_log(depths=(5, 10)), ["run.json", "[5, 10]"], id="several depths"),
+    ],
+)
+def test_animation_errors_are_one_line(log, parts, folder, capsys):
+    if log:
+        write("run.json", log)
+    with pytest.raises(SystemExit) as end:
+        gif.main([])
+    assert end.value.code == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert_says(InputError(message), *parts)
+    assert set(files_below(folder)) <= {"run.json"}
+
+
+def test_another_data_set_has_its_own_animation(folder):
+    write("run-digits.json", made_up_log(blocks=["highway"], epochs=1, dataset="digits"))
+    assert gif.main([]) == 0
+    assert set(files_below(folder)) == {"run-digits.json", "viz/digits/highway_networks.gif"}
+
+
+# ------------------------------------------------------------------------------------------- the style
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.floats(1, 20))
+def test_spread_keeps_order_distance_and_bounds(positions, gap):
+    positions = np.array(positions)
+    moved = spread(positions, gap, 5, 200)
+    order = np.argsort(positions, kind="stable")
+    assert np.all(np.diff(moved[order]) >= gap - 1e-9)
+    assert moved.min() >= 5 - 1e-9
+    assert moved.max() <= 200 + 1e-9
+
+
+def test_spread_moves_no_more_than_it_must():
+    np.testing.assert_allclose(spread(np.array([50.0, 10.0, 12.0]), 6, 0, 100), [50, 8, 14])
+    np.testing.assert_allclose(spread(np.array([30.0, 10.0, 20.0]), 10, 0, 100), [30, 10, 20])
+
+
+def test_labels_of_lines_that_end_together_do_not_overlap():
+    figure, axes = new_figure("three lines", 3)
+    for height in (0.5, 0.5, 0.51):
+        axes.plot([0, 1], [0, height], label=f"to {height}")
+    axes.set_ylim(0, 1)
+    labels = label_ends(axes)
+    figure.draw_without_rendering()
+    boxes = sorted((label.get_window_extent() for label in labels.values()), key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert all(axes.bbox.x1 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@pytest.mark.parametrize(("depth", "ticks"), [(1, [1]), (3, [1, 2, 3]), (30, [1, 5, 10, 15, 20, 25, 30])])
+def test_layers_are_numbered_from_1(depth, ticks):
+    _, axes = new_figure("layers", 2)
+    number_layers(axes.xaxis, depth)
+    assert list(axes.get_xticks()) == ticks
+
+
+def test_no_difference_is_white():
+    _, axes = new_figure("differences", 2)
+    values = np.array([[-1.0, 0.0, 3.0]])
+    image = axes.imshow(values, **differences(values))
+    low, zero, high = image.cmap(image.norm(values))[0, :, :3]
+    assert zero.min() > 0.95
+    assert low[2] > low[0]
+    assert high[0] > high[2]
+
+
+def test_a_failed_picture_leaves_the_old_one(folder):
+    write("run.json", made_up_log())
+    (folder / "a.png").write_text("old")
+    figure, axes = new_figure("broken", 2)
+    axes.set_title("$\\nosuchcommand$")
+    with pytest.raises(ValueError, match="nosuchcommand"):
+        save(figure, "a.png", "run.json")
+    assert set(files_below(folder)) == {"a.png", "run.json"}
+    assert (folder / "a.png").read_text() == "old"

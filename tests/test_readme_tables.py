@@ -1,0 +1,180 @@
+"""The README's tables: they equal the committed logs, and are rewritten between their markers and nowhere else."""
+
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, assert_says, files_below
+from picture_helpers import committed_log, made_up_log, outdated
+
+import readme_tables
+from figure_style import fingerprint
+from run_log import InputError, write
+
+README = """# Title
+
+<!-- table: headline -->
+<!-- end table -->
+Between the tables, a word on `<!-- table: NAME -->` and its <!-- end table -->.
+<!-- table: depth_sweep -->
+anything
+
+at all
+<!-- end table -->
+The end: `<!-- end table -->`
+"""
+
+
+def marked(text: str) -> dict[str, str]:
+    """The tables that stand in a README, by name, markers included."""
+    return {match[1]: match[0] for match in readme_tables.MARKED.finditer(text)}
+
+
+def committed_tables() -> list[str]:
+    path = ROOT / "README.md"
+    return list(marked(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
+@pytest.mark.parametrize("name", committed_tables())
+def test_committed_table_equals_its_log(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    log = committed_log(readme_tables.TABLES[name].log)
+    table = marked(Path("README.md").read_text(encoding="utf-8"))[name]
+    if f"<!-- {fingerprint(log)} -->" not in table:
+        outdated(f"README.md: the table {name} was made from another {log.name}")
+    assert table == readme_tables.block(name)
+
+
+# ------------------------------------------------------------------------------------------ made-up logs
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A working directory with a README and the logs that its tables need."""
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(README, encoding="utf-8")
+    write("run.json", made_up_log(depths=(30,)))
+    write("run_sweep.json", made_up_log(depths=(5, 10), seeds=(0, 1, 2), diverged=[("plain", 1)]))
+    return tmp_path
+
+
+def cells(table: str) -> list[list[str]]:
+    """The rows of a Markdown table, the header first."""
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if "--" not in row]
+
+
+def test_tables_are_written_between_their_markers_and_nowhere_else(folder):
+    assert readme_tables.main([]) == 0
+    text = Path("README.md").read_text(encoding="utf-8")
+    for name, table in marked(text).items():
+        assert table == readme_tables.block(name)
+        text = text.replace(table, re.search(rf"<!-- table: {name} -->\n.*?<!-- end table -->", README, re.DOTALL)[0])
+    assert text == README
+
+    before = files_below(folder)
+    assert readme_tables.main([]) == 0
+    assert files_below(folder) == before
+
+
+def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
+    assert readme_tables.main(["--check"]) == 1
+    readme_tables.main([])
+    assert readme_tables.main(["--check"]) == 0
+    assert capsys.readouterr().err.count("python readme_tables.py") == 1
+
+    text = Path("README.md").read_text(encoding="utf-8")
+    Path("README.md").write_text(text.replace("0.926", "0.936"), encoding="utf-8")
+    before = files_below(folder)
+    assert readme_tables.main(["--check"]) == 1
+    assert "python readme_tables.py" in capsys.readouterr().err
+    assert files_below(folder) == before
+
+
+def test_headline_holds_the_final_scores_of_each_net_beside_the_stub():
+    log = made_up_log(depths=(30,))
+    header, *rows = cells(readme_tables.headline(log))
+    assert [row[0] for row in rows] == ["highway, depth 30", "plain, depth 30"]
+    for run, row in zip(log.runs, rows, strict=True):
+        found = dict(zip(header, row, strict=True))
+        assert found["test accuracy"] == f"{run.history.test_acc[-1]:.3f}"
+        assert found["training loss"] == f"{run.history.train_loss[-1]:.3f}"
+        assert found["parameters"] == f"{run.n_params:,}"
+        assert float(found["seconds"]) == pytest.approx(sum(run.history.seconds), abs=0.051)
+    assert [rows[0][i] for i, name in enumerate(header) if name == "stub"] == ["0.926", "0.189", "4.9"]
+    assert [rows[1][i] for i, name in enumerate(header) if name == "stub"] == ["0.124", "2.302", "1.9"]
+
+
+def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
+    log = made_up_log(depths=(5, 7), seeds=(0, 1, 2), diverged=[("plain", 1)])
+    table = readme_tables.depth_sweep(log)
+    header, *rows = cells(table)
+    assert [row[0] for row in rows] == ["5", "7"]
+    for row in rows:
+        for kind in ("highway", "plain"):
+            for field, words in (("test_acc", "test accuracy"), ("train_loss", "training loss")):
+                values = [
+                    getattr(run.history, field)[-1]
+                    for run in log.runs
+                    if (run.config.block, str(run.config.depth)) == (kind, row[0]) and not run.diverged
+                ]
+                expected = f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+                expected += " (1 diverged)" if kind == "plain" else ""
+                assert row[header.index(f"{kind} {words}")] == expected
+    stub = [i for i, name in enumerate(header) if name == "stub"]
+    assert [rows[0][i] for i in stub] == ["0.903", "0.857", "0.190", "0.478"]
+    assert [rows[1][i] for i in stub] == [""] * 4
+    assert "3 seeds (0, 1, 2)" in table
+
+
+def test_environment_names_what_a_rerun_needs():
+    log = made_up_log()
+    text = readme_tables.environment(log)
+    for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3", "1 BLAS thread,", "commit 0123456,"):
+        assert part in text
+    log.environment.dirty = True
+    assert "commit 0123456 with changes" in readme_tables.environment(log)
+
+
+def test_each_table_can_be_made(folder):
+    for name, table in readme_tables.TABLES.items():
+        made = readme_tables.block(name)
+        assert fingerprint(table.log) in made
+        assert list(marked(made)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "parts"),
+    [
+        pytest.param(lambda: Path("README.md").unlink(), ["README.md"], id="no README"),
+        pytest.param(lambda: Path("run.json").unlink(), ["run.json", "python highway_networks.py"], id="no log"),
+        pytest.param(lambda: Path("run.json").write_text("{"), ["run.json"], id="a log cut short"),
+        pytest.param(
+            lambda: Path("README.md").write_text("<!-- table: headlines -->\n<!-- end table -->"),
+            ["README.md", "'headlines'", "headline, "],
+            id="unknown table",
+        ),
+        pytest.param(
+            lambda: Path("README.md").write_text("<!-- table: headline -->\n"),
+            ["README.md", "found 1 without"],
+            id="no end",
+        ),
+        pytest.param(
+            lambda: Path("README.md").write_text(
+                "<!-- table: headline -->\n<!-- table: depth_sweep -->\n<!-- end table -->"
+            ),
+            ["README.md", "found 1 without"],
+            id="a table in a table",
+        ),
+    ],
+)
+def test_errors_are_one_line_and_nothing_is_written(spoil, parts, folder, capsys):
+    spoil()
+    before = files_below(folder)
+    with pytest.raises(SystemExit) as end:
+        readme_tables.main([])
+    assert end.value.code == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert_says(InputError(message), *parts)
+    assert files_below(folder) == before

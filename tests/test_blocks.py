@@ -23,10 +23,13 @@ def loss_and_gradients(net, x, y, workspace=None):
 
 
 @pytest.mark.parametrize(
-    ("block", "gate"), [("plain", {}), ("highway", {"W_T": (3, 4, 4), "b_T": (3, 4)})], ids=["plain", "highway"]
+    ("block", "branches"), [("plain", "H"), ("highway", "HT"), ("highway-uncoupled", "HTC"), ("residual", "H")]
 )
-def test_parameters_and_gradients_have_these_names_shapes_and_order(block, gate):
-    shapes = {"W_in": (5, 4), "b_in": (4,), "W_H": (3, 4, 4), "b_H": (3, 4), **gate, "W_out": (4, 2), "b_out": (2,)}
+def test_parameters_and_gradients_have_these_names_shapes_and_order(block, branches):
+    shapes = {"W_in": (5, 4), "b_in": (4,)}
+    for branch in branches:
+        shapes |= {f"W_{branch}": (3, 4, 4), f"b_{branch}": (3, 4)}
+    shapes |= {"W_out": (4, 2), "b_out": (2,)}
     net = small_net(block, "tanh", 3, d_out=2)
     x, y = small_batch(d_out=2)
     logits, cache = net.forward(x)
@@ -55,16 +58,38 @@ def test_parameter_count_of_the_headline_nets(block, depth, count):
     assert DeepNet(784, 10, depth=depth, block=block, rng=np.random.default_rng(0)).params.flat.size == count
 
 
-def test_initial_weights_fill_the_range_of_fan_in_and_gates_start_at_their_bias():
-    net = DeepNet(100, 10, hidden=64, depth=3, gate_bias=-3.5, rng=np.random.default_rng(0))
-    for name, fan_in in (("W_in", 100), ("W_H", 64), ("W_T", 64), ("W_out", 64)):
-        bound = 1 / math.sqrt(fan_in)
-        assert 0.95 * bound < net.params[name].max() <= bound
-        assert -bound <= net.params[name].min() < -0.95 * bound
-        assert abs(net.params[name].mean()) < 0.1 * bound
-    for name in ("b_in", "b_H", "b_out"):
-        assert not net.params[name].any()
-    assert (net.params["b_T"] == -3.5).all()
+FAN_IN_AND_OUT = {"W_in": (100, 64), "W_H": (64, 64), "W_T": (64, 64), "W_out": (64, 10)}
+
+
+@pytest.mark.parametrize(
+    ("init", "bound"),
+    [
+        ("uniform", lambda fan_in, fan_out: 1 / math.sqrt(fan_in)),
+        ("glorot", lambda fan_in, fan_out: math.sqrt(6 / (fan_in + fan_out))),
+    ],
+)
+def test_uniform_weights_fill_the_range_that_their_fans_give(init, bound):
+    net = DeepNet(100, 10, hidden=64, depth=3, init=init, rng=np.random.default_rng(0))
+    for name, fans in FAN_IN_AND_OUT.items():
+        b = np.float32(bound(*fans))
+        assert 0.95 * b < net.params[name].max() <= b
+        assert -b <= net.params[name].min() < -0.95 * b
+        assert abs(net.params[name].mean()) < 0.1 * b
+
+
+def test_he_weights_are_normal_with_twice_the_inverse_fan_in_as_variance():
+    net = DeepNet(100, 10, hidden=64, depth=3, init="he", rng=np.random.default_rng(0))
+    for name, (fan_in, _) in FAN_IN_AND_OUT.items():
+        assert net.params[name].std() == pytest.approx(math.sqrt(2 / fan_in), rel=0.1)
+        assert np.abs(net.params[name]).max() > 2.5 * math.sqrt(2 / fan_in)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_biases_start_at_zero_and_gates_at_their_bias(block):
+    """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block."""
+    params = DeepNet(5, 3, depth=3, block=block, gate_bias=-3.5, rng=np.random.default_rng(0)).params
+    for name in (name for name in params if name.startswith("b_")):
+        assert (params[name] == {"b_T": -3.5, "b_C": 3.5}.get(name, 0)).all()
 
 
 def test_the_generator_alone_decides_the_weights():
@@ -73,8 +98,8 @@ def test_the_generator_alone_decides_the_weights():
     assert (first != other).any()
 
 
-@pytest.mark.parametrize(("name", "value"), [("block", "brick"), ("activation", "sine")])
-def test_an_unknown_block_or_activation_is_refused(name, value):
+@pytest.mark.parametrize(("name", "value"), [("block", "brick"), ("activation", "sine"), ("init", "ones")])
+def test_an_unknown_block_activation_or_initialisation_is_refused(name, value):
     with pytest.raises(InputError, match=f"{name}: expected .*, found '{value}'; "):
         DeepNet(5, 3, **{name: value}, rng=np.random.default_rng(0))
 
@@ -156,6 +181,31 @@ def test_open_gates_make_a_highway_net_the_plain_net(activation):
         np.testing.assert_allclose(grads[name], gradient, rtol=1e-10, atol=1e-14, err_msg=name)
     assert not grads["W_T"].any()
     assert not grads["b_T"].any()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_an_uncoupled_block_is_equation_2_and_equals_the_coupled_one_where_c_is_1_minus_t(activation):
+    """σ(−z) = 1 − σ(z): with W_C = −W_T and b_C = −b_T both blocks are one."""
+    coupled, uncoupled = small_net("highway", activation, 4), small_net("highway-uncoupled", activation, 4)
+    for name, tensor in coupled.params.items():
+        uncoupled.params[name][...] = tensor
+    uncoupled.params["W_C"][...] = -coupled.params["W_T"]
+    uncoupled.params["b_C"][...] = -coupled.params["b_T"]
+    x, y = small_batch()
+    (logits, cache), (coupled_logits, coupled_cache) = uncoupled.forward(x), coupled.forward(x)
+    np.testing.assert_allclose(logits, coupled_logits, rtol=1e-12)
+    dlogits = softmax_cross_entropy(logits, y)[1]
+    grads, coupled_grads = uncoupled.backward(dlogits, cache), coupled.backward(dlogits, coupled_cache)
+    np.testing.assert_allclose(grads["W_H"], coupled_grads["W_H"], rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(grads["W_T"] - grads["W_C"], coupled_grads["W_T"], rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_residual_block_adds_the_plain_ones_output_to_its_input(activation):
+    residual = small_net("residual", activation, 2)
+    _, cache = residual.forward(small_batch()[0])
+    for layer in range(2):
+        np.testing.assert_allclose(cache.x[layer + 1], cache.x[layer] + cache.H[layer], rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -267,6 +317,19 @@ def test_a_pass_leaves_the_batch_and_the_parameters_alone(block):
     np.testing.assert_array_equal(x, inputs)
 
 
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_backward_pass_leaves_the_forward_passs_values_and_can_be_repeated(block):
+    net = small_net(block, "tanh", 3)
+    x, y = small_batch()
+    logits, cache = net.forward(x)
+    kept = cache.x.copy(), cache.z.copy()
+    dlogits = softmax_cross_entropy(logits, y)[1]
+    first = net.backward(dlogits, cache).flat.copy()
+    np.testing.assert_array_equal(cache.x, kept[0])
+    np.testing.assert_array_equal(cache.z, kept[1])
+    np.testing.assert_array_equal(net.backward(dlogits, cache).flat, first)
+
+
 # ------------------------------------------------------------------------------------- prediction
 
 
@@ -278,6 +341,23 @@ def test_predict_equals_the_logits_of_forward_for_any_number_of_rows(block, rows
     predicted = net.predict(x)
     assert predicted.shape == (rows, 3)
     np.testing.assert_allclose(predicted, net.forward(x)[0], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_net_can_be_walked_block_by_block_from_any_block_on(block):
+    net = small_net(block, "relu", 4)
+    x, _ = small_batch()
+    logits, cache = net.forward(x)
+    np.testing.assert_allclose(net.enter(x), cache.x[0], rtol=1e-12)
+    for start in range(5):
+        x_l = cache.x[start].copy()
+        blocks = [(z.copy(), y.copy()) for z, y in net.walk(x_l, start)]
+        assert len(blocks) == 4 - start
+        for layer, (z, y) in enumerate(blocks, start):
+            np.testing.assert_allclose(z, cache.z[layer], rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(y, cache.x[layer + 1], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(net.predict_from(x_l, start), logits, rtol=1e-12)
+        np.testing.assert_array_equal(x_l, cache.x[start])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -37,6 +37,22 @@ def test_gradients_equal_complex_step_derivatives(block, activation, depth):
 
 
 @every_net
+def test_the_cache_keeps_the_gradient_by_each_blocks_input(block, activation, depth):
+    x, y = small_batch()
+    net = small_net(block, activation, depth)
+    logits, cache = net.forward(x)
+    net.backward(softmax_cross_entropy(logits, y)[1], cache)
+    complex_net = small_net(block, activation, depth, np.complex128)
+    expected = {}
+    for layer in range(depth + 1):
+        x_l = cache.x[layer].astype(complex)
+        expected[layer] = complex_step(
+            lambda x_l=x_l, layer=layer: softmax_cross_entropy(complex_net.predict_from(x_l, layer), y)[0], x_l
+        )
+    check_gradients(dict(enumerate(cache.dx)), expected, 1e-10)
+
+
+@every_net
 def test_gradients_equal_central_differences(block, activation, depth):
     """At h = 1e-5 rounding leaves about ε/h, and h² as much, of a loss near 1: 1e-10 beside gradients above 1e-4."""
     x, y = small_batch()

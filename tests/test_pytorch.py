@@ -1,0 +1,82 @@
+"""The engine against PyTorch's autograd, in float64; PyTorch is no requirement of ours, so this is often skipped."""
+
+import numpy as np
+import pytest
+from helpers import relative_error, small_batch, small_net
+
+from highway_networks import ACTIVATIONS, Adam, Momentum, softmax_cross_entropy
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
+
+BLOCKS = ["plain", "highway", "highway-uncoupled", "residual"]
+
+
+def as_tensors(net):
+    return {name: torch.tensor(tensor, requires_grad=True) for name, tensor in net.params.items()}
+
+
+def torch_logits(p, x, block, activation):
+    """The same net in PyTorch's words; a Linear's weight is the transpose of ours."""
+    linear, act = torch.nn.functional.linear, getattr(torch, activation)
+    x = act(linear(x, p["W_in"].T, p["b_in"]))
+    for layer in range(len(p["W_H"])):
+        z = {name[2:]: linear(x, W[layer].T, p["b_" + name[2:]][layer]) for name, W in p.items() if W.ndim == 3}
+        H = act(z["H"])
+        if block == "plain":
+            x = H
+        elif block == "residual":
+            x = x + H
+        else:
+            T = torch.sigmoid(z["T"])
+            x = T * H + (torch.sigmoid(z["C"]) if block == "highway-uncoupled" else 1 - T) * x
+    return linear(x, p["W_out"].T, p["b_out"])
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 10])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_logits_loss_and_all_gradients_equal_autograds(block, activation, depth):
+    net = small_net(block, activation, depth)
+    x, y = small_batch()
+    logits, cache = net.forward(x)
+    loss, dlogits = softmax_cross_entropy(logits, y)
+    grads, dx = net.backward(dlogits, cache, return_dx=True)
+
+    p, torch_x = as_tensors(net), torch.tensor(x, requires_grad=True)
+    expected_logits = torch_logits(p, torch_x, block, activation)
+    expected_loss = torch.nn.functional.cross_entropy(expected_logits, torch.tensor(y))
+    expected_loss.backward()
+
+    assert relative_error(logits, expected_logits.detach().numpy()) < 1e-10
+    assert loss == pytest.approx(expected_loss.item(), rel=1e-10)
+    for name, tensor in {**p, "x": torch_x}.items():
+        if tensor.numel():
+            assert relative_error({**grads, "x": dx}[name], tensor.grad.numpy()) < 1e-10, name
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda p: Adam(p, 5e-3), lambda p: torch.optim.Adam(p, lr=5e-3)),
+        (lambda p: Momentum(p, 0.1, 0.9, 1.0), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+        (
+            lambda p: Momentum(p, 0.1, 0.9, 1.0, nesterov=True),
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        ),
+    ],
+    ids=["adam", "momentum", "nesterov"],
+)
+def test_ten_optimiser_steps_end_where_pytorchs_do(ours, theirs):
+    net = small_net("highway", "tanh", 3)
+    x, y = small_batch()
+    p = as_tensors(net)
+    our_optimizer, their_optimizer = ours(net.params), theirs(list(p.values()))
+    for _ in range(10):
+        logits, cache = net.forward(x)
+        our_optimizer.step(net.backward(softmax_cross_entropy(logits, y)[1], cache))
+        their_optimizer.zero_grad()
+        logits = torch_logits(p, torch.tensor(x), "highway", "tanh")
+        torch.nn.functional.cross_entropy(logits, torch.tensor(y)).backward()
+        their_optimizer.step()
+    for name, tensor in p.items():
+        np.testing.assert_allclose(net.params[name], tensor.detach().numpy(), rtol=1e-9, err_msg=name)

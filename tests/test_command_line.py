@@ -158,6 +158,16 @@ def test_a_diverged_run_is_saved_and_summarised(workdir, capsys):
     assert any(r.diverged for r in read_log(workdir / "log.json").runs)
 
 
+def test_a_terminal_is_shown_a_bar_with_loss_and_accuracies_instead_of_lines(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert hn.main([*SHORT, "--depth", "1", "--block", "plain", "--no-save"]) == 0
+    output, error = capsys.readouterr()
+    assert "epoch" not in output
+    last = error.replace("\r", "\n").strip().splitlines()[-1]
+    assert last.startswith("plain depth 1 seed 0: 100%")
+    assert all(word in last for word in ("1/1", "loss ", "train acc ", "test acc "))
+
+
 def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
     program = (
         "import sys, numpy.random; before = set(sys.modules)\n"
@@ -256,12 +266,12 @@ def test_a_bad_data_file_is_one_line_and_exit_code_2(small_mnist, workdir, capsy
 
 @pytest.mark.parametrize(("jobs", "old_log"), [(1, None), (2, "a whole log")], ids=["1 job", "2 jobs, old log"])
 def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
-    """Of a hundred runs at least one has finished when a terminal's Ctrl-C reaches every process of the job."""
+    """A terminal's Ctrl-C reaches every process of the job, here as soon as one of many runs has finished."""
     out = tmp_path / "log.json"
     if old_log:
         out.write_text(old_log)
-    seeds = ",".join(map(str, range(100)))
-    arguments = (*SHORT, "--depth", "10", "--epochs", "20", "--block", "highway", "--seeds", seeds, "--jobs", str(jobs))
+    seeds = ",".join(map(str, range(200)))
+    arguments = (*SHORT, "--depth", "10", "--epochs", "50", "--block", "highway", "--seeds", seeds, "--jobs", str(jobs))
     process = subprocess.Popen(
         command_line(*arguments, "--out", out.name),
         cwd=tmp_path,
@@ -282,9 +292,9 @@ def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
         assert out.read_text() == old_log
         out = tmp_path / "log-interrupted.json"
     log = read_log(out)
-    assert 1 <= len(log.runs) < 100
-    assert all(len(r.history.epoch) == 21 for r in log.runs)
-    assert error.strip() == f"interrupted: {len(log.runs)} of 100 runs had finished"
+    assert 1 <= len(log.runs) < 200
+    assert all(len(r.history.epoch) == 51 for r in log.runs)
+    assert error.strip() == f"interrupted: {len(log.runs)} of 200 runs had finished"
     assert output.endswith(f"saved {out.name}\n")
     assert {path.name for path in tmp_path.iterdir()} == {"log.json", out.name}
 

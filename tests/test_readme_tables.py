@@ -106,8 +106,18 @@ def test_headline_holds_the_final_scores_of_each_net_beside_the_stub():
     assert [rows[1][i] for i, name in enumerate(header) if name == "stub"] == ["0.124", "2.302", "1.9"]
 
 
+def test_seconds_are_those_of_one_run():
+    log = made_up_log(depths=(30,), seeds=(0, 1))
+    log.runs[0].history.seconds[0] += 4
+    header, highway, _ = cells(readme_tables.headline(log))
+    expected = sum(sum(run.history.seconds) for run in log.runs if run.config.block == "highway") / 2
+    assert float(highway[header.index("seconds")]) == pytest.approx(expected, abs=0.051)
+
+
 def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
-    log = made_up_log(depths=(5, 7), seeds=(0, 1, 2), diverged=[("plain", 1)])
+    log = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
+    for run in log.runs:
+        run.diverged = (run.config.block, run.config.seed) == ("plain", 1)  # though its last numbers are finite
     table = readme_tables.depth_sweep(log)
     header, *rows = cells(table)
     assert [row[0] for row in rows] == ["5", "7"]

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from highway_networks import OneLineParser
 
-from .command_line import default_log
+from .command_line import count, default_log
 
 STEPS = {  # in an order in which each finds what it builds on
     "depth_search": ("run", "best"),
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, help in (("list", "list the experiments"), ("plot", "draw every figure"), ("run", "run them all")):
         command = commands.add_parser(name, help=help)
         if name == "run":
-            command.add_argument("--jobs", type=int, default=1, metavar="N", help="local processes")
+            command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     arguments: argparse.Namespace = parser.parse_args(argv)
     if arguments.command == "run":
         return run(arguments.jobs)

@@ -15,6 +15,7 @@ Jacobian dy/dx at one image, before and after training.
 
 import argparse
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from highway_networks import (
 )
 from run_log import DatasetInfo, Environment, History, numbers
 
-from .command_line import Commands, add_plot_flags, add_run_flags, default_log, group_by, load_data
+from .command_line import Commands, add_plot_flags, add_run_flags, default_log, fit, group_by, load_data
 from .resumable import ResultFile, finish
 
 NAME = "blocks_compared"
@@ -72,7 +73,7 @@ class Flow:
 
 @dataclass
 class ComparedRun:
-    """One run's first and last rows; test scores are of held-out training images where the run chooses a rate."""
+    """One run's first and last rows, seconds in all; test scores are of held-out images where it chooses a rate."""
 
     task: Task
     n_params: int
@@ -142,25 +143,25 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
     training = Training(task.config, data)
     net, images = training.net, training.data
     x, y = scale(images.train_images[:FLOW_BATCH], net.dtype), images.train_labels[:FLOW_BATCH]
-    history = History.empty()
-    norm, diverged = np.nan, False
+    history, epoch, norm = History.empty(), 0, np.nan
     with training_conditions(task.config):
         untrained = measure_flow(net, x, y)
-        history.append(0, *training.scores(), norm, 0.0)
-        for _ in range(task.config.epochs):
+        history.append(epoch, *training.scores(), norm, 0.0)
+        start = time.perf_counter()
+        for epoch in range(1, task.config.epochs + 1):  # noqa: B007, the last epoch is recorded
             loss, norm = training.run_epoch()
-            diverged = not np.isfinite(loss)
-            if diverged:
+            if not np.isfinite(loss):
                 break
         scores = training.scores()
-        history.append(task.config.epochs, *scores, norm, 0.0)
+        history.append(epoch, *scores, norm, time.perf_counter() - start)
         trained = measure_flow(net, x, y)
-    diverged = diverged or not np.isfinite(scores[0])
+    diverged = not np.isfinite(loss + sum(scores))
     return ComparedRun(task, net.params.flat.size, diverged, history, untrained, trained)
 
 
-def plan(smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:
+def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:
     """The runs that choose a rate, or, given the chosen `rates` (by what is equal, block and depth), the others."""
+    budget = fit(SMOKE_BUDGET if smoke else BUDGET, data)
     depths = (2, 4) if smoke else DEPTHS
     seeds = CHOOSING_SEEDS if rates is None else SEEDS
     return [
@@ -173,7 +174,7 @@ def plan(smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:
                 hidden=WIDTHS[equal][block],
                 lr=lr,
                 seed=seed,
-                **(SMOKE_BUDGET if smoke else BUDGET),
+                **budget,
             ),
         )
         for depth in sorted(depths, reverse=True)
@@ -218,8 +219,9 @@ def run_command(arguments: argparse.Namespace) -> None:
             jobs=arguments.jobs,
         )
 
-    choosing = finished(plan(arguments.smoke), hold_out(data))
-    runs = finished(plan(arguments.smoke, chosen_rates(choosing)), data)
+    kept = hold_out(data)
+    choosing = finished(plan(kept, arguments.smoke), kept)
+    runs = finished(plan(data, arguments.smoke, chosen_rates(choosing)), data)
     for run in choosing:  # the choice needs their scores alone
         run.untrained = run.trained = Flow([], [])
     config = runs[0].task.config

@@ -45,8 +45,9 @@ def restore(path: str | os.PathLike, training: Training) -> History | None:
                     setattr(training.optimizer, name, state["optimizer"][name])
         training.rng.bit_generator.state = state["rng"]
         return History(**state["history"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: expected a checkpoint, found: {error}; delete it to start afresh") from error
+    except Exception as error:  # whatever numpy, zip and json say of a foreign or truncated file
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: expected a checkpoint, found: {reason}; delete it to start afresh") from error
 
 
 def _optimizer(training: Training) -> dict:

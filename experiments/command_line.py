@@ -1,6 +1,7 @@
 """What the experiments' command lines share: `python -m experiments.NAME run|plot` and how it ends."""
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -38,15 +39,26 @@ class Commands:
         arguments.command_line = shlex.join([*self.name.split(), *argv])
         try:
             arguments.action(arguments)
+            sys.stdout.flush()
         except InputError as error:
             self.parser.error(str(error))
         except Interrupted as error:
             print(f"{self.name}: interrupted: {error}", file=sys.stderr)
             return 130 if isinstance(error.__cause__, KeyboardInterrupt) else 1
+        except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         except KeyboardInterrupt:
             print(f"\n{self.name}: interrupted", file=sys.stderr)
             return 130
         return 0
+
+
+def count(text: str) -> int:
+    """A number of processes; raises argparse's error for anything below 1."""
+    if not (text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}; use 1 or the number of cores")
+    return int(text)
 
 
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +76,12 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     return name, load_dataset(name, arguments.data_dir)
 
 
+def fit(budget: dict, data: Dataset) -> dict:
+    """A budget's n_train and n_test, cut to the images that there are."""
+    available = {"n_train": len(data.train_images), "n_test": len(data.test_images)}
+    return budget | {name: min(budget[name], available[name]) for name in available}
+
+
 def default_log(name: str, dataset: str, smoke: bool) -> Path:
     """runs/NAME.json is MNIST's; another data set's log is runs/NAME-DATASET.json, a smoke run's NAME-smoke.json."""
     suffix = "-smoke" if smoke else "" if dataset == "mnist" else f"-{dataset}"
@@ -78,7 +96,7 @@ def figure_path(name: str, dataset: str) -> Path:
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """What every `run` takes: the data flags and --jobs."""
     add_data_flags(parser)
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="local processes (default: 1)")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes (default: 1)")
 
 
 def add_plot_flags(parser: argparse.ArgumentParser, name: str) -> None:

@@ -200,19 +200,16 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
     training = Training(config, data)
     path = Path("runs") / "checkpoints" / f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}.npz"
     history = checkpoint.restore(path, training) or History.empty()
-    diverged = False
     with training_conditions(config):
-        for epoch in range(len(history.epoch), trial.epochs + 1):
-            start, loss, norm = time.perf_counter(), 0.0, math.nan
-            if epoch > 0:
-                loss, norm = training.run_epoch()
+        while len(history.epoch) <= trial.epochs and None not in history.train_loss[-1:]:
+            start, norm = time.perf_counter(), math.nan
+            if history.epoch:
+                _, norm = training.run_epoch()
             scores = training.scores()
-            history.append(epoch, *scores, norm, time.perf_counter() - start)
+            history.append(len(history.epoch), *scores, norm, time.perf_counter() - start)
             checkpoint.save(path, training, history)
-            diverged = not math.isfinite(loss + scores[0])
-            if diverged:
-                break
-    if trial.arm == ("highway", 50) and trial.dataset == "mnist":
+    diverged = history.train_loss[-1] is None
+    if trial.arm == ("highway", 50) and trial.dataset == "mnist" and not diverged:
         MODEL.parent.mkdir(exist_ok=True)
         training.net.save(MODEL)
     return BestRun(trial, training.net.params.flat.size, diverged, history)
@@ -335,25 +332,21 @@ def run_command(arguments: argparse.Namespace) -> None:
 
 
 def merge_command(arguments: argparse.Namespace) -> None:
-    """Join shards into one log; the same trial in two files counts once."""
+    """Join shards into the log that `run` with the same flags would have written."""
+    dataset, data = load_data(arguments)
+    trials = planned(arguments, dataset, len(data.train_images))
     results = {}
     for path in arguments.files:
         if not path.exists():
             raise InputError(f"{path}: expected a shard, found no file; check the path")
         results |= {result.trial: result for result in ResultFile(path, TrialResult).read()}
-    budgets = {(trial.dataset, trial.n_train, trial.epochs) for trial in results}
-    if len(budgets) != 1:
-        raise InputError(f"merge: expected shards of one search, found budgets {sorted(budgets)}; merge one search")
-    trials = {trial.depth for trial in results}
-    dataset, n_train, epochs = budgets.pop()
-    n = 1 + max(trial.index for trial in results)
-    expected = draw_trials(n, sorted(trials), dataset=dataset, n_train=n_train, epochs=epochs)
-    missing = sum(trial not in results for trial in expected)
+    missing = sum(trial not in results for trial in trials)
     if missing:
-        raise InputError(f"merge: expected {len(expected)} trials, found {missing} missing; finish the shards first")
-    ordered = [results[trial] for trial in expected]
-    log = default_log(NAME, dataset, smoke=False) if arguments.out is None else arguments.out
-    write_log(log, arguments.command_line, ordered, arguments.n_test, best=[])
+        raise InputError(
+            f"merge: expected {len(trials)} trials, found {missing} missing; finish the shards, or give their flags"
+        )
+    log = arguments.out or default_log(NAME, dataset, arguments.smoke)
+    write_log(log, arguments.command_line, [results[trial] for trial in trials], len(data.test_images), best=[])
 
 
 def best_command(arguments: argparse.Namespace) -> None:
@@ -402,7 +395,8 @@ def commands() -> Commands:
 
     parser = commands.add("merge", merge_command, "join shards into one log")
     parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
-    parser.add_argument("--n-test", type=int, default=10_000, help="test images of the data set (default: 10000)")
+    add_data_flags(parser)
+    add_search_flags(parser)
     parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
 
     parser = commands.add("best", best_command, "train each arm's best setting for longer; resumable")

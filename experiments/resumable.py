@@ -5,12 +5,13 @@ and leaves out what it holds.
 """
 
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,24 +31,39 @@ class ResultFile(Generic[ResultT]):
 
     def __init__(self, path: str | os.PathLike, schema: type[ResultT]):
         self.path, self.schema = Path(path), schema
+        self._opening = f'{{"{fields(schema)[0].name}": '.encode()  # what every line of ours begins with
 
     def read(self) -> list[ResultT]:
         """Every result in the file; none if there is no file.
 
-        A last line without its newline was torn by a crash: it is cut off, and its run will be repeated. Any other
-        line that does not fit the schema raises InputError: this is somebody else's file.
+        A last line without its newline was torn by a crash, or is being written: it is left out. Any other line that
+        does not fit the schema raises InputError: this is somebody else's file.
         """
-        if not self.path.exists():
-            return []
-        *lines, torn = self.path.read_bytes().split(b"\n")
-        if torn:
-            os.truncate(self.path, self.path.stat().st_size - len(torn))
+        *lines, torn = self._content().split(b"\n")
+        if not torn.startswith(self._opening[: len(torn)]):
+            lines.append(torn)
         return [self._parse(line, number) for number, line in enumerate(lines, start=1)]
+
+    def drop_torn_line(self) -> None:
+        """Cut off a last line that has no newline, so that the next line starts at the margin."""
+        content = self._content()
+        if content and not content.endswith(b"\n"):
+            os.truncate(self.path, content.rfind(b"\n") + 1)
+
+    def _content(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: expected a file of results, found: {error.strerror}; give another file with --log"
+            ) from error
 
     def _parse(self, line: bytes, number: int) -> ResultT:
         try:
             return run_log.loads(line, self.schema)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: line {number}: expected a {self.schema.__name__}, found: {error}; "
                 "give another file with --log, or delete this line"
@@ -67,7 +83,7 @@ class ResultFile(Generic[ResultT]):
 
 def run_tasks(
     function: Callable[..., ResultT],
-    tasks: Iterable[Any],
+    tasks: Sequence[Any],
     data: Any,
     *,
     jobs: int,
@@ -75,21 +91,58 @@ def run_tasks(
 ) -> Iterator[ResultT]:
     """Yield function(task, data) for every task, as they finish, in whatever order.
 
-    `jobs` local processes, or the workers of the Dask scheduler at `scheduler` (tcp://host:port). The data reach each
-    worker once: as memory-mapped files here, scattered on a cluster. Raises Interrupted if a worker or the scheduler
-    is lost.
+    `jobs` local processes, or the workers of the Dask scheduler at `scheduler` (tcp://host:port). Raises Interrupted if
+    a worker or the scheduler is lost.
     """
+    losses = _losses(scheduler)
+    try:
+        if scheduler is None:
+            yield from _on_this_machine(function, tasks, data, jobs)
+        else:
+            yield from _on_cluster(function, tasks, data, scheduler)
+    except losses as error:
+        reason = str(error).strip().splitlines() or ["no reason given"]
+        raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
+
+
+def _on_this_machine(function: Callable, tasks: Sequence[Any], data: Any, jobs: int) -> Iterator:
+    """The data reach the processes once, as memory-mapped files."""
     from joblib import Parallel, delayed
 
-    with _backend(scheduler, data):
-        parallel = Parallel(n_jobs=-1 if scheduler else jobs, return_as="generator_unordered", batch_size=1)
-        try:
-            with deaf_to_interrupts():
-                finished = parallel(delayed(function)(task, data) for task in tasks)
-            yield from finished
-        except _losses(scheduler) as error:
-            reason = str(error).strip().splitlines() or ["no reason given"]
-            raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
+    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    with deaf_to_interrupts():
+        finished = parallel(delayed(function)(task, data) for task in tasks)
+    yield from finished
+
+
+def _on_cluster(function: Callable, tasks: Sequence[Any], data: Any, scheduler: str) -> Iterator:
+    """The data are scattered to the workers once.
+
+    joblib's Dask backend would do, but for two defects: it trains in this very process where it sees a single worker,
+    and it gives nothing to workers that join later.
+    """
+    from dask.distributed import as_completed
+
+    with _connect(scheduler) as client:
+        data = client.scatter(data, broadcast=True)
+        for future in as_completed(client.map(function, tasks, data=data, pure=False)):
+            yield future.result()
+
+
+@contextmanager
+def _connect(scheduler: str) -> Iterator[Any]:
+    """A client of the Dask scheduler; raises InputError if there is none."""
+    from dask.distributed import Client
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a loss is ours to report, in one line
+    try:
+        client = Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--scheduler: expected a Dask scheduler at {scheduler}, found none; check the address"
+        ) from error
+    with client:
+        yield client
 
 
 def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
@@ -97,31 +150,11 @@ def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
     losses = (BrokenExecutor, CancelledError, OSError)
     if scheduler is None:
         return losses
-    from dask.distributed import KilledWorker
-
-    return (*losses, KilledWorker)
-
-
-@contextmanager
-def _backend(scheduler: str | None, data: Any) -> Iterator[None]:
-    """joblib's choice of where tasks run."""
-    if scheduler is None:
-        yield
-        return
     try:
-        from dask.distributed import Client
+        from dask.distributed import KilledWorker
     except ImportError as error:
         raise InputError("--scheduler: expected Dask, found none; pip install 'highway-networks[cluster]'") from error
-    from joblib import parallel_config
-
-    try:
-        client = Client(scheduler, timeout=10)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--scheduler: expected a Dask scheduler at {scheduler}, found none; check the address"
-        ) from error
-    with client, parallel_config(backend="dask", scatter=[data]):
-        yield
+    return (*losses, KilledWorker)
 
 
 def finish(
@@ -145,6 +178,7 @@ def finish(
 
     done = {key(result): result for result in results.read()}
     missing = [task for task in tasks if key(task) not in done]
+    results.drop_torn_line()
     bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=not sys.stderr.isatty())
     try:
         with bar:

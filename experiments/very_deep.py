@@ -23,7 +23,7 @@ import run_log
 from highway_networks import Config, Dataset, mean_sd, train
 from run_log import DatasetInfo, Environment, History
 
-from .command_line import Commands, add_plot_flags, add_run_flags, default_log, group_by, load_data
+from .command_line import Commands, add_plot_flags, add_run_flags, default_log, fit, group_by, load_data
 from .resumable import ResultFile, finish
 
 NAME = "very_deep"
@@ -61,10 +61,10 @@ class VeryDeepLog:
     by_bias: list[DeepRun]
 
 
-def depth_configs(smoke: bool) -> list[Config]:
+def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
     """The runs of the depth measurement, the deepest first."""
     depths, seeds = ((5, 20), (0,)) if smoke else (DEPTHS, SEEDS)
-    budget = DEPTH_BUDGET | (SMOKE_BUDGET if smoke else {})
+    budget = fit(DEPTH_BUDGET | (SMOKE_BUDGET if smoke else {}), data)
     return [
         Config(block=block, depth=depth, seed=seed, **({} if bias is None else {"gate_bias": bias}), **budget)
         for depth in sorted(depths, reverse=True)
@@ -73,10 +73,10 @@ def depth_configs(smoke: bool) -> list[Config]:
     ]
 
 
-def bias_configs(smoke: bool) -> list[Config]:
+def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
     """The runs of the gate-bias measurement."""
     depths, seeds = ((5,), (0,)) if smoke else (BIAS_DEPTHS, SEEDS)
-    budget = BIAS_BUDGET | (SMOKE_BUDGET if smoke else {})
+    budget = fit(BIAS_BUDGET | (SMOKE_BUDGET if smoke else {}), data)
     return [
         Config(depth=depth, gate_bias=bias, seed=seed, **budget)
         for depth in sorted(depths, reverse=True)
@@ -100,7 +100,7 @@ def run_command(arguments: argparse.Namespace) -> None:
     """Train what is missing and write the log."""
     dataset, data = load_data(arguments)
     path = default_log(NAME, dataset, arguments.smoke)
-    by_depth, by_bias = depth_configs(arguments.smoke), bias_configs(arguments.smoke)
+    by_depth, by_bias = depth_configs(data, arguments.smoke), bias_configs(data, arguments.smoke)
     runs = finish(
         run_config,
         by_depth + by_bias,

@@ -92,7 +92,7 @@ def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
     labels = {
         line: axes.annotate(
             line.get_label(),
-            xy=(1, 0),
+            xy=(1, end_height(line)),
             xycoords=axes.get_yaxis_transform(),
             xytext=(LABEL_PAD, 0),
             textcoords="offset points",
@@ -110,9 +110,9 @@ def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
 
 def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
     """Move each label to the height at which its line ends now, off one another and within the axes' height."""
-    ends = [last_value(line.get_ydata(), axes.get_ylim()[0]) for line in labels]
+    ends = [end_height(line) for line in labels]
     points_a_pixel = 72 / axes.figure.dpi
-    heights = axes.transData.transform([(0, end) for end in ends])[:, 1] * points_a_pixel
+    heights = axes.get_yaxis_transform().transform([(1, end) for end in ends])[:, 1] * points_a_pixel
     gap = LABEL_GAP * max(label.get_fontsize() for label in labels.values())
     bottom, top = axes.bbox.intervaly * points_a_pixel
     places = spread(heights, gap, bottom + gap / 2, top)
@@ -120,10 +120,10 @@ def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
         label.xy, label.xyann = (1, end), (LABEL_PAD, shift)
 
 
-def last_value(values: np.ndarray, default: float) -> float:
-    """The last that is not NaN; `default` if there is none."""
-    values = np.asarray(values, float)
-    return next(iter(values[~np.isnan(values)][::-1]), default)
+def end_height(line: Line2D) -> float:
+    """The last value of a line that is not NaN; the bottom of the axes if it has none."""
+    y = np.asarray(line.get_ydata(), float)
+    return next(iter(y[~np.isnan(y)][::-1]), line.axes.get_ylim()[0])
 
 
 def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> np.ndarray:

@@ -19,10 +19,10 @@ from run_log import InputError, atomic_write
 from visualize_highway_networks import (
     RUN,
     Log,
+    default_logs,
     describe,
     draw_gates,
     draw_history,
-    found_logs,
     gate_means,
     gated,
     mark_chance,
@@ -65,7 +65,7 @@ def frames(log: Log) -> Iterator[np.ndarray]:
 
 
 def share_palette(pictures: np.ndarray) -> np.ndarray:
-    """The same frames (n, height, width, 3) with few colours, the same in all: a third of the bytes."""
+    """The same frames (n, height, width, 3) with few colours, the same in all: half the bytes."""
     from PIL import Image
 
     n, height, width, _ = pictures.shape
@@ -102,8 +102,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.out and not arguments.run:
         parser.error("--out: expected with a RUN.json, found none; name the log to animate")
     try:
-        logs = [arguments.run] if arguments.run else [path for path, kind in found_logs() if kind is RUN]
-        for path in logs:
+        found = [path for path in default_logs(RUN) if path.exists()] or default_logs(RUN)[:1]
+        for path in [arguments.run] if arguments.run else found:
             print(f"made {animate(path, arguments.out)}")
     except InputError as error:
         parser.error(str(error))

@@ -326,9 +326,10 @@ def test_animation_errors_are_one_line(log, parts, folder, capsys):
     assert set(files_below(folder)) <= {"run.json"}
 
 
-def test_another_data_set_has_its_own_animation(folder):
+def test_another_data_set_has_its_own_animation(folder, capsys):
     write("run-digits.json", made_up_log(blocks=["highway"], epochs=1, dataset="digits"))
     assert gif.main([]) == 0
+    assert capsys.readouterr().out.split() == ["made", str(Path("viz/digits/highway_networks.gif"))]
     assert set(files_below(folder)) == {"run-digits.json", "viz/digits/highway_networks.gif"}
 
 
@@ -350,16 +351,20 @@ def test_spread_moves_no_more_than_it_must():
     np.testing.assert_allclose(spread(np.array([30.0, 10.0, 20.0]), 10, 0, 100), [30, 10, 20])
 
 
-def test_labels_of_lines_that_end_together_do_not_overlap():
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_labels_of_lines_that_end_together_do_not_overlap(scale):
     figure, axes = new_figure("three lines", 3)
     for height in (0.5, 0.5, 0.51):
-        axes.plot([0, 1], [0, height], label=f"to {height}")
-    axes.set_ylim(0, 1)
+        axes.plot([1, 10], [1, height], label=f"to {height}")
+    axes.set(xscale=scale, yscale=scale, ylim=(0.1, 1))
     labels = label_ends(axes)
     figure.draw_without_rendering()
     boxes = sorted((label.get_window_extent() for label in labels.values()), key=lambda box: box.y0)
     assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
     assert all(axes.bbox.x1 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+    middle = axes.transData.transform((1, 0.503))[1]
+    assert boxes[1].y0 < middle < boxes[1].y1
 
 
 @pytest.mark.parametrize(("depth", "ticks"), [(1, [1]), (3, [1, 2, 3]), (30, [1, 5, 10, 15, 20, 25, 30])])

@@ -48,6 +48,7 @@ INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
 TOP = 10
+ATTEMPTS = 3  # settings of an arm that may have a longer run, while they diverge
 
 # The search space. Rates and distances from 1 are drawn log-uniformly: what matters is their order of magnitude.
 LR = (1e-3, 1.0)  # log-uniform
@@ -119,7 +120,7 @@ class TrialResult:
 
 @dataclass
 class BestRun:
-    """The longer run of an arm's best setting; losses are measured on all its images after each epoch."""
+    """The longer run of one of an arm's best settings; losses are measured on all images after each epoch."""
 
     trial: Trial
     n_params: int
@@ -198,7 +199,7 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
     """
     config = trial.config(n_test=len(data.test_images))
     training = Training(config, data)
-    path = Path("runs") / "checkpoints" / f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}.npz"
+    path = Path("runs") / "checkpoints" / f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}-{trial.index}.npz"
     history = checkpoint.restore(path, training) or History.empty()
     with training_conditions(config):
         while len(history.epoch) <= trial.epochs and None not in history.train_loss[-1:]:
@@ -221,6 +222,11 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
 def best_of_arm(results: Iterable[TrialResult]) -> list[TrialResult]:
     """The result of lowest training loss in each arm, in the arms' order."""
     return [ranked[0] for ranked in by_arm(results).values()]
+
+
+def longest_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
+    """Each arm's longer run that did not diverge; the last one if all did."""
+    return {arm: attempts[-1] for arm, attempts in group_by(runs, lambda run: run.trial.arm).items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
@@ -350,24 +356,33 @@ def merge_command(arguments: argparse.Namespace) -> None:
 
 
 def best_command(arguments: argparse.Namespace) -> None:
-    """Train each arm's best setting for longer, on all images, and add the runs to the log."""
+    """Train each arm's best setting for longer, on all images, and add the runs to the log.
+
+    A search of few epochs cannot know which settings diverge later: where the longer run does, the next best setting
+    has its turn. All longer runs are logged, the diverged ones too.
+    """
     dataset, data = load_data(arguments)
     path = default_log(NAME, dataset, arguments.smoke)
     log = read_log(path)
+    ranked = by_arm(log.results)
     epochs = 3 if arguments.smoke else arguments.epochs
-    trials = [
-        dataclasses.replace(result.trial, epochs=epochs, n_train=len(data.train_images))
-        for result in best_of_arm(log.results)
-    ]
-    runs = finish(
-        run_best,
-        sorted(trials, key=lambda trial: -trial.depth),
-        data,
-        ResultFile(path.with_name(f"{path.stem}_best.jsonl"), BestRun),
-        key=lambda item: getattr(item, "trial", item),
-        command=arguments.command_line,
-        jobs=arguments.jobs,
-    )
+    runs: list[BestRun] = []
+    for attempt in range(ATTEMPTS):
+        open_arms = ranked.keys() - {run.trial.arm for run in runs if not run.diverged}
+        trials = [
+            dataclasses.replace(ranked[arm][attempt].trial, epochs=epochs, n_train=len(data.train_images))
+            for arm in sorted(open_arms, key=lambda arm: -arm[1])
+            if attempt < len(ranked[arm])
+        ]
+        runs += finish(
+            run_best,
+            trials,
+            data,
+            ResultFile(path.with_name(f"{path.stem}_best.jsonl"), BestRun),
+            key=lambda item: getattr(item, "trial", item),
+            command=arguments.command_line,
+            jobs=arguments.jobs,
+        )
     write_log(path, f"{log.command}; {arguments.command_line}", log.results, len(data.test_images), best=runs)
 
 

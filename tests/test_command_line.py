@@ -20,7 +20,7 @@ SHORT = (*DIGITS, "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-tes
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     """Run the command line as a user would: in a process of its own."""
-    return subprocess.run(command_line(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command_line(*arguments), cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 def read_log(path: Path) -> RunLog[hn.Config]:
@@ -177,7 +177,7 @@ def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("HIGHWAY_DATA_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
     assert sorted(done.stdout.split()) == ["highway_networks", "run_log"], done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -284,7 +284,7 @@ def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
         if jobs > 1 or "seed 1 " in line:
             break
     os.killpg(process.pid, signal.SIGINT)
-    output, error = process.communicate(timeout=60)
+    output, error = process.communicate(timeout=300)
 
     assert process.returncode == 130, error
     assert "Traceback" not in error

@@ -1232,7 +1232,7 @@ def _cells(group: list[Run]) -> str:
     loss = mean_sd([history.train_loss[-1] for history in finished])
     seconds = sum(sum(run.history.seconds) for run in group)
     note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
-    return f"{accuracy + note:<21}{loss:<15}{seconds:>7.1f}"
+    return f"{accuracy:<21}{loss:<15}{seconds:>7.1f}{note}"
 
 
 def mean_sd(values: list[float]) -> str:

@@ -6,13 +6,21 @@
 A table stands in README.md between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of TABLES.
 """
 
+import math
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import run_log
+from experiments import blocks_compared, depth_search
+from experiments.blocks_compared import BlocksComparedLog
+from experiments.command_line import group_by
+from experiments.depth_search import BestRun, DepthSearchLog
+from experiments.very_deep import VeryDeepLog
 from figure_style import fingerprint
 from highway_networks import Config, OneLineParser, mean_sd
 from run_log import InputError, Run, RunLog, atomic_write
@@ -97,6 +105,88 @@ def environment(log: Any) -> str:
     return f"`{log.command}`: {versions}, {machine.cpu}, {commit}, {log.created[:10]}."
 
 
+def depth_search_table(log: DepthSearchLog) -> str:
+    """By arm: the ten best settings of the search, and the longer run of the best one."""
+    rows = []
+    longer = {run.trial.arm: run for run in log.best}
+    for arm, ranked in depth_search.by_arm(log.results).items():
+        trial = ranked[0].trial
+        top = [result.best_loss for result in ranked[: depth_search.TOP]]
+        bias = "" if trial.gate_bias is None else f", b_T {trial.gate_bias:.1f}"
+        rows.append(
+            [
+                f"{trial.architecture} {trial.depth}",
+                f"{np.mean(top):.3g} ± {np.std(top, ddof=1):.2g}",
+                f"{sum(result.diverged for result in ranked)} of {len(ranked)}",
+                f"{trial.activation}, lr {trial.lr:.2g}, momentum {trial.momentum:.2g}{bias}",
+                *longer_run(longer.get(arm)),
+            ]
+        )
+    header = ["arm", "ten best: loss", "diverged", "best setting", "lowest loss", "epochs to 0.1", "test accuracy"]
+    return markdown(header, rows)
+
+
+def longer_run(run: BestRun | None) -> list[str]:
+    """Lowest training loss, epochs until it was below 0.1, and final test accuracy; empty where there is no run."""
+    if run is None:
+        return ["", "", ""]
+    losses = [math.inf if loss is None else loss for loss in run.history.train_loss]
+    reached = next((str(epoch) for epoch, loss in enumerate(losses) if loss < 0.1), "never")
+    accuracy = run.history.test_acc[-1]
+    return [f"{min(losses):.2g}", reached, "diverged" if accuracy is None else f"{accuracy:.4f}"]
+
+
+def very_deep_table(log: VeryDeepLog) -> str:
+    """Final test accuracy by depth: highway nets from two biases, and plain ones."""
+    by_arm = group_by(log.by_depth, lambda run: (run.config.block, run.config.gate_bias))
+    names = {arm: arm[0] if arm[0] == "plain" else f"highway, b_T {arm[1]:g}" for arm in by_arm}
+    depths = sorted({run.config.depth for run in log.by_depth})
+    rows = []
+    for depth in depths:
+        same = {arm: [run for run in runs if run.config.depth == depth] for arm, runs in by_arm.items()}
+        rows.append([f"{depth:,}", *(spread_of(runs) for runs in same.values())])
+    return markdown(["blocks", *names.values()], rows) + seeds_of([run.config for run in log.by_depth])
+
+
+def gate_bias_table(log: VeryDeepLog) -> str:
+    """Final test accuracy by initial gate bias."""
+    by_bias = group_by(log.by_bias, lambda run: run.config.gate_bias)
+    depths = sorted({run.config.depth for run in log.by_bias})
+    rows = [
+        [f"{bias:g}", *(spread_of([run for run in runs if run.config.depth == depth]) for depth in depths)]
+        for bias, runs in reversed(by_bias.items())
+    ]
+    header = ["b_T", *(f"{depth} blocks" for depth in depths)]
+    return markdown(header, rows) + seeds_of([run.config for run in log.by_bias])
+
+
+def blocks_compared_table(log: BlocksComparedLog) -> str:
+    """Final test accuracy of each block by depth, with the rate that was chosen for it."""
+    groups = blocks_compared.arms(log.runs)
+    depths = sorted({depth for _, _, depth in groups})
+    rows = []
+    for equal in blocks_compared.WIDTHS:
+        for block in blocks_compared.BLOCKS:
+            cells = [groups[equal, block, depth] for depth in depths]
+            width = cells[0][0].task.config.hidden
+            scores = [f"{spread_of(runs)} (lr {runs[0].task.config.lr:g})" for runs in cells]
+            rows.append([f"equal {equal}", block, str(width), *scores])
+    header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
+    return markdown(header, rows) + seeds_of([run.task.config for run in log.runs])
+
+
+def spread_of(runs: list) -> str:
+    """Final test accuracy of runs with a history, mean ± sd over those that finished, and how many did not."""
+    return final(runs, "test_acc")
+
+
+def seeds_of(configs: list[Config]) -> str:
+    """The sentence below a table that says what ± means."""
+    seeds = sorted({config.seed for config in configs})
+    listed = ", ".join(map(str, seeds))
+    return f"\n\nTest accuracy, mean ± sample standard deviation over {len(seeds)} seeds ({listed})."
+
+
 def grouped(log: RunLog[Config]) -> dict[tuple[str, int], list[Run]]:
     """The runs of each (block, depth)."""
     groups = {}
@@ -151,11 +241,18 @@ SWEEP = (
     RunLog[Config],
     "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50",
 )
+DEPTH_SEARCH = ("runs/depth_search.json", DepthSearchLog, "python -m experiments.depth_search run")
+VERY_DEEP = ("runs/very_deep.json", VeryDeepLog, "python -m experiments.very_deep run")
+BLOCKS_COMPARED = ("runs/blocks_compared.json", BlocksComparedLog, "python -m experiments.blocks_compared run")
 TABLES = {
     "headline": Table(*RUN, headline),
     "run_environment": Table(*RUN, environment),
     "depth_sweep": Table(*SWEEP, depth_sweep),
     "run_sweep_environment": Table(*SWEEP, environment),
+    "depth_search": Table(*DEPTH_SEARCH, depth_search_table),
+    "very_deep": Table(*VERY_DEEP, very_deep_table),
+    "gate_bias": Table(*VERY_DEEP, gate_bias_table),
+    "blocks_compared": Table(*BLOCKS_COMPARED, blocks_compared_table),
 }
 
 

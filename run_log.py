@@ -96,6 +96,8 @@ class Run(Generic[ConfigT]):
 
     def __post_init__(self) -> None:
         rows = len(self.history.epoch)
+        if rows == 0:
+            raise ValueError("expected a history of at least one epoch, found none")
         if self.gate_means is not None and len(self.gate_means) != rows:
             raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
         if self.gate_means and len({len(row) for row in self.gate_means}) > 1:

@@ -147,8 +147,10 @@ def test_environment_names_what_a_rerun_needs():
     assert "commit 0123456 with changes" in readme_tables.environment(log)
 
 
-def test_each_table_can_be_made(folder):
-    for name, table in readme_tables.TABLES.items():
+def test_each_table_of_run_logs_can_be_made(folder):
+    tables = {name: table for name, table in readme_tables.TABLES.items() if Path(table.log).exists()}
+    assert tables.keys() == {"headline", "run_environment", "depth_sweep", "run_sweep_environment"}
+    for name, table in tables.items():
         made = readme_tables.block(name)
         assert fingerprint(table.log) in made
         assert list(marked(made)) == [name]

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterable
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -215,10 +216,19 @@ def test_the_last_short_batch_is_left_out_on_request():
     assert sizes == [4, 4]
 
 
-def test_every_epoch_has_an_order_of_its_own():
-    rng = np.random.default_rng(0)
-    first, second = (seen(batches(*numbered(100), SMALL, rng))[1] for _ in range(2))
-    assert (first != second).any()
+def test_every_epoch_and_every_seed_has_an_order_of_its_own(digits, monkeypatch):
+    orders = []
+
+    def recorded(*arguments):
+        epoch = list(batches(*arguments))
+        orders.append(np.concatenate([y for _, y in epoch]).tolist())
+        return epoch
+
+    monkeypatch.setattr(hn, "batches", recorded)
+    for seed in (0, 1):
+        train(dataclasses.replace(SMALL, seed=seed), digits)
+    assert len(orders) == 4
+    assert all(first != second for first, second in combinations(orders, 2))
 
 
 @pytest.mark.parametrize(("batch_size", "drop_last"), [(1, False), (150, True), (151, False), (10_000, False)])

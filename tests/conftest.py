@@ -10,6 +10,7 @@ from hypothesis import settings
 
 import highway_networks as hn
 
+# Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
 settings.load_profile("project")
 

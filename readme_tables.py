@@ -108,9 +108,9 @@ def environment(log: Any) -> str:
 def depth_search_table(log: DepthSearchLog) -> str:
     """By arm: the ten best settings of the search, and the longer run of the best one."""
     rows = []
-    longer = {run.trial.arm: run for run in log.best}
+    longer = depth_search.best_of_arm(log.best)
     for arm, ranked in depth_search.by_arm(log.results).items():
-        trial = ranked[0].trial
+        trial = longer[arm].trial if arm in longer else ranked[0].trial
         top = [result.best_loss for result in ranked[: depth_search.TOP]]
         bias = "" if trial.gate_bias is None else f", b_T {trial.gate_bias:.1f}"
         rows.append(

@@ -9,14 +9,14 @@ two orders of magnitude better than the plain one, and highway nets converge fas
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
 Not stated there, chosen here: the ranges below, batches of 128, no clipping, epochs. Ours: the search is a short one
-(its epochs are in the log) and measures the mean loss over an epoch's batches; `best` trains each arm's best setting
-for longer and measures the loss on all training images after each epoch.
+(its epochs are in the log) and measures the mean loss over an epoch's batches; `best` trains each arm's two best
+settings for longer, measures the loss on all training images after each epoch, and takes the lower.
 
     python -m experiments.depth_search list                   the settings, as data
     python -m experiments.depth_search run --jobs 2           train them all; may be stopped and started again
     python -m experiments.depth_search run --shard 1/4        a quarter of them, for a batch queue
     python -m experiments.depth_search merge A.jsonl B.jsonl  shards into one log
-    python -m experiments.depth_search best --jobs 2          train each arm's best setting for longer
+    python -m experiments.depth_search best --jobs 2          train each arm's best settings for longer
     python -m experiments.depth_search plot                   the figures
 """
 
@@ -36,7 +36,16 @@ from highway_networks import Config, Dataset, Training, list_of_numbers, trainin
 from run_log import DatasetInfo, Environment, History, InputError, number
 
 from . import checkpoint
-from .command_line import Commands, add_data_flags, add_plot_flags, add_run_flags, default_log, group_by, load_data
+from .command_line import (
+    Commands,
+    add_data_flags,
+    add_plot_flags,
+    add_run_flags,
+    count,
+    default_log,
+    group_by,
+    load_data,
+)
 from .resumable import ResultFile, finish
 
 NAME = "depth_search"
@@ -48,7 +57,6 @@ INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
 TOP = 10
-ATTEMPTS = 3  # settings of an arm that may have a longer run, while they diverge
 
 # The search space. Rates and distances from 1 are drawn log-uniformly: what matters is their order of magnitude.
 LR = (1e-3, 1.0)  # log-uniform
@@ -56,6 +64,7 @@ ONE_MINUS_MOMENTUM = (0.01, 0.5)  # log-uniform: momentum 0.5 to 0.99
 ONE_MINUS_DECAY = (1e-3, 0.1)  # log-uniform: the rate's factor per epoch, 0.9 to 0.999
 GATE_BIAS = (-10.0, -1.0)  # uniform, highway only
 
+ANALYSED = ("highway", 50)  # the arm whose best net section 4 looks into
 MODEL = Path("models") / "highway-50.npz"
 
 
@@ -127,6 +136,11 @@ class BestRun:
     diverged: bool
     history: History
 
+    @property
+    def lowest_loss(self) -> float:
+        """The lowest loss after any epoch."""
+        return min(loss for loss in self.history.train_loss if loss is not None)
+
 
 @dataclass
 class DepthSearchLog:
@@ -193,13 +207,10 @@ def run_trial(trial: Trial, data: Dataset) -> TrialResult:
 
 
 def run_best(trial: Trial, data: Dataset) -> BestRun:
-    """Train one setting for long, with a checkpoint after each epoch, from which a killed run goes on.
-
-    The net of the highway arm that the paper analyses is kept in models/.
-    """
+    """Train one setting for long, with a checkpoint after each epoch, from which a killed run goes on."""
     config = trial.config(n_test=len(data.test_images))
     training = Training(config, data)
-    path = Path("runs") / "checkpoints" / f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}-{trial.index}.npz"
+    path = checkpoint_path(trial)
     history = checkpoint.restore(path, training) or History.empty()
     with training_conditions(config):
         while len(history.epoch) <= trial.epochs and None not in history.train_loss[-1:]:
@@ -209,24 +220,22 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
             scores = training.scores()
             history.append(len(history.epoch), *scores, norm, time.perf_counter() - start)
             checkpoint.save(path, training, history)
-    diverged = history.train_loss[-1] is None
-    if trial.arm == ("highway", 50) and trial.dataset == "mnist" and not diverged:
-        MODEL.parent.mkdir(exist_ok=True)
-        training.net.save(MODEL)
-    return BestRun(trial, training.net.params.flat.size, diverged, history)
+    return BestRun(trial, training.net.params.flat.size, history.train_loss[-1] is None, history)
+
+
+def checkpoint_path(trial: Trial) -> Path:
+    """Where the longer run of a trial is kept between epochs."""
+    name = f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}-{trial.index}.npz"
+    return Path("runs") / "checkpoints" / name
 
 
 # ------------------------------------------------------------------------------------------------- log
 
 
-def best_of_arm(results: Iterable[TrialResult]) -> list[TrialResult]:
-    """The result of lowest training loss in each arm, in the arms' order."""
-    return [ranked[0] for ranked in by_arm(results).values()]
-
-
-def longest_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
-    """Each arm's longer run that did not diverge; the last one if all did."""
-    return {arm: attempts[-1] for arm, attempts in group_by(runs, lambda run: run.trial.arm).items()}
+def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
+    """Each arm's longer run of lowest training loss, among those that did not diverge if there are any."""
+    by_arm = group_by(runs, lambda run: run.trial.arm)
+    return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in by_arm.items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
@@ -356,34 +365,40 @@ def merge_command(arguments: argparse.Namespace) -> None:
 
 
 def best_command(arguments: argparse.Namespace) -> None:
-    """Train each arm's best setting for longer, on all images, and add the runs to the log.
+    """Train each arm's best settings for longer, on all images; add the runs to the log, keep the 50-layer net.
 
-    A search of few epochs cannot know which settings diverge later: where the longer run does, the next best setting
-    has its turn. All longer runs are logged, the diverged ones too.
+    More than one setting, since a search of few epochs cannot know which rates decay too fast, or diverge later.
     """
     dataset, data = load_data(arguments)
     path = default_log(NAME, dataset, arguments.smoke)
     log = read_log(path)
-    ranked = by_arm(log.results)
     epochs = 3 if arguments.smoke else arguments.epochs
-    runs: list[BestRun] = []
-    for attempt in range(ATTEMPTS):
-        open_arms = ranked.keys() - {run.trial.arm for run in runs if not run.diverged}
-        trials = [
-            dataclasses.replace(ranked[arm][attempt].trial, epochs=epochs, n_train=len(data.train_images))
-            for arm in sorted(open_arms, key=lambda arm: -arm[1])
-            if attempt < len(ranked[arm])
-        ]
-        runs += finish(
-            run_best,
-            trials,
-            data,
-            ResultFile(path.with_name(f"{path.stem}_best.jsonl"), BestRun),
-            key=lambda item: getattr(item, "trial", item),
-            command=arguments.command_line,
-            jobs=arguments.jobs,
-        )
+    trials = [
+        dataclasses.replace(result.trial, epochs=epochs, n_train=len(data.train_images))
+        for ranked in by_arm(log.results).values()
+        for result in ranked[: arguments.top]
+    ]
+    runs = finish(
+        run_best,
+        sorted(trials, key=lambda trial: -trial.depth),
+        data,
+        ResultFile(path.with_name(f"{path.stem}_best.jsonl"), BestRun),
+        key=lambda item: getattr(item, "trial", item),
+        command=arguments.command_line,
+        jobs=arguments.jobs,
+    )
     write_log(path, f"{log.command}; {arguments.command_line}", log.results, len(data.test_images), best=runs)
+    if dataset == "mnist" and ANALYSED in best_of_arm(runs):
+        keep_net(best_of_arm(runs)[ANALYSED].trial, data)
+
+
+def keep_net(trial: Trial, data: Dataset) -> None:
+    """Write the net of a finished longer run to models/."""
+    training = Training(trial.config(n_test=len(data.test_images)), data)
+    checkpoint.restore(checkpoint_path(trial), training)
+    MODEL.parent.mkdir(exist_ok=True)
+    training.net.save(MODEL)
+    print(f"saved {MODEL}")
 
 
 def plot_command(arguments: argparse.Namespace) -> None:
@@ -414,9 +429,10 @@ def commands() -> Commands:
     add_search_flags(parser)
     parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
 
-    parser = commands.add("best", best_command, "train each arm's best setting for longer; resumable")
+    parser = commands.add("best", best_command, "train each arm's best settings for longer; resumable")
     add_run_flags(parser)
     parser.add_argument("--epochs", type=int, default=100, help="default: %(default)s")
+    parser.add_argument("--top", type=count, default=2, metavar="K", help="settings of each arm (default: %(default)s)")
 
     add_plot_flags(commands.add("plot", plot_command, "draw the figures from the log"), NAME)
     return commands

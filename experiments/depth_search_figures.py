@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from figure_style import COLORS, FAINT_INK, INK, label_ends, new_figure, save
 
 from .command_line import figure_path, group_by
-from .depth_search import ARCHITECTURES, FIGURES, TOP, BestRun, DepthSearchLog, TrialResult, by_arm, longest_of_arm
+from .depth_search import ARCHITECTURES, FIGURES, TOP, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
 
 SHADES = (0.35, 0.6, 0.8, 1.0)  # opacity by depth, the deepest strongest
 LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
@@ -46,7 +46,7 @@ def count_settings(log: DepthSearchLog) -> int:
 def curves_panel(axes: Axes, best: list[BestRun]) -> None:
     """Loss on the training images against epoch, log scale, one curve an arm, labelled at its end."""
     depths = sorted({run.trial.depth for run in best})
-    for run in longest_of_arm(best).values():
+    for run in best_of_arm(best).values():
         rank = depths.index(run.trial.depth)
         loss = np.array([np.nan if value is None else value for value in run.history.train_loss], float)
         axes.plot(

@@ -24,6 +24,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -476,8 +477,8 @@ class Block(NamedTuple):
     """
 
     branches: str
-    forward: Callable
-    backward: Callable
+    forward: Callable[[np.ndarray, np.ndarray, np.ndarray, Activation], None]
+    backward: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Activation], None]
 
 
 BLOCKS = {
@@ -1244,7 +1245,7 @@ def mean_sd(values: list[float]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0, 2 for an error of the user's, 130 after Ctrl-C."""
+    """The command line; returns the exit code: `exit_code`'s, or 2 for an error of the user's."""
     argv = sys.argv[1:] if argv is None else argv
     parser = build_parser()
     arguments = parser.parse_args(argv)
@@ -1252,9 +1253,9 @@ def main(argv: list[str] | None = None) -> int:
         return run_command(arguments, shlex.join(["python", parser.prog, *argv]))
     except InputError as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
-        print("\ninterrupted before a run had finished: nothing to save", file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, BrokenExecutor) as stopped:
+        print("\nstopped before a run had finished: nothing to save", file=sys.stderr)
+        return exit_code(stopped)
 
 
 def run_command(arguments: argparse.Namespace, command: str) -> int:
@@ -1272,18 +1273,19 @@ def run_command(arguments: argparse.Namespace, command: str) -> int:
     for path in filter(None, (out, arguments.save_model)):
         check_writable(path)
 
-    runs, interrupted = {}, False
+    runs, stopped = {}, None
     try:
         for index, run in run_all(configs, data, arguments.jobs, arguments.save_model):
             runs[index] = run
-    except KeyboardInterrupt:
-        interrupted = True
+    except (KeyboardInterrupt, BrokenExecutor) as error:
+        stopped = error
         if not runs:
             raise
     finished = [runs[index] for index in sorted(runs)]
     print("\n" + summary(finished))
-    if interrupted:
-        print(f"\ninterrupted: {len(runs)} of {len(configs)} runs had finished", file=sys.stderr)
+    if stopped:
+        reason = "interrupted" if isinstance(stopped, KeyboardInterrupt) else "a process was killed"
+        print(f"\n{reason}: {len(runs)} of {len(configs)} runs had finished", file=sys.stderr)
         if out and out.exists():  # a whole log is worth more than a part
             out = out.with_stem(f"{out.stem}-interrupted")
     if out:
@@ -1291,7 +1293,14 @@ def run_command(arguments: argparse.Namespace, command: str) -> int:
         threads = count_threads(configs[0].hidden, configs[0].batch_size)
         write(out, RunLog(SCHEMA, now(), command, info, environment(threads), finished))
         print(f"saved {out}")
-    return 130 if interrupted else 0
+    return exit_code(stopped)
+
+
+def exit_code(stopped: BaseException | None) -> int:
+    """0 for a job that went to its end, 130 after Ctrl-C, 1 if a process was lost."""
+    if stopped is None:
+        return 0
+    return 130 if isinstance(stopped, KeyboardInterrupt) else 1
 
 
 if __name__ == "__main__":

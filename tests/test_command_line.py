@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import numpy as np
@@ -314,6 +315,20 @@ def test_ctrl_c_while_the_data_are_loaded_ends_cleanly(workdir, monkeypatch):
     monkeypatch.setattr(hn, "load_dataset", interrupt)
     assert hn.main([*SHORT, "--out", "log.json"]) == 130
     assert files_below(workdir) == {}
+
+
+def test_a_killed_process_loses_no_finished_run(workdir, monkeypatch, capsys):
+    train = hn.train
+
+    def killed_at_the_second(config, data, **options):
+        if config.block == "plain":
+            raise BrokenExecutor("a worker was killed")
+        return train(config, data, **options)
+
+    monkeypatch.setattr(hn, "train", killed_at_the_second)
+    assert hn.main([*SHORT, "--depth", "1", "--out", "log.json"]) == 1
+    assert "a process was killed: 1 of 2 runs had finished" in capsys.readouterr().err
+    assert [run.config.block for run in read_log(workdir / "log.json").runs] == ["highway"]
 
 
 def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):

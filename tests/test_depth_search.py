@@ -1,0 +1,536 @@
+"""The random search over depth: its settings, its selection, its resumption, and the same results wherever it runs."""
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says, files_below
+
+from experiments import depth_search
+from experiments.depth_search import (
+    ARCHITECTURES,
+    DEPTHS,
+    GATE_BIAS,
+    LR,
+    ONE_MINUS_DECAY,
+    ONE_MINUS_MOMENTUM,
+    BestRun,
+    Trial,
+    TrialResult,
+    best_of_arm,
+    by_arm,
+    draw_trials,
+    read_log,
+    run_best,
+    run_trial,
+)
+from experiments.resumable import ResultFile
+from highway_networks import Dataset, DeepNet, Training, evaluate, load_dataset, new_net
+from run_log import History, InputError
+
+BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
+TRIAL = Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)
+
+
+@pytest.fixture
+def workdir(tmp_path, monkeypatch) -> Path:
+    """An empty current directory."""
+    path = tmp_path / "workdir"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+def main(*arguments: str) -> int:
+    return depth_search.commands().main([*arguments])
+
+
+# ------------------------------------------------------------------------------------------- settings
+
+
+def test_settings_are_the_same_whenever_they_are_drawn():
+    assert draw_trials(5, DEPTHS, **BUDGET) == draw_trials(5, DEPTHS, **BUDGET)
+
+
+def test_a_setting_depends_on_nothing_but_its_arm_and_index():
+    few = draw_trials(3, (20,), **BUDGET)
+    many = draw_trials(7, (50, 20, 10), **BUDGET)
+    assert set(few) < set(many)
+
+
+def test_every_setting_is_another():
+    drawn = [dataclasses.replace(t, architecture="", depth=0, index=0) for t in draw_trials(100, DEPTHS, **BUDGET)]
+    assert len(set(drawn)) == 800
+
+
+def test_an_unfinished_search_is_a_fair_smaller_one():
+    trials = draw_trials(6, DEPTHS, **BUDGET)
+    for n in range(1, 7):
+        arms = Counter(trial.arm for trial in trials[: 8 * n])
+        assert arms == {(architecture, depth): n for architecture in ARCHITECTURES for depth in DEPTHS}
+        assert {trial.index for trial in trials[: 8 * n]} == set(range(n))
+
+
+N = 2_000
+RANGES = {
+    "lr": (lambda trial: trial.lr, LR, np.log),
+    "momentum": (lambda trial: 1 - trial.momentum, ONE_MINUS_MOMENTUM, np.log),
+    "decay": (lambda trial: 1 - trial.decay, ONE_MINUS_DECAY, np.log),
+    "gate bias": (lambda trial: trial.gate_bias, GATE_BIAS, lambda bias: bias),
+}
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Trial]:
+    return draw_trials(N, (50,), **BUDGET)
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_settings_fill_their_ranges_evenly(many, architecture, name):
+    """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range."""
+    value, (low, high), law = RANGES[name]
+    if name == "gate bias" and architecture == "plain":
+        assert all(trial.gate_bias is None for trial in many if trial.architecture == "plain")
+        return
+    values = np.sort([value(trial) for trial in many if trial.architecture == architecture])
+    assert low - 1e-9 <= values[0]
+    assert values[-1] <= high + 1e-9
+    quantiles = (law(values) - law(low)) / (law(high) - law(low))
+    assert np.abs(quantiles - (np.arange(N) + 0.5) / N).max() < 1.63 / math.sqrt(N)
+
+
+def test_the_activations_are_drawn_equally_often(many):
+    relu = sum(trial.activation == "relu" for trial in many)
+    assert abs(relu - N) < 4 * math.sqrt(N / 2), "4 standard deviations of 2N draws"
+    assert {trial.activation for trial in many} == {"relu", "tanh"}
+
+
+def test_the_ranges_are_those_that_the_paper_states():
+    """FACTS of section 3.1: b_T in [-10, -1]; 10, 20, 50, 100 layers; both architectures."""
+    assert GATE_BIAS == (-10, -1)
+    assert DEPTHS == (10, 20, 50, 100)
+    assert ARCHITECTURES == ("plain", "highway")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_net_has_the_papers_depth_width_and_initialisation(architecture, depth):
+    """One plain layer, then depth - 1 blocks: 50 wide highway, 71 wide plain, about 5,000 parameters each."""
+    for trial in draw_trials(20, (depth,), **BUDGET):
+        if trial.architecture != architecture:
+            continue
+        config = trial.config(n_test=100)
+        assert (config.block, config.depth) == (architecture, depth - 1)
+        assert config.hidden == {"plain": 71, "highway": 50}[architecture]
+        assert config.init == {"tanh": "glorot", "relu": "he"}[config.activation]
+        assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
+        assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
+        assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
+        if architecture == "highway":
+            assert config.gate_bias == trial.gate_bias
+    net = new_net(config, 784, np.random.default_rng(0))
+    in_and_out = 784 * config.hidden + config.hidden + config.hidden * 10 + 10
+    assert (net.params.flat.size - in_and_out) / (depth - 1) == pytest.approx(5_100, rel=0.01)
+
+
+@pytest.mark.parametrize("n_train", [128, 200, 1_000])
+def test_the_rate_decays_by_its_factor_in_an_epoch(digits, n_train):
+    training = Training(dataclasses.replace(TRIAL, n_train=n_train).config(n_test=50), digits)
+    for epoch in (1, 2):
+        training.run_epoch()
+        assert training.optimizer.lr == pytest.approx(TRIAL.lr * TRIAL.decay**epoch, rel=1e-12)
+
+
+def test_the_committed_log_holds_the_settings_that_are_drawn():
+    path = ROOT / depth_search.default_log(depth_search.NAME, "mnist", smoke=False)
+    if not path.exists():
+        pytest.skip(f"needs {path.name}: python -m experiments.depth_search run makes it")
+    log = read_log(path)
+    trial = log.results[0].trial
+    n, depths = len(log.results) // len(by_arm(log.results)), sorted({r.trial.depth for r in log.results})
+    drawn = draw_trials(n, depths, dataset="mnist", n_train=trial.n_train, epochs=trial.epochs)
+    assert [result.trial for result in log.results] == drawn
+    assert {len(ranked) for ranked in by_arm(log.results).values()} == {n}
+
+
+def test_list_prints_each_setting(workdir, capsys):
+    assert main("list", "--dataset", "digits", "--configs", "2", "--depths", "10,3") == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    trials = draw_trials(2, (10, 3), **BUDGET)
+    assert len(rows) == len(trials) == 8
+    for row, trial in zip(rows, trials, strict=True):
+        architecture, depth, index, activation, lr, momentum, decay, *bias = row.split()
+        assert (architecture, int(depth), int(index)) == (trial.architecture, trial.depth, trial.index)
+        assert activation == trial.activation
+        assert float(lr) == pytest.approx(trial.lr, abs=6e-6)
+        assert float(momentum) == pytest.approx(trial.momentum, abs=6e-5)
+        assert float(decay) == pytest.approx(trial.decay, abs=6e-6)
+        assert [float(b) for b in bias] == pytest.approx([trial.gate_bias] if trial.gate_bias else [], abs=6e-4)
+    assert files_below(workdir) == {}
+
+
+# ------------------------------------------------------------------------------------------ selection
+
+
+def timeless(result: TrialResult) -> TrialResult:
+    return dataclasses.replace(result, seconds=0.0)
+
+
+def test_no_test_image_has_a_say(digits):
+    """Other test images, and another number of them, change nothing that the selection sees."""
+    rng = np.random.default_rng(0)
+    noise = Dataset(*digits[:2], rng.integers(0, 256, (7, 64), dtype=np.uint8), rng.integers(0, 10, 7, dtype=np.uint8))
+    assert timeless(run_trial(TRIAL, digits)) == timeless(run_trial(TRIAL, noise))
+
+
+def test_a_trial_learns_and_its_losses_are_of_the_training_images(digits):
+    result = run_trial(dataclasses.replace(TRIAL, epochs=12), digits)
+    assert len(result.train_loss) == 12
+    assert not result.diverged
+    assert result.best_loss < 1 < result.train_loss[0]
+    other = Dataset(255 - digits.train_images, *digits[1:])
+    assert run_trial(TRIAL, other).train_loss != result.train_loss[:2]
+
+
+def test_a_diverged_trial_is_a_result(digits, workdir):
+    result = run_trial(dataclasses.replace(TRIAL, activation="relu", lr=1e9, epochs=5), digits)
+    assert result.diverged
+    assert result.train_loss[-1] is None
+    assert len(result.train_loss) < 5
+    ResultFile("runs.jsonl", TrialResult).append(result)
+    assert ResultFile("runs.jsonl", TrialResult).read() == [result]
+
+
+def made_up(arm: tuple[str, int], index: int, *losses: float | None) -> TrialResult:
+    trial = dataclasses.replace(TRIAL, architecture=arm[0], depth=arm[1], index=index)
+    return TrialResult(trial, list(losses), losses[-1] is None, 1.0)
+
+
+def test_settings_are_ranked_by_their_lowest_training_loss():
+    results = [
+        made_up(("plain", 10), 0, 2.0, 0.5, 0.9),
+        made_up(("highway", 20), 0, None),
+        made_up(("plain", 10), 1, 2.0, 0.6, 0.6),
+        made_up(("highway", 20), 1, 2.0, 1.9),
+        made_up(("highway", 10), 0, None),
+        made_up(("plain", 10), 2, 0.4, None),
+    ]
+    ranked = by_arm(results)
+    assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
+    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [2, 0, 1]]
+    assert [result.best_loss for result in ranked["highway", 20]] == [1.9, math.inf]
+
+
+def test_the_summary_counts_settings_and_divergence_and_averages_the_ten_best():
+    arm = ("plain", 10)
+    text = depth_search.summary([*(made_up(arm, i, 1.0 + i) for i in range(12)), made_up(arm, 12, None)])
+    assert text.splitlines()[1].split() == ["plain", "10", "13", "1", "1", "5.5"]
+
+
+def longer_run(index: int, *losses: float | None) -> BestRun:
+    n = len(losses)
+    history = History([*range(n)], list(losses), *([0.5] * n for _ in range(5)))
+    return BestRun(dataclasses.replace(TRIAL, index=index), 1, losses[-1] is None, history)
+
+
+def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last():
+    runs = [longer_run(0, 2.3, 0.3), longer_run(1, 2.3, 0.2, 0.4), longer_run(2, 2.3, 0.1, None)]
+    assert best_of_arm(runs)[TRIAL.arm] is runs[1]
+    assert best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
+
+
+# ---------------------------------------------------------------------------- the net that is looked into
+
+
+def test_the_best_50_layer_highway_net_is_kept(small_mnist, workdir):
+    data = ("--data-dir", str(small_mnist))
+    assert main("run", *data, "--configs", "2", "--depths", "3,50", "--epochs", "1") == 0
+    assert main("best", *data, "--epochs", "2") == 0
+    best = best_of_arm(read_log("runs/depth_search.json").best)["highway", 50]
+    net = DeepNet.load("models/highway-50.npz")
+    assert (net.depth, net.hidden, net.config["block"]) == (49, 50, "highway")
+    images = load_dataset("mnist", small_mnist)
+    assert evaluate(net, *images[:2])[0] == pytest.approx(best.history.train_loss[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
+def test_no_untrained_net_is_kept(digits, workdir, left):
+    if left != "nothing":
+        run_best(dataclasses.replace(TRIAL, epochs=1), digits)
+    with pytest.raises(InputError) as error:
+        depth_search.keep_net(TRIAL, digits)
+    assert_says(error.value, depth_search.checkpoint_path(TRIAL))
+    assert not Path("models").exists()
+
+
+# -------------------------------------------------------------------------------------- the command line
+
+SEARCH = ("--dataset", "digits", "--configs", "6", "--depths", "3,5", "--epochs", "20")
+TRIALS = 24
+
+
+def run_search(*flags: str) -> depth_search.DepthSearchLog:
+    """Run the search; returns its log."""
+    assert main("run", *SEARCH, *flags) == 0
+    return read_log("runs/depth_search-digits.json")
+
+
+def without_times(log: depth_search.DepthSearchLog) -> dict:
+    """All of a log but the time, the seconds and the command."""
+    kept = dataclasses.asdict(log)
+    del kept["created"], kept["command"]
+    for result in kept["results"]:
+        del result["seconds"]
+    return kept
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> depth_search.DepthSearchLog:
+    """The log of a search that nothing cut short, by one process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("whole"))
+        return run_search()
+
+
+def test_the_log_holds_every_setting_in_order(whole):
+    assert [r.trial for r in whole.results] == draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
+    assert whole.space["lr"] == list(LR)
+    assert whole.command == f"python -m experiments.depth_search run {shlex.join(SEARCH)}"
+    assert (whole.dataset.name, whole.dataset.n_train, whole.dataset.n_test) == ("digits", 1437, 360)
+    assert whole.best == []
+
+
+def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
+    shards = []
+    for part in (1, 2):
+        assert main("run", *SEARCH, "--shard", f"{part}/2") == 0
+        shards.append(f"runs/depth_search-digits-{part}-of-2.jsonl")
+    assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
+    assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
+    assert main("merge", *SEARCH, *reversed(shards)) == 0
+    assert without_times(read_log("runs/depth_search-digits.json")) == without_times(whole)
+
+
+@pytest.fixture
+def shards(workdir) -> list[str]:
+    """Two shards of a made-up search of one index at depth 3: a plain and a highway net."""
+    for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
+        ResultFile(f"{name}.jsonl", TrialResult).append(TrialResult(trial, [1.0, 0.5], False, 1.0))
+    return ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The error of a command line that is refused: one line, exit code 2."""
+    with pytest.raises(SystemExit) as stopped:
+        main(*arguments)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("python -m experiments.depth_search: error: ")
+
+
+def test_shards_may_hold_a_run_twice(shards):
+    assert main("merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl") == 0
+    assert len(read_log("runs/depth_search-digits.json").results) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "files", "message"),
+    [
+        ([], ["a.jsonl"], "merge: expected 2 trials, found 1 missing"),
+        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials, found 2 missing"),
+        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials, found 2 missing"),
+        ([], ["a.jsonl", "c.jsonl"], "c.jsonl: expected a shard, found no file"),
+        ([], ["a.jsonl", "."], ".: expected "),
+        ([], ["a.jsonl", "letter.txt"], "letter.txt: line 1: expected a TrialResult, found"),
+    ],
+)
+def test_shards_that_do_not_make_the_search_are_refused(shards, capsys, flags, files, message):
+    Path("letter.txt").write_text("Dear diary")
+    before = files_below(Path())
+    assert refused(capsys, "merge", *shards, *flags, *files).startswith(message)
+    assert files_below(Path()) == before
+
+
+BAD_ARGUMENTS = {
+    "run --configs 0": "--configs: expected at least 1, found 0",
+    "run --epochs 0": "--epochs: expected at least 1, found 0",
+    "run --n-train 0": "--n-train: expected at least 1, found 0",
+    "run --n-train 1438": "--n-train: expected at most 1437 images, found 1438",
+    "run --depths 1,10": "--depths: expected at least 2, found 1",
+    "run --depths 10,x": "argument --depths: expected integers like 5,10,20, found '10,x'",
+    "run --jobs 0": "argument --jobs: expected a positive number, found '0'",
+    "run --jobs -1": "argument --jobs: expected",
+    "run --jobs two": "argument --jobs: expected a positive number, found 'two'",
+    "run --shard 0/4": "argument --shard: expected a part like 2/8, found '0/4'",
+    "run --shard 5/4": "argument --shard: expected a part like 2/8, found '5/4'",
+    "run --shard 1": "argument --shard: expected a part like 2/8, found '1'",
+    "run --log .": ".: expected ",
+    "best --epochs 0": "--epochs: expected a positive number, found 0",
+    "best --top 0": "argument --top: expected a positive number, found '0'",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.items())
+def test_a_wrong_argument_is_one_line_and_exit_code_2_and_writes_nothing(workdir, capsys, arguments, message):
+    if arguments.startswith("best"):
+        assert main("run", "--smoke") == 0
+        Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
+        capsys.readouterr()
+    before = files_below(workdir)
+    command, *flags = arguments.split()
+    assert message in refused(capsys, command, "--dataset", "digits", *flags)
+    assert files_below(workdir) == before
+
+
+def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, capsys):
+    expected = "expected a log, found: No such file or directory; make it with python -m experiments.depth_search run\n"
+    for command in (["best", "--dataset", "digits"], ["plot"]):
+        assert refused(capsys, *command).endswith(expected)
+
+
+# ---------------------------------------------------------------------- real processes, cut in the middle
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str], subprocess.Popen]]:
+    """Starts a command line in a process group of its own, of which the end of the test is the end."""
+    processes = []
+
+    def start(command: str) -> subprocess.Popen:
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *shlex.split(command)[1:]],
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for_lines(process: subprocess.Popen, n: int) -> None:
+    """Wait until `n` runs are finished."""
+    deadline = time.monotonic() + 120
+    while len(lines()) < n:
+        assert process.poll() is None, f"ended too early: {process.stderr.read()}"
+        assert time.monotonic() < deadline, "waited for too long"
+        time.sleep(0.005)
+
+
+def lines() -> list[bytes]:
+    path = Path("runs/depth_search-digits.jsonl")
+    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+
+
+def workers(process: subprocess.Popen) -> list[int]:
+    """The processes that work for a process, as Linux tells."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            if parent == process.pid and "LokyProcess" in path.with_name("cmdline").read_text():
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_a_search_that_is_killed_twice_loses_no_finished_run_and_repeats_none(workdir, whole, start):
+    """First a worker is killed; the command that the message names goes on; then the parent is killed."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("needs /proc, to find a worker process")
+    command = f"python -m experiments.depth_search run {shlex.join(SEARCH)} --jobs 2"
+    first = start(command)
+    wait_for_lines(first, 3)
+    os.kill(workers(first)[0], signal.SIGKILL)
+    assert first.wait(timeout=60) == 1
+    safe = lines()
+    assert 3 <= len(safe) < TRIALS
+    message = first.stderr.read()
+    found = re.fullmatch(
+        r"python -m experiments\.depth_search: interrupted: TerminatedWorkerError: .*; (\d+) of 24 runs are safe in "
+        r"runs/depth_search-digits\.jsonl; to continue: (.*)\n",
+        message,
+    )
+    assert found, message
+    assert found.groups() == (str(len(safe)), command)
+
+    second = start(found[2])
+    wait_for_lines(second, len(safe) + 3)
+    second.kill()
+    assert second.wait(timeout=60) == -signal.SIGKILL
+    *still_safe, last = lines()
+    still_safe += [last] if last.endswith(b"\n") else []
+    assert still_safe[: len(safe)] == safe
+    assert len(still_safe) < TRIALS
+
+    assert without_times(run_search("--jobs", "2")) == without_times(whole)
+    assert lines()[: len(still_safe)] == still_safe
+    assert len(lines()) == len({json.dumps(json.loads(line)["trial"]) for line in lines()}) == TRIALS
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(workdir, start):
+    """`list | head`: more lines than a pipe holds."""
+    process = start("python -m experiments.depth_search list --dataset digits --configs 1000")
+    assert process.stdout.readline().startswith("architecture")
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert process.stderr.read() == ""
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The address of a Dask cluster of two processes."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install '.[cluster]'")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local:
+        yield local.scheduler_address
+
+
+def test_a_cluster_gives_the_results_of_one_process(workdir, whole, cluster):
+    assert without_times(run_search("--scheduler", cluster)) == without_times(whole)
+    assert len(lines()) == TRIALS
+
+
+# -------------------------------------------------------------------------------------------- end to end
+
+
+def test_run_best_and_plot_end_to_end(workdir, capsys):
+    """The smoke budget; each step again does nothing but write the same."""
+    for _ in range(2):
+        assert main("run", "--smoke") == 0
+        assert main("best", "--smoke") == 0
+    log = read_log("runs/depth_search-smoke.json")
+    assert len(log.results) == 8
+    assert len(log.best) == 8
+    for run in log.best:
+        assert run.history.epoch == [0, 1, 2, 3]
+        assert run.trial.n_train == 1437
+    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 8
+    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 8
+    assert not Path("models").exists()
+    capsys.readouterr()
+    assert main("plot", "runs/depth_search-smoke.json") == 0
+    pictures = files_below(Path("viz"))
+    assert pictures.keys() == {f"digits/{name}" for name in depth_search.FIGURES}
+    assert all(content.startswith(b"\x89PNG") for content in pictures.values())

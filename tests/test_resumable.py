@@ -1,0 +1,418 @@
+"""Many runs that are cut short: whatever is killed, full or lost, no finished run is lost and none is repeated."""
+
+import errno
+import gc
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, assert_says, limited_file_size
+
+from experiments.command_line import Commands
+from experiments.resumable import Interrupted, ResultFile, finish
+from run_log import InputError
+
+TASKS = range(12)
+HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point
+COMMAND = "python -m experiments.squares run"
+NEEDS_DASK = "needs Dask: pip install '.[cluster]'"
+
+
+@dataclass
+class Square:
+    """A result: `task` squared; null where a number is not finite."""
+
+    task: int
+    square: float | None
+
+
+def square(task: int, data: object) -> Square:
+    """The run of one task; each start leaves a file that says in which process."""
+    Path(f"started-{task}-{os.getpid()}-{time.monotonic_ns()}").touch()
+    while task >= HELD and not Path("go").exists():
+        time.sleep(0.02)
+    return Square(task, float(task**2))
+
+
+def square_all(path: str = "squares.jsonl", tasks=TASKS, command: str = COMMAND, **flags) -> list[Square]:
+    """Finish the tasks; returns their results."""
+    return finish(
+        flags.pop("function", square),
+        list(tasks),
+        None,
+        ResultFile(Path(path), Square),
+        key=lambda item: getattr(item, "task", item),
+        command=command,
+        **{"jobs": 1} | flags,
+    )
+
+
+def main() -> int:
+    """A command line like those of the experiments."""
+    commands = Commands("squares", "Squares.")
+    parser = commands.add(
+        "run",
+        lambda given: square_all(
+            jobs=given.jobs,
+            scheduler=given.scheduler,
+            command=given.command_line,
+            report=lambda done: Path(f"reported-{len(done)}").touch(),
+        ),
+        "square numbers",
+    )
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--scheduler")
+    return commands.main()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty current directory."""
+    path = tmp_path / "folder"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+# ---------------------------------------------------------------------------------- the file of results
+
+LINES = [json.dumps({"task": task, "square": float(task**2)}).encode() + b"\n" for task in range(3)]
+
+
+def test_what_is_appended_is_read_back_line_by_line(folder):
+    results, file = [Square(0, 0.0), Square(1, None), Square(2, 1 / 3)], ResultFile("new/squares.jsonl", Square)
+    assert file.read() == []
+    for n, result in enumerate(results, start=1):
+        file.append(result)
+        assert file.read() == results[:n]
+    assert Path("new/squares.jsonl").read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize("cut", range(1, len(LINES[2])))
+def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(folder, cut):
+    path = Path("squares.jsonl")
+    path.write_bytes(b"".join(LINES)[:-cut])
+    assert ResultFile(path, Square).read() == [Square(0, 0.0), Square(1, 1.0)]
+    assert square_all(tasks=range(3)) == [Square(0, 0.0), Square(1, 1.0), Square(2, 4.0)]
+    assert path.read_bytes() == b"".join(LINES)
+
+
+FOREIGN_LINES = {
+    "empty": b"",
+    "text": b"Dear diary",
+    "binary": b"\x89PNG\xff\xfe",
+    "zeros": bytes(40),
+    "cut short": LINES[1][:-5],
+    "two in one": LINES[1][:-1] + LINES[1][:-1],
+    "deep": b"[" * 100_000,
+    "a list": b"[1, 1.0]",
+    "a field missing": b'{"task": 1}',
+    "a field too many": b'{"task": 1, "square": 1.0, "cube": 1.0}',
+    "another type": b'{"task": "1", "square": 1.0}',
+    "not a number": b'{"task": 1, "square": NaN}',
+}
+
+
+@pytest.mark.parametrize("line", FOREIGN_LINES.values(), ids=FOREIGN_LINES)
+def test_a_line_that_is_no_result_is_refused_by_its_number_and_the_file_left_alone(folder, line):
+    path = Path("squares.jsonl")
+    content = LINES[0] + line + b"\n" + LINES[2] + b"torn"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        square_all(tasks=range(3))
+    assert_says(error.value, "squares.jsonl: line 2: expected a Square, found", "--log")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"a letter without a last newline", b'{"schema": 1}'])
+def test_somebody_elses_file_is_refused_rather_than_cut(let_go, content):
+    Path("squares.jsonl").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        square_all()
+    assert_says(error.value, "squares.jsonl: line 1: expected a Square, found")
+    assert Path("squares.jsonl").read_bytes() == content
+
+
+def test_a_directory_in_the_files_place_is_refused(folder):
+    with pytest.raises(InputError) as error:
+        square_all(".")
+    assert_says(error.value, ".: expected", "directory")
+
+
+def test_a_file_that_may_not_be_read_is_refused(public_folder, as_ordinary_user):
+    path = public_folder / "squares.jsonl"
+    path.write_bytes(LINES[0])
+    path.chmod(0)
+    with as_ordinary_user(), pytest.raises(InputError) as error:
+        ResultFile(path, Square).read()
+    assert_says(error.value, f"{path}: expected", "Permission denied")
+
+
+# -------------------------------------------------------------------------------------- what is finished
+
+
+@pytest.fixture
+def let_go(folder) -> None:
+    """No task waits."""
+    Path("go").touch()
+
+
+def test_results_come_in_the_order_of_the_tasks_and_are_reported_as_they_arrive(let_go):
+    Path("squares.jsonl").write_bytes(b"".join(reversed(LINES)))
+    reported = []
+    results = square_all(tasks=[4, 2, 0, 3], report=lambda done: reported.append([r.task for r in done]))
+    assert [r.task for r in results] == [4, 2, 0, 3]
+    assert [r.square for r in results] == [16, 4, 0, 9]
+    assert reported == [[4, 2, 0], [4, 2, 0, 3]]
+
+
+def test_what_is_finished_is_not_run_again(let_go):
+    assert square_all() == square_all() == [Square(task, task**2) for task in TASKS]
+    assert Counter(started()) == Counter(TASKS)
+
+
+def test_processes_side_by_side_give_the_results_of_one(let_go):
+    assert square_all("one.jsonl", jobs=1) == square_all("two.jsonl", jobs=2)
+    assert sorted(Path("one.jsonl").read_bytes().splitlines()) == sorted(Path("two.jsonl").read_bytes().splitlines())
+
+
+def fail_at_three(task: int, data: object) -> Square:
+    if task == 3:
+        raise ZeroDivisionError("a defect of the task")
+    return Square(task, 0.0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_defect_of_a_task_is_shown_as_it_is(let_go, jobs):
+    with pytest.raises(ZeroDivisionError, match="a defect of the task"):
+        square_all(function=fail_at_three, jobs=jobs)
+
+
+# ------------------------------------------------------------------------------------------- a full disk
+
+
+def check_interruption(error: Interrupted, reason: str, safe: int) -> None:
+    """The message says why, how many runs are safe and where, and how to go on, in one line."""
+    expected = rf"{reason}; {safe} of 12 runs are safe in squares\.jsonl; to continue: {COMMAND}"
+    assert re.fullmatch(expected, str(error)), error
+
+
+def test_a_full_disk_says_what_is_safe_and_how_to_go_on(let_go):
+    """The disk is full in the middle of the fifth line."""
+    whole = sum(map(len, LINES)) + len(LINES[0])
+    with limited_file_size(whole + 10), pytest.raises(Interrupted) as error:
+        square_all()
+    check_interruption(error.value, r"squares\.jsonl: File too large", 4)
+    safe = Path("squares.jsonl").read_bytes()[:whole]
+    assert safe.count(b"\n") == 4
+
+    assert square_all() == [Square(task, task**2) for task in TASKS]
+    assert Path("squares.jsonl").read_bytes().startswith(safe)
+    assert Path("squares.jsonl").read_bytes().count(b"\n") == len(TASKS)
+    assert Counter(started()) == Counter([*TASKS, 4]), "the run that could not be written alone is repeated"
+
+
+@pytest.mark.parametrize("jobs", [1, 2], ids=["1 job", "2 jobs"])
+def test_a_disk_that_fills_up_when_it_is_asked_to_keep_a_line_is_no_other(let_go, monkeypatch, recwarn, jobs):
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(Interrupted) as error:
+        square_all(jobs=jobs)
+    check_interruption(error.value, r"squares\.jsonl: No space left on device", 0)
+    error = None  # the last reference to the generator of results
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_file_that_may_not_be_written_says_so(public_folder, as_ordinary_user, monkeypatch):
+    monkeypatch.chdir(public_folder)
+    with as_ordinary_user(), pytest.raises(Interrupted) as error:
+        square_all(function=fail_at_three)
+    check_interruption(error.value, r"squares\.jsonl: Permission denied", 0)
+
+
+# ------------------------------------------------------------------------ real processes, cut in the middle
+
+
+def started() -> Iterator[int]:
+    """The tasks that were started, once for each time."""
+    return (int(path.name.split("-")[1]) for path in Path().glob("started-*"))
+
+
+def pids_of(task: int) -> list[int]:
+    """The processes that started a task."""
+    return [int(path.name.split("-")[2]) for path in Path().glob(f"started-{task}-*")]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (as Linux tells): one that has ended, and whose parent has not asked yet, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: waited for too long"
+        time.sleep(0.01)
+
+
+def start(program: str, *arguments: str, folder: Path) -> subprocess.Popen:
+    """Start Python in a process group of its own, as a terminal does."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen) -> None:
+    """Kill a process and all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.fixture
+def begin(folder) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts the tasks in another process and returns it once those that are not held are safe and all others wait."""
+    processes = []
+
+    def begin(*flags: str, workers: int) -> subprocess.Popen:
+        process = start("import sys, test_resumable as t; sys.exit(t.main())", "run", *flags, folder=folder)
+        processes.append(process)
+
+        def in_the_middle() -> bool:
+            assert process.poll() is None, process.communicate()
+            return Path(f"reported-{HELD}").exists() and set(started()) >= set(range(HELD + workers))
+
+        wait_until(in_the_middle, "the first runs")
+        return process
+
+    yield begin
+    for process in processes:
+        end(process)
+
+
+def kill_parent(process: subprocess.Popen) -> None:
+    process.kill()
+
+
+def kill_worker(process: subprocess.Popen) -> None:
+    (pid,) = pids_of(HELD)
+    assert pid != process.pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def press_ctrl_c(process: subprocess.Popen) -> None:
+    os.killpg(process.pid, signal.SIGINT)
+
+
+ACCIDENTS = {  # what happens, in how many processes, the exit code, what the message gives as the reason
+    "the parent is killed": (kill_parent, 2, -signal.SIGKILL, None),
+    "the only process is killed": (kill_parent, 1, -signal.SIGKILL, None),
+    "a worker is killed": (kill_worker, 2, 1, "TerminatedWorkerError: .*"),
+    "Ctrl-C": (press_ctrl_c, 2, 130, "stopped by Ctrl-C"),
+    "Ctrl-C, one process": (press_ctrl_c, 1, 130, "stopped by Ctrl-C"),
+}
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_what_is_finished_survives_and_is_not_repeated(accident, begin):
+    strike, jobs, code, reason = ACCIDENTS[accident]
+    process = begin("--jobs", str(jobs), workers=jobs)
+    workers = [pid for task in range(HELD, HELD + jobs) for pid in pids_of(task)]
+    safe = Path("squares.jsonl").read_bytes()
+    strike(process)
+    assert process.wait(timeout=60) == code
+    if reason:
+        message = rf"python -m experiments\.squares: interrupted: {reason}; "
+        rest = rf"5 of 12 runs are safe in squares\.jsonl; to continue: {COMMAND} --jobs {jobs}\n"
+        error = process.stderr.read()
+        assert re.fullmatch(message + rest, error), error
+        wait_until(lambda: not any(map(alive, workers)), "the workers' end")
+
+    Path("go").touch()
+    assert square_all() == [Square(task, task**2) for task in TASKS]
+    assert Path("squares.jsonl").read_bytes().startswith(safe)
+    assert Path("squares.jsonl").read_bytes().count(b"\n") == len(TASKS)
+    assert all(times == 1 for task, times in Counter(started()).items() if task < HELD), "repeated"
+
+
+# --------------------------------------------------------------------------------------------- a cluster
+
+CLUSTER = """
+import sys
+from dask.distributed import LocalCluster
+with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def cluster(folder) -> Iterator[tuple[str, subprocess.Popen]]:
+    """A Dask cluster of a single worker, in processes of its own: its address and the process of its scheduler."""
+    pytest.importorskip("distributed", reason=NEEDS_DASK)
+    process = start(CLUSTER, folder=folder)
+    yield process.stdout.readline().strip(), process
+    end(process)
+
+
+CLUSTER_ACCIDENTS = {  # what happens to the client or to the scheduler, the exit code, the reason
+    "the scheduler is lost": (lambda client, scheduler: end(scheduler), 1, ".*scheduler-connection-lost.*"),
+    "Ctrl-C": (lambda client, scheduler: press_ctrl_c(client), 130, "stopped by Ctrl-C"),
+}
+
+
+@pytest.mark.parametrize("accident", CLUSTER_ACCIDENTS)
+def test_a_run_on_a_cluster_that_is_cut_short_says_what_is_safe_and_how_to_go_on(accident, cluster, begin):
+    address, scheduler = cluster
+    client = begin("--scheduler", address, workers=1)
+    assert client.pid not in pids_of(0), "the cluster should do the work, were it of a single worker"
+    safe = Path("squares.jsonl").read_bytes()
+    strike, code, reason = CLUSTER_ACCIDENTS[accident]
+    strike(client, scheduler)
+
+    assert client.wait(timeout=60) == code
+    message = rf"python -m experiments\.squares: interrupted: {reason}; 5 of 12 runs are safe in squares\.jsonl"
+    error = client.stderr.read()
+    assert re.fullmatch(rf"{message}; to continue: {COMMAND} --scheduler {address}\n", error), error
+    assert Path("squares.jsonl").read_bytes() == safe
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "carrier-pigeon://roof:1"])
+def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address):
+    distributed = pytest.importorskip("distributed", reason=NEEDS_DASK)
+    patient = distributed.Client.__init__
+    monkeypatch.setattr(distributed.Client, "__init__", lambda self, *a, **kw: patient(self, *a, **kw | {"timeout": 1}))
+    with pytest.raises(InputError) as error:
+        square_all(scheduler=address)
+    assert_says(error.value, f"--scheduler: expected a Dask scheduler at {address}, found none")
+    assert not Path("squares.jsonl").exists()
+
+
+def test_without_dask_a_scheduler_is_refused(let_go, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask.distributed", None)
+    with pytest.raises(InputError) as error:
+        square_all(scheduler="tcp://127.0.0.1:1")
+    assert_says(error.value, "--scheduler: expected Dask, found none", "highway-networks[cluster]")

@@ -37,10 +37,10 @@ def restore(path: str | os.PathLike, training: Training) -> History | None:
             state = json.loads(str(stored["state"]))
             if state["config"] != asdict(training.config):
                 return None
-            training.net.params.flat[...] = stored["params"]
+            _fill(training.net.params.flat, stored["params"])
             for name, value in _optimizer(training).items():
                 if _is_array(value):
-                    value[...] = stored[name]
+                    _fill(value, stored[name])
                 else:
                     setattr(training.optimizer, name, state["optimizer"][name])
         training.rng.bit_generator.state = state["rng"]
@@ -48,6 +48,13 @@ def restore(path: str | os.PathLike, training: Training) -> History | None:
     except Exception as error:  # whatever numpy, zip and json say of a foreign or truncated file
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: expected a checkpoint, found: {reason}; delete it to start afresh") from error
+
+
+def _fill(array: np.ndarray, stored: np.ndarray) -> None:
+    """Copy, where NumPy's assignment would also broadcast and cast."""
+    if (stored.shape, stored.dtype) != (array.shape, array.dtype):
+        raise ValueError(f"{stored.dtype} of shape {stored.shape} in the place of {array.dtype} of {array.shape}")
+    array[...] = stored
 
 
 def _optimizer(training: Training) -> dict:

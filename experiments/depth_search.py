@@ -139,7 +139,7 @@ class BestRun:
     @property
     def lowest_loss(self) -> float:
         """The lowest loss after any epoch."""
-        return min(loss for loss in self.history.train_loss if loss is not None)
+        return min((loss for loss in self.history.train_loss if loss is not None), default=math.inf)
 
 
 @dataclass
@@ -395,7 +395,12 @@ def best_command(arguments: argparse.Namespace) -> None:
 def keep_net(trial: Trial, data: Dataset) -> None:
     """Write the net of a finished longer run to models/."""
     training = Training(trial.config(n_test=len(data.test_images)), data)
-    checkpoint.restore(checkpoint_path(trial), training)
+    path = checkpoint_path(trial)
+    if checkpoint.restore(path, training) is None:
+        raise InputError(
+            f"{path}: expected the checkpoint of the longer run, found none; "
+            f"delete that run's line in runs/{NAME}_best.jsonl and run best again"
+        )
     MODEL.parent.mkdir(exist_ok=True)
     training.net.save(MODEL)
     print(f"saved {MODEL}")

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
@@ -109,6 +110,7 @@ def _on_this_machine(function: Callable, tasks: Sequence[Any], data: Any, jobs: 
     """The data reach the processes once, as memory-mapped files."""
     from joblib import Parallel, delayed
 
+    warnings.filterwarnings("ignore", module="joblib.parallel")  # that runs were cut short is ours to report
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     with deaf_to_interrupts():
         finished = parallel(delayed(function)(task, data) for task in tasks)
@@ -134,7 +136,8 @@ def _connect(scheduler: str) -> Iterator[Any]:
     """A client of the Dask scheduler; raises InputError if there is none."""
     from dask.distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a loss is ours to report, in one line
+    for name in ("distributed", "distributed.client"):  # a loss is ours to report, in one line
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(scheduler, timeout=10)
     except (OSError, ValueError) as error:

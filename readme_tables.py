@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import run_log
-from experiments import blocks_compared, depth_search
+from experiments import blocks_compared, class_routing, depth_search, gate_maps, lesions
 from experiments.blocks_compared import BlocksComparedLog
+from experiments.class_routing import ClassRoutingLog
 from experiments.command_line import group_by
 from experiments.depth_search import BestRun, DepthSearchLog
+from experiments.gate_maps import GateMapsLog
+from experiments.lesions import LesionsLog
 from experiments.very_deep import VeryDeepLog
 from figure_style import fingerprint
 from highway_networks import Config, OneLineParser, mean_sd
@@ -136,6 +139,73 @@ def longer_run(run: BestRun | None) -> list[str]:
     return [f"{min(losses):.2g}", reached, "diverged" if accuracy is None else f"{accuracy:.4f}"]
 
 
+def gate_maps_table(log: GateMapsLog) -> str:
+    """What the paper says of figure 2, beside what was measured on this net."""
+    claims, depth = log.claims, len(log.maps.b_T)
+    rows = [
+        ["most gate biases decreased in training", f"{claims.biases_decreased:.0%} did"],
+        [
+            f"the gates of one sample are sparse (T below {gate_maps.CLOSED} is closed)",
+            f"{claims.closed_for_a_sample:.0%} closed for a sample, {claims.closed_in_the_mean:.0%} in the mean",
+        ],
+        [
+            f"gates are selective (T above {gate_maps.OPEN} is open)",
+            f"{claims.ever_open:.0%} open for some image, {claims.selective:.0%} for some and not for all",
+        ],
+        [
+            "most of the change in outputs happens in about the first 15 layers",
+            f"{gate_maps.MOST:.0%} of it by layer {claims.layer_of_most_change} of {depth}",
+        ],
+        [
+            "the biases are inversely correlated with the mean activity (said of CIFAR-100)",
+            f"correlation over layers {claims.bias_and_mean_T:+.2f}",
+        ],
+    ]
+    return markdown(["the paper", "here"], rows)
+
+
+def class_routing_table(log: ClassRoutingLog) -> str:
+    """How well each classifier reads the digit off one layer's gates, off its outputs, and off the pixels."""
+    rows = []
+    for name, accuracies in log.accuracies.items():
+        layer = int(np.argmax(accuracies.gates))
+        rows.append(
+            [
+                name,
+                f"{accuracies.gates[layer]:.3f} (layer {layer + 1})",
+                f"{accuracies.gates[0]:.3f}",
+                f"{accuracies.gates[-1]:.3f}",
+                f"{accuracies.outputs[-1]:.3f}",
+                f"{accuracies.pixels:.3f}",
+            ]
+        )
+    header = ["classifier", "gates, best layer", "first layer", "last layer", "last layer's outputs", "pixels"]
+    clusters = ", ".join(
+        f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
+    )
+    return (
+        f"{markdown(header, rows)}\n\nTest accuracy; always guessing the commonest class: {log.chance:.3f}. "
+        f"{log.routing.share_in_first_layers:.0%} of the class differences of T lie in the first "
+        f"{class_routing.FIRST_LAYERS} layers. Adjusted mutual information of ten k-means clusters with the digits: "
+        f"{clusters}."
+    )
+
+
+def lesions_table(log: LesionsLog) -> str:
+    """For each net: its error, the idle layers, and how many layers can go in several orders."""
+    orders = list(log.nets[0].closings)
+    rows = []
+    for net in log.nets:
+        needed = f"{len(net.needed)} ({min(net.needed)} to {max(net.needed)})" if net.needed else "none"
+        spared = [f"{np.mean(net.closings[order].spared):.0f}" for order in orders]
+        rows.append([net.source.label, f"{net.error:.2%}", f"{net.idle_share:.0%}", needed, *spared])
+    return markdown(["net", "training error", "idle layers", "needed layers", *orders], rows) + (
+        f"\n\nIdle: closing the layer changes the error by less than {lesions.IDLE:.1%} (absolute); needed: by more "
+        f"than {lesions.POINT:.0%}. The last columns: how many layers can be closed, in that order, before accuracy "
+        f"falls by one point. The paper: about {lesions.PAPER_IDLE:.0%} idle."
+    )
+
+
 def very_deep_table(log: VeryDeepLog) -> str:
     """Final test accuracy by depth: highway nets from two biases, and plain ones."""
     by_arm = group_by(log.by_depth, lambda run: (run.config.block, run.config.gate_bias))
@@ -242,6 +312,9 @@ SWEEP = (
     "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50",
 )
 DEPTH_SEARCH = ("runs/depth_search.json", DepthSearchLog, "python -m experiments.depth_search run")
+GATE_MAPS = ("runs/gate_maps.json", GateMapsLog, "python -m experiments.gate_maps run")
+CLASS_ROUTING = ("runs/class_routing.json", ClassRoutingLog, "python -m experiments.class_routing run")
+LESIONS = ("runs/lesions.json", LesionsLog, "python -m experiments.lesions run")
 VERY_DEEP = ("runs/very_deep.json", VeryDeepLog, "python -m experiments.very_deep run")
 BLOCKS_COMPARED = ("runs/blocks_compared.json", BlocksComparedLog, "python -m experiments.blocks_compared run")
 TABLES = {
@@ -250,6 +323,9 @@ TABLES = {
     "depth_sweep": Table(*SWEEP, depth_sweep),
     "run_sweep_environment": Table(*SWEEP, environment),
     "depth_search": Table(*DEPTH_SEARCH, depth_search_table),
+    "gate_maps": Table(*GATE_MAPS, gate_maps_table),
+    "class_routing": Table(*CLASS_ROUTING, class_routing_table),
+    "lesions": Table(*LESIONS, lesions_table),
     "very_deep": Table(*VERY_DEEP, very_deep_table),
     "gate_bias": Table(*VERY_DEEP, gate_bias_table),
     "blocks_compared": Table(*BLOCKS_COMPARED, blocks_compared_table),

@@ -1,0 +1,269 @@
+"""Four kinds of block side by side: their Jacobians, the gradients' norms, and a rate chosen without test images."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from helpers import complex_step, files_below, relative_error, small_batch, small_net
+
+from experiments import blocks_compared
+from experiments.blocks_compared import (
+    BLOCKS,
+    CHOOSING_SEEDS,
+    DEPTHS,
+    RATES,
+    SEEDS,
+    WIDTHS,
+    ComparedRun,
+    Flow,
+    Task,
+    chosen_rates,
+    gradient_norms,
+    hold_out,
+    jacobian,
+    measure_flow,
+    plan,
+    run_task,
+)
+from highway_networks import ACTIVATIONS, Config, Dataset, DeepNet, new_net, softmax_cross_entropy
+from highway_networks import BLOCKS as ALL_BLOCKS
+from run_log import History
+
+SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
+TASK = Task("depth", True, SHORT)
+
+
+# ------------------------------------------------------------------------------------------- gradients
+
+
+def complex_twin(net: DeepNet) -> DeepNet:
+    """The same net in complex numbers."""
+    twin = DeepNet(**net.config | {"dtype": np.complex128}, rng=np.random.default_rng(0))
+    twin.params.flat[...] = net.params.flat
+    return twin
+
+
+@pytest.mark.parametrize("block", ALL_BLOCKS)
+@pytest.mark.parametrize("l", [0, 1, 2])
+def test_a_jacobian_equals_its_complex_step_derivative(block, l):
+    net = small_net(block, "tanh", 3)
+    inputs, _ = small_batch()
+    _, cache = net.forward(inputs)
+    twin, x = complex_twin(net), cache.x[l][:1].astype(np.complex128)
+    expected = np.array([complex_step(lambda i=i: next(twin.walk(x, l))[1][0, i], x[0]) for i in range(net.hidden)])
+
+    found = jacobian(net, cache.x[l, 0], l)
+    assert np.abs(expected).max() > 0.1
+    assert relative_error(found, expected) < 1e-12
+    assert relative_error(found, expected.T) > 0.01, "rows and columns could be swapped"
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_jacobian_is_the_identity_where_gates_are_shut_and_H_prime_where_they_are_open(activation):
+    """Eq. 5."""
+    plain, highway = small_net("plain", activation, 2), small_net("highway", activation, 2)
+    for name in ("W_H", "b_H"):
+        highway.params[name][...] = plain.params[name]
+    highway.params["W_T"][...] = 0
+    x = small_batch(d_in=4)[0][0]
+    highway.params["b_T"][...] = -1e4
+    np.testing.assert_array_equal(jacobian(highway, x, 1), np.eye(4))
+    highway.params["b_T"][...] = 1e4
+    np.testing.assert_allclose(jacobian(highway, x, 1), jacobian(plain, x, 1), rtol=1e-14)
+    assert np.abs(jacobian(plain, x, 1)).max() > 0.1
+
+
+@pytest.mark.parametrize("block", ALL_BLOCKS)
+def test_gradient_norms_are_those_of_the_loss_by_each_blocks_input(block):
+    """The last by its definition; all others by the chain rule, one Jacobian an image and block."""
+    net = small_net(block, "tanh", 3)
+    x, y = small_batch()
+    found = gradient_norms(net, x, y)
+
+    logits, cache = net.forward(x)
+    dx = softmax_cross_entropy(logits, y)[1] @ net.params["W_out"].T
+    expected = [np.linalg.norm(dx)]
+    for l in (2, 1, 0):
+        dx = np.array([row @ jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l], strict=True)])
+        expected.insert(0, np.linalg.norm(dx))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert expected[-1] > 1e-3
+
+
+def test_the_flow_is_of_the_middle_layer_at_the_first_image():
+    net = small_net("highway", "tanh", 3)
+    x, y = small_batch()
+    _, cache = net.forward(x)
+    flow = measure_flow(net, x, y)
+    values = np.linalg.svd(jacobian(net, cache.x[1, 0], 1), compute_uv=False)
+    np.testing.assert_allclose(flow.singular_values, values, rtol=1e-3)
+    np.testing.assert_allclose(flow.gradient_norms, gradient_norms(net, x, y), rtol=1e-3)
+
+
+def test_the_flow_of_a_net_that_diverged_is_null():
+    net = small_net("plain", "tanh", 2)
+    net.params["W_H"][...] = np.nan
+    flow = measure_flow(net, *small_batch())
+    assert flow.singular_values == [None] * 4
+    assert flow.gradient_norms[0] is None
+
+
+# --------------------------------------------------------------------------------------- what is compared
+
+
+def test_blocks_have_equal_widths_or_equal_parameters_a_layer(digits):
+    assert set(BLOCKS) == {"plain", "residual", "highway", "highway-uncoupled"} == set(ALL_BLOCKS)
+    per_layer = {}
+    for equal, widths in WIDTHS.items():
+        assert widths.keys() == set(BLOCKS)
+        for block, hidden in widths.items():
+            sizes = [
+                new_net(Config(block=block, hidden=hidden, depth=depth), 784, np.random.default_rng(0)).params.flat.size
+                for depth in (1, 2)
+            ]
+            per_layer[equal, block] = sizes[1] - sizes[0]
+    assert set(WIDTHS["depth"].values()) == {50}
+    sizes = [per_layer["parameters", block] for block in BLOCKS]
+    assert max(sizes) / min(sizes) < 1.015
+    assert per_layer["parameters", "highway"] == per_layer["depth", "highway"]
+
+
+@pytest.fixture(scope="module")
+def as_many_as_mnist() -> Dataset:
+    """Images in MNIST's numbers, of one pixel."""
+    return Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)))
+
+
+def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many_as_mnist):
+    assert not set(CHOOSING_SEEDS) & set(SEEDS)
+    choosing = plan(as_many_as_mnist, smoke=False)
+    found = {(t.equal, t.config.block, t.config.depth, t.config.seed, t.config.lr) for t in choosing}
+    expected = {
+        (equal, block, depth, seed, lr)
+        for equal in WIDTHS
+        for block in BLOCKS
+        for depth in DEPTHS
+        for seed in CHOOSING_SEEDS
+        for lr in RATES
+    }
+    assert found == expected
+    assert len(choosing) == len(expected)
+    assert all(task.choosing and task.config.hidden == WIDTHS[task.equal][task.config.block] for task in choosing)
+
+    rates = {arm[:3]: 1e-4 * (1 + i) for i, arm in enumerate(sorted({arm[:3] for arm in expected}))}
+    measuring = plan(as_many_as_mnist, smoke=False, rates=rates)
+    assert len(measuring) == len(rates) * len(SEEDS)
+    assert {task.config.seed for task in measuring} == set(SEEDS)
+    for task in measuring:
+        assert not task.choosing
+        assert task.config.lr == rates[task.equal, task.config.block, task.config.depth]
+    beside_the_rate = {
+        dataclasses.replace(t.config, lr=1.0, seed=0, block="plain", depth=1, hidden=1) for t in choosing + measuring
+    }
+    assert len(beside_the_rate) == 1, "all else is equal"
+    assert {(c.n_train, c.n_test, c.epochs) for c in beside_the_rate} == {(6_000, 2_000, 12)}
+
+
+# -------------------------------------------------------------------------------- how the rate is chosen
+
+
+def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
+    return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
+
+
+def test_what_is_held_out_is_a_sixth_of_the_training_images_and_no_test_image(digits):
+    kept = hold_out(digits)
+    train, held = rows(*kept[:2]), rows(*kept[2:])
+    assert len(kept.train_labels) + len(kept.test_labels) == len(digits.train_labels)
+    assert len(kept.test_labels) == len(digits.train_labels) // 6
+    assert train | held == rows(*digits[:2])
+    assert not train & held
+    assert not (train | held) & rows(*digits[2:])
+    again = hold_out(digits._replace(test_images=digits.test_images[:0], test_labels=digits.test_labels[:0]))
+    assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
+def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "depth") -> ComparedRun:
+    config = dataclasses.replace(SHORT, block=block, lr=lr, seed=seed)
+    history = History([0, 2], [2.3, 0.1], [0.1, 0.9], [2.3, loss], [0.1, 0.9], [None, 1.0], [0.0, 1.0])
+    return ComparedRun(Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
+
+
+def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
+    runs = [
+        *(made_up("plain", 0.001, seed, loss) for seed, loss in ((100, 0.5), (101, 0.7))),
+        *(made_up("plain", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, None))),
+        *(made_up("plain", 0.005, seed, loss) for seed, loss in ((100, 0.4), (101, 0.9))),
+        *(made_up("highway", 0.001, seed, loss) for seed, loss in ((100, 0.5), (101, 0.7))),
+        *(made_up("highway", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, 1.0))),
+        *(made_up("plain", lr, 100, loss, "parameters") for lr, loss in ((0.001, 0.4), (0.005, 0.3))),
+    ]
+    assert chosen_rates(runs) == {
+        ("depth", "plain", 2): 0.001,
+        ("depth", "highway", 2): 0.002,
+        ("parameters", "plain", 2): 0.005,
+    }
+
+
+# ------------------------------------------------------------------------------------------ what is run
+
+
+def test_a_run_has_a_first_and_a_last_row_and_the_flow_of_both(digits):
+    run = run_task(TASK, digits)
+    assert run.history.epoch == [0, 2]
+    assert run.history.train_loss[1] < run.history.train_loss[0]
+    assert run.history.grad_norm[0] is None
+    assert run.history.seconds[1] > 0
+    assert not run.diverged
+    for flow in (run.untrained, run.trained):
+        assert len(flow.gradient_norms) == 3
+        assert len(flow.singular_values) == 8
+    assert run.untrained != run.trained
+
+
+def test_measuring_the_flow_leaves_the_training_as_it_is(digits, monkeypatch):
+    with_flow = run_task(TASK, digits)
+    monkeypatch.setattr(blocks_compared, "measure_flow", lambda *_: Flow([], []))
+    without = run_task(TASK, digits)
+    assert with_flow.history.train_loss == without.history.train_loss
+    assert with_flow.history.test_loss == without.history.test_loss
+
+
+def test_a_diverged_run_says_so_and_when(digits):
+    config = dataclasses.replace(
+        SHORT, block="residual", activation="relu", optimizer="momentum", lr=1e9, clip=0.0, epochs=9
+    )
+    run = run_task(Task("depth", True, config), digits)
+    assert run.diverged
+    assert run.history.train_loss[-1] is None
+    assert 1 <= run.history.epoch[-1] < 9
+    assert math.isnan(blocks_compared.accuracies([run])[0])
+
+
+def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, tmp_path, monkeypatch):
+    """`run` and `plot` with the smoke budget: the first runs see no test image, the last are scored on them."""
+    monkeypatch.chdir(tmp_path)
+    finish, seen = blocks_compared.finish, []
+
+    def watched_finish(function, tasks, data, *rest, **options):
+        seen.append((tasks, data))
+        return finish(function, tasks, data, *rest, **options)
+
+    monkeypatch.setattr(blocks_compared, "finish", watched_finish)
+    assert blocks_compared.commands().main(["run", "--smoke"]) == 0
+    (choosing, kept), (measuring, all_images) = seen
+    assert all(task.choosing for task in choosing)
+    assert not any(task.choosing for task in measuring)
+    shown = rows(*kept[:2]) | rows(*kept[2:])
+    assert not shown & rows(*digits[2:])
+    assert all(np.array_equal(a, b) for a, b in zip(all_images, digits, strict=True))
+
+    path = "runs/blocks_compared-smoke.json"
+    log = blocks_compared.read_log(path)
+    assert [run.task for run in log.choosing] == choosing
+    assert [run.task for run in log.runs] == measuring == plan(digits, True, chosen_rates(log.choosing))
+    assert log.dataset.name == "digits"
+
+    assert blocks_compared.commands().main(["plot", path]) == 0
+    assert files_below(tmp_path / "viz").keys() == {f"digits/{name}" for name in blocks_compared.FIGURES}

@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import CenteredNorm
+from matplotlib.colors import CenteredNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
@@ -80,6 +80,11 @@ def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, **s
     if len(curves) > 1:
         axes.plot(x, curves.T, linewidth=1, alpha=0.4, clip_on=False, **style | {"markersize": 3})
     axes.plot(x, curves.mean(axis=0), label=label, clip_on=False, **style)
+
+
+def pale(color: str, strength: float) -> tuple[float, ...]:
+    """A colour mixed with white: for variants of one kind, where transparency would show what lies beneath."""
+    return tuple(1 - strength * (1 - channel) for channel in to_rgb(color))
 
 
 def draw_level(axes: Axes, value: float, label: str) -> None:

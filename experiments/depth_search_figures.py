@@ -7,14 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figure_style import COLORS, FAINT_INK, INK, label_ends, new_figure, save
+from figure_style import COLORS, FAINT_INK, INK, label_ends, new_figure, pale, save
 
 from .command_line import figure_path, group_by
 from .depth_search import ARCHITECTURES, FIGURES, TOP, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
 
-SHADES = (0.35, 0.6, 0.8, 1.0)  # opacity by depth, the deepest strongest
+SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest
 LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
-STYLES = ((0, (1, 1.5)), (0, (4, 2)), (0, (8, 2)), "-")  # dotted to solid, the deepest solid
 
 
 def draw(log: DepthSearchLog, source: Path) -> None:
@@ -52,10 +51,9 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
         axes.plot(
             run.history.epoch,
             np.maximum(loss, np.finfo(np.float32).tiny),
-            color=COLORS[run.trial.architecture],
-            alpha=SHADES[rank],
-            linestyle=STYLES[rank],
-            linewidth=2,
+            color=pale(COLORS[run.trial.architecture], SHADES[rank]),
+            linewidth=1.6,
+            zorder=2 + rank,
             label=f"{run.trial.architecture} {run.trial.depth}",
         )
     axes.set(yscale="log", xlabel="epoch", ylabel="training loss", title="best setting, trained longer")

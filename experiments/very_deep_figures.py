@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, save
+from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, pale, save
 from highway_networks import CLASSES
 
 from .command_line import figure_path
@@ -39,8 +39,8 @@ def depth_figure(log: VeryDeepLog) -> Figure:
         depths = sorted({run.config.depth for run in runs})
         table = np.array([accuracies(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
         label = block if block == "plain" else f"highway, {bias:g}"
-        style = {"color": COLORS[block], "alpha": SHADES.get(bias, 1.0) if block == "highway" else 1.0}
-        draw_line(left, depths, table.T, label, style)
+        color = pale(COLORS[block], SHADES.get(bias, 1.0))
+        draw_seeds(left, depths, table.T, label=label, color=color, marker="o", markersize=5)
     draw_level(left, 1 / CLASSES, "one in ten")
     left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
     left.set_xticks(depths, depths)
@@ -50,22 +50,15 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     return figure
 
 
-def draw_line(axes: Axes, x, curves: np.ndarray, label: str, style: dict) -> None:
-    """Every seed faint, the mean bold; in a paler colour rather than a transparent one, so that both can be seen."""
-    pale = style.pop("alpha")
-    colour = np.array([int(style["color"][i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    draw_seeds(axes, x, curves, label=label, color=tuple(1 - pale * (1 - colour)), marker="o", markersize=5)
-
-
 def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
     """Mean T after training, block by block, of the deepest gated nets; every seed."""
     gated = [run for run in runs if run.gate_means and not run.diverged]
     deepest = max(run.config.depth for run in gated)
     for (bias,), same_bias in group([run for run in gated if run.config.depth == deepest], "gate_bias").items():
-        pale = SHADES.get(bias, 1.0)
+        color = pale(COLORS["highway"], SHADES.get(bias, 1.0))
         for run in same_bias:
             floor = np.maximum(np.array(run.gate_means, float), 1e-10)  # a gate that is shut underflows
-            axes.plot(range(1, deepest + 1), floor, color=COLORS["highway"], alpha=0.6 * pale, linewidth=1)
+            axes.plot(range(1, deepest + 1), floor, color=color, linewidth=1)
         axes.text(deepest * 0.97, floor[len(floor) // 2 :].max() * 2, f"$b_T$ = {bias:g}", ha="right", va="bottom")
     axes.set(yscale="log", xlabel=f"block of {deepest:,}", title="mean T after training", ylim=(1e-10, 3))
     axes.margins(x=0)
@@ -79,9 +72,11 @@ def bias_figure(log: VeryDeepLog) -> Figure:
         positions = range(len(by_bias))
         losses = [[np.nan if r.diverged else r.history.train_loss[-1] for r in same] for same in by_bias.values()]
         accuracy = [accuracies(same) for same in by_bias.values()]
-        style = {"color": COLORS["highway"], "alpha": (0.5, 1.0)[rank % 2]}
+        color = pale(COLORS["highway"], (0.5, 1.0)[rank % 2])
         for axes, table in ((left, accuracy), (right, losses)):
-            draw_line(axes, positions, np.array(table).T, f"{depth} blocks", dict(style))
+            draw_seeds(
+                axes, positions, np.array(table).T, label=f"{depth} blocks", color=color, marker="o", markersize=5
+            )
             axes.set_xticks(positions, [f"{bias:g}" for (bias,) in by_bias])
             axes.set_xlabel("initial gate bias $b_T$")
     draw_level(left, 1 / CLASSES, "one in ten")

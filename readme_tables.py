@@ -129,6 +129,30 @@ def depth_search_table(log: DepthSearchLog) -> str:
     return markdown(header, rows)
 
 
+def depth_search_claims(log: DepthSearchLog) -> str:
+    """What the paper says of figure 1, beside the lowest training losses of the longer runs."""
+    best = depth_search.best_of_arm(log.best)
+    loss = {arm: run.lowest_loss for arm, run in best.items()}
+    reached = {arm: longer_run(run)[1] for arm, run in best.items()}
+
+    def listed(of: dict, kind: str, *depths: int) -> str:
+        return ", ".join(f"{of[kind, d]:.1e}" if of is loss else of[kind, d] for d in depths)
+
+    orders = math.log10(loss["plain", 100] / loss["highway", 100])
+    every = depth_search.DEPTHS
+    rows = [
+        ["plain nets of 10 and 20 layers reach a loss below 1e-4", listed(loss, "plain", 10, 20)],
+        ["plain nets degrade as depth grows", f"at 10, 20, 50, 100: {listed(loss, 'plain', *every)}"],
+        ["highway nets of 50 and 100 layers do as well as 10 and 20", listed(loss, "highway", *every)],
+        ["at 100 layers highway is more than 2 orders of magnitude better", f"{orders:.1f} orders"],
+        [
+            "highway nets converge faster (epochs until the loss is below 0.1)",
+            f"highway {listed(reached, 'highway', *every)}; plain {listed(reached, 'plain', *every)}",
+        ],
+    ]
+    return markdown(["the paper", f"here, lowest loss in {best['plain', 10].trial.epochs} epochs"], rows)
+
+
 def longer_run(run: BestRun | None) -> list[str]:
     """Lowest training loss, epochs until it was below 0.1, and final test accuracy; empty where there is no run."""
     if run is None:
@@ -323,6 +347,7 @@ TABLES = {
     "depth_sweep": Table(*SWEEP, depth_sweep),
     "run_sweep_environment": Table(*SWEEP, environment),
     "depth_search": Table(*DEPTH_SEARCH, depth_search_table),
+    "depth_search_claims": Table(*DEPTH_SEARCH, depth_search_claims),
     "gate_maps": Table(*GATE_MAPS, gate_maps_table),
     "class_routing": Table(*CLASS_ROUTING, class_routing_table),
     "lesions": Table(*LESIONS, lesions_table),

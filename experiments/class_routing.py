@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from . import models
 from .command_line import Commands, add_plot_flags, load_data
 from .models import Model
 from .resumable import run_tasks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAME = "class_routing"
 FIGURES = ("fig3_class_routing.png", "gates_tell_class.png")
@@ -308,8 +312,8 @@ def plot_command(arguments: argparse.Namespace) -> None:
         print(f"drew {path}")
 
 
-def routing_figure(log: ClassRoutingLog):
-    """A map of layers and blocks for each class, on one scale; returns the figure."""
+def routing_figure(log: ClassRoutingLog) -> "Figure":
+    """A map of layers and blocks for each class, on one scale."""
     import figure_style
 
     maps = np.array(log.routing.difference)  # (K, L, D)
@@ -332,8 +336,8 @@ def routing_figure(log: ClassRoutingLog):
     return figure
 
 
-def classes_figure(log: ClassRoutingLog):
-    """Errors by layer, the size of class differences by layer, classes by cluster; returns the figure."""
+def classes_figure(log: ClassRoutingLog) -> "Figure":
+    """Errors by layer, the size of class differences by layer, classes by cluster."""
     from figure_style import new_figure
 
     title = f"Class and gates, by layer: {models.name_data(log.dataset.name)}"
@@ -345,7 +349,7 @@ def classes_figure(log: ClassRoutingLog):
     return figure
 
 
-def error_panel(axes, name: str, log: ClassRoutingLog) -> None:
+def error_panel(axes: "Axes", name: str, log: ClassRoutingLog) -> None:
     """Test error of one classifier on gates and on outputs of each layer, beside pixels and chance."""
     from figure_style import COLORS, INK, draw_level, label_ends, number_layers
 
@@ -364,7 +368,7 @@ def error_panel(axes, name: str, log: ClassRoutingLog) -> None:
     label_ends(axes)
 
 
-def size_panel(axes, routing: Routing) -> None:
+def size_panel(axes: "Axes", routing: Routing) -> None:
     """Mean |difference| of class means by layer, beside random groups."""
     from figure_style import COLORS, INK, label_ends, number_layers
 
@@ -377,7 +381,7 @@ def size_panel(axes, routing: Routing) -> None:
     label_ends(axes)
 
 
-def table_panel(axes, clusters: Clusters) -> None:
+def table_panel(axes: "Axes", clusters: Clusters) -> None:
     """Which share of each class (column) lies in each cluster (row) of gate vectors."""
     table = np.array(clusters.table)
     percent = 100 * table / table.sum(axis=0)

@@ -20,7 +20,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from run_log import DatasetInfo, Environment, number, numbers
 from . import models
 from .command_line import Commands, add_plot_flags, load_data
 from .models import Model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAME = "gate_maps"
 FIGURES = ("fig2_gate_maps.png",)
@@ -218,8 +221,8 @@ def plot_command(arguments: argparse.Namespace) -> None:
     print(f"drew {path}")
 
 
-def gate_maps(log: GateMapsLog):
-    """The four maps, layer 1 at the top; returns the figure."""
+def gate_maps(log: GateMapsLog) -> "Figure":
+    """The four maps, layer 1 at the top."""
     from matplotlib.colors import CenteredNorm
 
     from figure_style import differences, new_figure, number_layers

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from . import models
 from .command_line import Commands, add_plot_flags, load_data
 from .models import Source
 from .resumable import ResultFile, finish
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAME = "lesions"
 FIGURES = ("fig4_lesions.png", "lesion_sets.png")
@@ -59,6 +63,7 @@ class NetLesions:
     """What lesions do to one net; layers count from 1, errors are shares of the training images, losses in nats."""
 
     source: Source
+    net: dict[str, int | float | str]  # DeepNet.config
     error: float
     loss: float
     lesioned_error: list[float]  # by layer closed
@@ -159,6 +164,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     idle = [int(np.count_nonzero(np.abs(rise) < threshold)) for threshold in IDLE_THRESHOLDS]
     return NetLesions(
         source=source,
+        net=net.config,
         error=number(error[-1]),
         loss=number(loss[-1]),
         lesioned_error=numbers(error[:-1]),
@@ -253,8 +259,10 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
 
 
-def lesions_figure(log: LesionsLog):
-    """Error, and loss, against the layer that is closed; dashed where none is. Returns the figure."""
+def lesions_figure(log: LesionsLog) -> "Figure":
+    """Error, and loss, against the layer that is closed; dashed where none is."""
+    from matplotlib.ticker import NullFormatter
+
     from figure_style import COLORS, INK, draw_seeds, label_ends, new_figure, number_layers
 
     title = f"Training set with one layer closed: {models.name_data(log.dataset.name)}"
@@ -273,12 +281,13 @@ def lesions_figure(log: LesionsLog):
     decades = np.log10(panels[1].dataLim.intervaly)
     panels[1].set(title="mean loss (nats)", yscale="log", xlabel="closed layer")
     panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
+    panels[1].yaxis.set_minor_formatter(NullFormatter())
     for axes in panels:
         label_ends(axes)
     return figure
 
 
-def sets_figure(log: LesionsLog):
+def sets_figure(log: LesionsLog) -> "Figure":
     """Error against the number of closed layers, a curve for each order, a panel for each group of nets."""
     from figure_style import COLORS, draw_seeds, new_figure
 

@@ -17,10 +17,9 @@ from run_log import InputError, check_writable, number
 from . import command_line, depth_search
 from .command_line import add_run_flags, default_log
 
-ARM = ("highway", 50)  # the paper's counting: one plain layer and 49 highway layers
 EPOCHS = 10  # of a net that is trained here
 FALLBACK = Config(
-    depth=ARM[1] - 1,
+    depth=49,  # with the plain layer before them the paper's 50
     init="glorot",
     gate_bias=-4.0,  # from the paper's -2, this rate takes more than an epoch to get going
     optimizer="momentum",
@@ -103,13 +102,18 @@ def of_training(config: Config, name: str, dataset: str) -> Source:
 def setting(dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Config:
     """How to train a 50-layer net on all images: as the data set's depth search found best, else FALLBACK."""
     n_train, n_test = len(data.train_images), len(data.test_images)
-    log = default_log(depth_search.NAME, dataset, smoke=False)
-    if log.exists() and not smoke:
-        best = depth_search.best_of_arm(depth_search.read_log(log).best).get(depth_search.ANALYSED)
-        if best is not None:
-            return dataclasses.replace(best.trial, index=seed, n_train=n_train, epochs=epochs).config(n_test)
+    best = None if smoke else best_trial(default_log(depth_search.NAME, dataset, smoke=False))
+    if best:
+        return dataclasses.replace(best, index=seed, n_train=n_train, epochs=epochs).config(n_test)
     config = SMOKE if smoke else FALLBACK
     return dataclasses.replace(config, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+
+
+def best_trial(log: Path) -> depth_search.Trial | None:
+    """The setting of the 50-layer highway net that a depth search ended with; None before that."""
+    runs = depth_search.read_log(log).best if log.exists() else []
+    best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
+    return best and best.trial
 
 
 # ---------------------------------------------------------------------------------------- the net

@@ -1,0 +1,319 @@
+"""Looking into a trained net: lesions, class means, gate statistics, and the experiments that report them."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says
+
+import run_log
+from experiments import class_routing, depth_search, gate_maps, lesions, models
+from experiments.depth_search import BestRun, Trial, TrialResult
+from highway_networks import DeepNet, evaluate, scale
+from run_log import History, InputError
+
+MODULES = {"gate_maps": gate_maps, "class_routing": class_routing, "lesions": lesions}
+
+
+def digits_net(depth: int = 4, **options) -> DeepNet:
+    """A float64 net for the digits whose gates lie around one half, so that every layer counts."""
+    options = {"block": "highway", "hidden": 7, "dtype": np.float64, "gate_bias": 0.0} | options
+    return DeepNet(64, 10, depth=depth, rng=np.random.default_rng(1), **options)
+
+
+def closed(net: DeepNet, layers) -> DeepNet:
+    """A copy of a net whose own parameters force T = 0 in some layers."""
+    copy = DeepNet(**net.config, rng=np.random.default_rng(0))
+    copy.params.flat[...] = net.params.flat
+    copy.params["W_T"][layers] = 0
+    copy.params["b_T"][layers] = -1e4  # σ(−1e4) is exactly 0
+    return copy
+
+
+# ------------------------------------------------------------------------------------------- lesions
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, activation):
+    net = digits_net(activation=activation)
+    x = scale(digits.test_images[:50], net.dtype)
+    found = list(lesions.lesion_each(net, net.enter(x)))
+    assert len(found) == net.depth + 1
+    for l, logits in enumerate(found[:-1]):
+        np.testing.assert_allclose(logits, closed(net, l).predict(x), rtol=1e-12)
+        assert np.abs(logits - found[-1]).max() > 1e-3, "the layer does nothing: any lesion would pass"
+    np.testing.assert_allclose(found[-1], net.predict(x), rtol=1e-12)
+
+
+def test_lesions_from_reused_prefixes_equal_whole_passes_over_lesioned_nets(digits):
+    net = digits_net()
+    images, labels = digits.train_images, digits.train_labels
+    assert len(images) > 2 * models.ROWS, "several batches, the last one short"
+    error, loss = lesions.measure_layers(net, images, labels)
+    for l in range(net.depth):
+        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(closed(net, l), images, labels), rtol=1e-10)
+    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels), rtol=1e-10)
+
+
+def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
+    net = digits_net()
+    images, labels = digits.train_images[:600], digits.train_labels[:600]
+    _, loss = lesions.measure_layers(net, images, labels)
+    orders = lesions.closing_orders(loss[:-1])
+    assert orders["last first"][0].tolist() == [3, 2, 1, 0]
+    assert orders["first first"][0].tolist() == [0, 1, 2, 3]
+    assert (np.diff(loss[orders["least loss first"][0]]) >= 0).all()
+    assert len(orders["random"]) == lesions.RANDOM_ORDERS
+    for order in (orders[name][0] for name in orders):
+        assert sorted(order) == [0, 1, 2, 3]
+        errors = lesions.measure_order(net, images, labels, order)
+        expected = [1 - evaluate(closed(net, order[:k]), images, labels)[1] for k in range(net.depth + 1)]
+        np.testing.assert_allclose(errors, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("errors", "spared"),
+    [([0.5, 0.5], 1), ([0.5, 0.52], 0), ([0.1, 0.105, 0.1095, 0.111, 0.1], 2), ([0.1, 0.05, 0.2], 1)],
+)
+def test_layers_are_spared_until_accuracy_has_fallen_by_a_point(errors, spared):
+    assert lesions.count_spared(np.array(errors)) == spared
+
+
+def test_a_layer_that_is_shut_already_is_idle_and_one_that_decides_is_needed(digits, tmp_path):
+    net = closed(digits_net(), [1, 2])
+    net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
+    net.save(tmp_path / "net.npz")
+    found = lesions.examine(models.of_file(tmp_path / "net.npz", digits), digits)
+    assert found.lesioned_error[1:3] == [found.error] * 2
+    assert found.idle[0] >= 2
+    assert sorted(found.idle) == found.idle, "a wider threshold makes no layer less idle"
+    rises = np.array(found.lesioned_error) - found.error
+    assert found.needed == [l + 1 for l in range(4) if rises[l] > 0.01]
+    assert not {2, 3} & set(found.needed)
+    assert found.closings["random"].errors[0][0] == pytest.approx(found.error, abs=1e-6)  # all digits are in the set
+
+
+# ----------------------------------------------------------------------------------- gates and classes
+
+
+def test_activity_equals_what_whole_caches_hold(digits):
+    net = digits_net()
+    images = digits.train_images
+    _, cache = net.forward(scale(images, net.dtype))
+    activity = gate_maps.measure(net, images)
+    np.testing.assert_allclose(activity.T, cache.T.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=1), rtol=1e-12)
+    change = np.linalg.norm(cache.x[1:] - cache.x[:-1], axis=2).mean(axis=1)
+    np.testing.assert_allclose(activity.change, change, rtol=1e-12)
+
+    T, y, sample_change = gate_maps.look_at(net, images[5])
+    np.testing.assert_allclose(T, cache.T[:, 5], rtol=1e-10)
+    np.testing.assert_allclose(y, cache.x[1:, 5], rtol=1e-10)
+    np.testing.assert_allclose(sample_change, np.linalg.norm(np.diff(cache.x[:, 5], axis=0), axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("change", "layer"), [([50, 45, 5], 2), ([1, 1, 1, 7], 4), ([95, 5], 1), ([3], 1)])
+def test_most_of_the_change_has_happened_by_this_layer(change, layer):
+    assert gate_maps.layer_of_most(np.array(change)) == layer
+
+
+def test_claims_count_gates_as_they_say():
+    net = digits_net(depth=2, hidden=2, gate_bias=-2.0)
+    net.params["b_T"][...] = [[-3, -2], [-2.5, 1]]  # two below their initial value, one on it
+    T = np.array([[0.05, 0.2], [0.09, 0.5]])
+    opened = np.array([[0.0, 0.005], [0.5, 1.0]])
+    activity = gate_maps.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
+    claims = gate_maps.check_claims(net, activity, np.array([1.0, 9.0]))
+    assert claims.biases_decreased == 0.5
+    assert (claims.closed_for_a_sample, claims.closed_in_the_mean) == (0.375, 0.5)
+    assert (claims.ever_open, claims.selective, claims.selective_beyond_rare) == (0.75, 0.5, 0.25)
+    assert (claims.layer_of_most_change, claims.sample_layer_of_most_change) == (1, 2)
+    assert claims.bias_and_mean_T == 1  # two layers: the second has the higher bias and the higher mean
+
+
+def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(digits):
+    net = digits_net()
+    images, labels = digits.train_images, digits.train_labels
+    means = class_routing.class_means(net, images, labels)
+    _, cache = net.forward(scale(images, net.dtype))
+    for digit in range(10):
+        np.testing.assert_allclose(means[digit], cache.T[:, labels == digit].mean(axis=1), rtol=1e-12)
+    overall = np.average(means, axis=0, weights=np.bincount(labels))
+    np.testing.assert_allclose(overall, gate_maps.measure(net, images).T, rtol=1e-12)
+    difference = class_routing.differences(net, images, labels)
+    np.testing.assert_allclose(difference, means - overall, atol=1e-15)
+
+
+def test_gate_vectors_hold_the_gates_of_all_layers(digits):
+    net = digits_net()
+    vectors = np.concatenate(list(class_routing.gate_vectors(net, digits.train_images)))
+    _, cache = net.forward(scale(digits.train_images, net.dtype))
+    np.testing.assert_allclose(vectors, cache.T.swapaxes(0, 1).reshape(len(vectors), -1), rtol=1e-12)
+
+
+def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
+    net = digits_net()
+    train, test = (scale(images[:20], net.dtype) for images in (digits.train_images, digits.test_images))
+    found = list(class_routing.features(net, train, test))
+    _, cache = net.forward(test)
+    gates = [each.test for each in found if each.kind == "gates"]
+    outputs = [each.test for each in found if each.kind == "outputs"]
+    np.testing.assert_allclose(gates, cache.T, rtol=1e-12)
+    np.testing.assert_allclose(outputs, cache.x[1:], rtol=1e-12)
+
+
+def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_not():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 10, (2, 600))
+    told, silent = np.eye(10)[labels], rng.normal(size=(2, 600, 10))
+    for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
+        _, _, scores = class_routing.classify((0, class_routing.Features("gates", *vectors)), labels)
+        assert all(low <= score <= high for score in scores), scores
+        found = class_routing.cluster(lambda vectors=vectors: iter([vectors[0]]), labels[0])
+        assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
+        assert all(score == 1 if low else score < 0.3 for score in found.purity), found
+        assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
+
+
+def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(digits):
+    net = digits_net(depth=3)
+    net.params["W_T"][1, :, 1:] = 0  # a single gate of the second layer knows anything of the image
+    one, two = (class_routing.measure_accuracies(net, digits, jobs) for jobs in (1, 2))
+    assert one == two
+    for found in one.values():
+        first, second, third = found.gates
+        assert min(first, third, *found.outputs, found.pixels) > second + 0.1
+
+
+# ---------------------------------------------------------------------------------------- which net
+
+
+def test_nets_are_trained_as_the_depth_search_found_best(digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert models.setting("digits", digits, smoke=False, epochs=3, seed=1).lr == models.FALLBACK.lr
+    trials = [
+        Trial("highway", 50, index, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4)
+        for index, lr in ((7, 0.03), (8, 0.01))
+    ]
+    results = [TrialResult(trial, [0.5], False, 1.0) for trial in trials]
+    runs = [
+        BestRun(trial, 1, False, History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]))
+        for trial, loss in zip(trials, (0.5, 0.2), strict=True)
+    ]
+    (tmp_path / "runs").mkdir()
+    depth_search.write_log(tmp_path / "runs" / "depth_search-digits.json", "made up", results, 360, runs)
+    config = models.setting("digits", digits, smoke=False, epochs=3, seed=1)
+    assert (config.lr, config.activation, config.gate_bias, config.depth) == (0.01, "relu", -6.0, 49)
+    assert (config.seed, config.epochs, config.n_train, config.n_test) == (1, 3, 1437, 360)
+
+
+def test_the_depth_search_s_net_is_taken_for_mnist_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert models.found_net("mnist", smoke=False) is None
+    depth_search.MODEL.parent.mkdir()
+    depth_search.MODEL.touch()
+    assert models.found_net("mnist", smoke=False) == depth_search.MODEL
+    assert models.found_net("fashion-mnist", smoke=False) is None
+    assert models.found_net("mnist", smoke=True) is None
+
+
+BAD_NETS = {
+    "plain": (lambda: digits_net(block="plain"), "4 plain blocks"),
+    "residual": (lambda: digits_net(block="residual"), "4 residual blocks"),
+    "no layers": (lambda: digits_net(depth=0), "0 highway blocks"),
+    "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
+    "two classes": (lambda: DeepNet(64, 2, depth=1, rng=np.random.default_rng(0)), "found 64 and 2"),
+}
+
+
+@pytest.mark.parametrize(("make", "found"), BAD_NETS.values(), ids=list(BAD_NETS))
+def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
+    make().save(tmp_path / "net.npz")
+    with pytest.raises(InputError) as error:
+        models.of_file(tmp_path / "net.npz", digits)
+    assert_says(error.value, tmp_path / "net.npz", found)
+
+
+def test_a_net_that_has_diverged_is_refused(digits, tmp_path):
+    net = digits_net()
+    net.params["W_H"][0, 0, 0] = np.nan
+    net.save(tmp_path / "net.npz")
+    with pytest.raises(InputError) as error:
+        models.of_file(tmp_path / "net.npz", digits)
+    assert_says(error.value, "finite parameters")
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=list(MODULES))
+def test_a_bad_model_is_one_line_and_leaves_nothing_behind(module, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        module.commands().main(["run", "--dataset", "digits", "--model", "missing.npz"])
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "missing.npz: expected a saved net, found: No such file" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------- end to end
+
+
+@pytest.mark.parametrize(("name", "module"), MODULES.items(), ids=list(MODULES))
+def test_smoke_run_and_pictures(name, module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert module.commands().main(["run", "--smoke"]) == 0
+    path = tmp_path / "runs" / f"{name}-smoke.json"
+    log = module.read_log(path)
+    assert log.dataset == run_log.DatasetInfo("digits", 1437, 360)
+    assert log.command == f"python -m experiments.{name} run --smoke"
+    for _ in range(2):
+        assert module.commands().main(["plot", str(path)]) == 0
+    assert {picture.name for picture in (tmp_path / "viz" / "digits").iterdir()} == set(module.FIGURES)
+
+
+@pytest.mark.parametrize(("name", "module"), MODULES.items(), ids=list(MODULES))
+def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
+    assert module.commands().main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    path = tmp_path / "runs" / f"{name}-digits-mine.json"
+    assert module.commands().main(["plot", str(path)]) == 0
+    assert {picture.name for picture in (tmp_path / "viz" / "digits" / "mine").iterdir()} == set(module.FIGURES)
+
+
+def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = ["run", "--dataset", "digits", "--model", "mine.npz"]
+    examined = []
+    examine = lesions.examine
+    monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
+    for depth, count in ((2, 1), (2, 1), (3, 2)):
+        digits_net(depth=depth).save("mine.npz")
+        assert lesions.commands().main(run) == 0
+        assert len(examined) == count
+        log = lesions.read_log(tmp_path / "runs" / "lesions-digits-mine.json")
+        assert [len(net.lesioned_error) for net in log.nets] == [depth]
+
+
+def test_seeds_and_a_net_from_a_file_are_drawn_apart(digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert lesions.commands().main(["run", "--smoke"]) == 0
+    log = lesions.read_log("runs/lesions-smoke.json")
+    seed_0, seed_1 = log.nets
+    found = dataclasses.replace(seed_1, source=models.Source(str(depth_search.MODEL), "", None))
+    log.nets = [found, seed_0, seed_1]
+    assert list(lesions.groups(log)) == ["2 seeds", "best of the search"]
+    for axes in lesions.lesions_figure(log).axes:
+        labels = [line.get_label() for line in axes.lines if not line.get_label().startswith("_")]
+        assert labels == ["2 seeds", "none closed", "best of the search", "none closed"]
+    assert [axes.get_title("left") for axes in lesions.sets_figure(log).axes] == ["2 seeds", "best of the search"]
+
+
+def test_training_and_measuring_need_no_pictures():
+    """Not even scikit-learn is imported before it is needed: listing the experiments stays quick."""
+    code = f"import sys; from experiments import {', '.join(MODULES)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"matplotlib", "sklearn", "figure_style"} & set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""`python -m experiments`: the list of all experiments, running them all, and the figures of the logs that are there."""
+"""`python -m experiments`: the list of all experiments, running them all, the figures of the logs that are there."""
 
 from pathlib import Path
 from types import SimpleNamespace

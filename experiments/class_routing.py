@@ -46,7 +46,6 @@ ITERATIONS = 1000  # of logistic regression, at most
 CLUSTER_SEEDS = (0, 1, 2, 3, 4)
 CLUSTER_PASSES = 5  # over the test images
 DIGITS = 3  # significant ones, in the maps
-SHOWN = 0.995  # share of the differences that the scale of figure 3 covers: a few outliers would hide all others
 
 
 @dataclass
@@ -319,7 +318,7 @@ def routing_figure(log: ClassRoutingLog) -> "Figure":
     maps = np.array(log.routing.difference)  # (K, L, D)
     _, depth, width = maps.shape
     extent = (0.5, width + 0.5, depth + 0.5, 0.5)
-    style = figure_style.differences(np.quantile(np.abs(maps), SHOWN))
+    style = figure_style.differences(np.quantile(np.abs(maps), models.SHOWN))
     title = f"Mean T of a class less the mean of all: {models.name_data(log.dataset.name)}"
     figure, grid = figure_style.new_figure(title, 6.4, nrows=2, ncols=CLASSES // 2, sharex=True, sharey=True)
     for digit, axes in enumerate(grid.flat):
@@ -331,7 +330,7 @@ def routing_figure(log: ClassRoutingLog) -> "Figure":
         axes.set_ylabel("layer")
         figure_style.number_layers(axes.yaxis, depth)
     figure_style.number_layers(grid[0, 0].xaxis, width)
-    label = f"difference of mean T ({1 - SHOWN:.1%} of all lie beyond the scale)"
+    label = f"difference of mean T ({1 - models.SHOWN:.1%} of all lie beyond the scale)"
     figure.colorbar(cells, ax=grid, location="bottom", aspect=50, label=label, pad=0.02, extend="both")
     return figure
 

@@ -28,6 +28,7 @@ FALLBACK = Config(
     clip=0.0,
 )
 SMOKE = dataclasses.replace(FALLBACK, depth=6, hidden=20)
+SHOWN = 0.995  # share of the differences that a colour scale covers: a few outliers would hide all others
 ROWS = 512  # images that are looked at together: their layers stay in the processor's cache
 
 

@@ -1,0 +1,360 @@
+"""The benchmarks: contenders compute what ours computes, the floor does our products, logs and errors are as promised.
+
+Nothing is timed: what a step takes is the machine's business.
+"""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says, small_log
+from picture_helpers import committed_log
+from test_pictures import assert_redrawn
+
+import highway_networks as hn
+from benchmarks import main_job, plot, training_step
+from benchmarks.contenders import CONTENDERS, Case, Floor, Ours, build, check, problem, why_missing
+from benchmarks.measures import Spread, describe, spread
+from benchmarks.training_step import WIDE, Peak, Row, StepLog, fastest, targets
+from benchmarks.worker import Worker
+from run_log import InputError, dumps, read, write
+
+SMALL = Case(depth=3, width=8, batch=16)
+PEERS = [name for name in CONTENDERS if name not in ("ours", "floor")]
+
+
+# ------------------------------------------------------------------------------------------- the floor
+
+
+class Recorder(np.ndarray):
+    """An array that notes the shapes (stack, rows, inner, columns) of every matrix product it takes part in."""
+
+    products: ClassVar[Counter] = Counter()
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **kwargs):
+        a, b = inputs if ufunc is np.matmul else (0, 0)
+        if np.ndim(a) > 1:
+            stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            self.products[(*stack, *a.shape[-2:], b.shape[-1])] += 1
+        plain = [x.view(np.ndarray) if isinstance(x, Recorder) else x for x in inputs]
+        if out:
+            kwargs["out"] = tuple(x.view(np.ndarray) for x in out)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        if out:
+            return out[0]
+        return result.view(Recorder) if isinstance(result, np.ndarray) else result
+
+
+class RecordingNumpy:
+    """NumPy, except that the arrays it makes are recorders."""
+
+    def __getattr__(self, name):
+        found = getattr(np, name)
+        if name in ("empty", "empty_like", "zeros", "ones"):
+            return lambda *args, **kwargs: found(*args, **kwargs).view(Recorder)
+        return found
+
+
+@pytest.fixture
+def recorded(monkeypatch) -> Counter:
+    """The products that our engine's code takes part in from now on."""
+    monkeypatch.setattr(hn, "np", RecordingNumpy())
+    monkeypatch.setattr(Recorder, "products", Counter())
+    return Recorder.products
+
+
+def test_floor_does_the_matrix_products_of_our_step_and_no_others(recorded):
+    ours = Ours(*problem(SMALL))
+    recorded.clear()
+    ours.run(1)
+    products = Counter({shape: n for shape, n in recorded.items() if shape[-3] > 1})  # one row: a sum over the batch
+    recorded.clear()
+    floor = Floor(*problem(SMALL))
+    for a, b, _ in floor.products:
+        np.matmul(a.view(Recorder), b)
+    assert recorded == products
+    assert sum(products.values()) == 3 * SMALL.depth + 5
+
+
+def test_floor_multiplies_as_often_as_the_mathematics_asks():
+    net, *_ = problem(SMALL)
+    floor = Floor(*problem(SMALL))
+    done = sum(out.size * a.shape[-1] for a, _, out in floor.products)
+    weights = {name: tensor.size for name, tensor in net.params.items() if name.startswith("W")}
+    asked = sum(3 * size for size in weights.values()) - weights["W_in"]  # y, dW and dx of each; no dx of the input
+    assert done == SMALL.batch * asked
+
+
+# ------------------------------------------------------------------------------------------- the peers
+
+
+@pytest.mark.parametrize("clip", [5.0, 0.05], ids=["not clipped", "clipped"])
+@pytest.mark.parametrize("name", PEERS)
+def test_peer_computes_what_ours_computes(name, clip):
+    if reason := why_missing(name):
+        pytest.skip(reason)
+    build(name, SMALL, clip)
+
+
+def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
+    net, x, y, _ = problem(SMALL)
+    logits, cache = net.forward(x)
+    grads = net.backward(hn.softmax_cross_entropy(logits, y)[1], cache)
+    assert 0.05 < hn.clip_global_norm(grads, np.inf) < 5.0
+
+
+class Wrong(Ours):
+    """Ours, but for one thing."""
+
+    def __init__(self, fault: str):
+        super().__init__(*problem(SMALL))
+        self.fault = fault
+        if fault == "Adam":
+            self.optimizer.beta1 = 0.89
+
+    def loss_and_gradients(self):
+        loss, grads = super().loss_and_gradients()
+        if self.fault in grads:
+            grads[self.fault][...] *= 1.001
+        return loss * (1.001 if self.fault == "loss" else 1), grads
+
+    def parameters(self):
+        params = super().parameters()
+        return {name: tensor * np.nan for name, tensor in params.items()} if self.fault == "nan" else params
+
+
+def test_check_accepts_ours_itself():
+    check(Wrong("nothing"), Ours(*problem(SMALL)), "ours")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("loss", "loss is 1.0e-03 from ours"),
+        ("W_T", "gradient W_T is 1.0e-03 from ours"),
+        ("b_in", "gradient b_in is 1.0e-03 from ours"),
+        ("Adam", "after 3 steps: .* from ours"),
+        ("nan", "after 3 steps: W_in is nan from ours"),
+    ],
+)
+def test_check_rejects_a_contender_that_is_slightly_wrong(fault, message):
+    with pytest.raises(RuntimeError, match=rf"a peer.*{message}"):
+        check(Wrong(fault), Ours(*problem(SMALL)), "a peer")
+
+
+def test_every_problem_is_the_same_and_its_own():
+    (net, x, y, _), (other, other_x, other_y, _) = problem(SMALL), problem(SMALL)
+    for mine, its in ((net.params.flat, other.params.flat), (x, other_x), (y, other_y)):
+        assert (mine == its).all()
+    assert not np.shares_memory(net.params.flat, other.params.flat)
+
+
+# ----------------------------------------------------------------------------------------- the workers
+
+
+LINUX_ONLY = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux binds processes to CPUs")
+
+
+@LINUX_ONLY
+def test_worker_is_bound_to_as_many_cpus_as_it_has_threads_and_tells_of_failures():
+    with Worker("floor", 1) as worker:
+        assert worker.ask(os.sched_getaffinity, 0) == {max(os.sched_getaffinity(0))}
+        with pytest.raises(RuntimeError, match=r"(?s)floor, 1 threads: .*ZeroDivisionError"):
+            worker.ask(divmod, 1, 0)
+        with pytest.raises(RuntimeError, match="the process has died"):
+            worker.ask(os._exit, 1)
+
+
+@LINUX_ONLY
+def test_worker_ends_when_the_one_who_asks_is_killed():
+    asks = "import os; from benchmarks.worker import Worker; print(Worker('floor', 1).ask(os.getpid), flush=True)"
+    dies = subprocess.run([sys.executable, "-c", f"{asks}; os._exit(9)"], cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    orphan = Path(f"/proc/{int(dies.stdout)}")
+    for _ in range(6000):  # a minute, if need be
+        if not orphan.exists():
+            return
+        time.sleep(0.01)
+    pytest.fail("the worker goes on")
+
+
+# --------------------------------------------------------------------------------- what is made of times
+
+
+CASES = (Case(5), Case(30), Case(100), Case(1000), WIDE)
+
+
+def made_up_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
+    """A valid log in which contender number i, from 1, takes i ms a block with one thread and twice that with two."""
+    rows = [
+        Row(name, case, threads, Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / ms, 1 / ms, 1.1 / ms))
+        for case in cases
+        for i, name in enumerate(CONTENDERS, start=1)
+        if name in names
+        for threads in (1, 2)
+        for ms in [float(i * case.depth * threads)]
+    ]
+    peaks = [Peak(case, 100.0) for case in cases]
+    environment = small_log().environment
+    return StepLog(1, "2026-11-20T10:00:00Z", "a command", environment, {"numpy": "2.4.6"}, {}, 3, rows, peaks)
+
+
+def test_the_better_number_of_threads_and_of_contenders_counts():
+    row = fastest(made_up_log(), Case(30), ["jax-unrolled", "jax-scanned"])
+    assert (row.contender, row.threads) == ("jax-scanned", 1)
+    assert fastest(made_up_log(["ours"]), Case(30), ["jax-scanned"]) is None
+
+
+def test_targets_compare_with_the_fastest_and_say_what_was_not_measured():
+    found = {target.what: target.found for target in targets(made_up_log())}
+    assert found["depth 30: ours / best JAX"] == 1 / (6 * 30)
+    assert found["ours: depth 1000 / depth 100"] == 10
+    assert found["width 512, batch 1024: ours / best PyTorch, eager"] == 1 / (3 * 4)
+    alone = targets(made_up_log(["ours"], [Case(30)]))
+    assert {target.found for target in alone} == {None}
+    assert describe(alone).count("not measured") == len(alone)
+
+
+def test_spread_is_the_median_and_the_quartiles():
+    assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
+
+
+def test_every_contender_is_planned_at_the_depths_and_ours_and_the_floor_elsewhere():
+    plan = training_step.plan(list(CONTENDERS), [7])
+    assert plan[Case(7)] == plan[WIDE] == list(CONTENDERS)
+    assert {tuple(names) for case, names in plan.items() if case not in (Case(7), WIDE)} == {("ours", "floor")}
+    assert {Case(10), Case(1000), Case(30, width=512)} < set(plan)
+
+
+# ------------------------------------------------------------------------------------------ a small run
+
+
+@pytest.fixture
+def without_frameworks(monkeypatch):
+    """A machine that has NumPy and no framework; two small cases stand for all."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("torch", "jax") else find(name))
+    monkeypatch.setattr(training_step, "WIDE", Case(1, width=6, batch=4))
+    monkeypatch.setattr(training_step, "GROWTH", (Case(2, width=4, batch=4),))
+
+
+@LINUX_ONLY
+def test_a_run_names_the_missing_and_its_log_reads_back(without_frameworks, tmp_path, capsys):
+    path = tmp_path / "log.json"
+    assert training_step.main(["--depths", "2", "--rounds", "2", "--json", str(path)]) == 0
+    log = read(path, StepLog, "write it again")
+    assert dumps(log) == path.read_text()
+    assert list(log.missing) == PEERS
+    assert {row.contender for row in log.rows} == {"ours", "floor"}
+    assert [peak.case for peak in log.peaks] == [Case(2), Case(1, 6, 4), Case(2, 4, 4)]
+    assert all(row.ours_over.median == 1 for row in log.rows if row.contender == "ours")
+    printed = capsys.readouterr().out
+    for name in PEERS:
+        assert f"MISSING {CONTENDERS[name].label}: {CONTENDERS[name].library} is not installed" in printed
+
+
+def test_compiled_peer_needs_a_compiler(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "no C++ compiler" in why_missing("torch-compiled")
+    assert why_missing("torch-fused") is None
+
+
+@pytest.mark.parametrize("field", ["rows", "missing"])
+def test_a_log_that_lacks_a_field_is_rejected(field, tmp_path):
+    path = tmp_path / "log.json"
+    kept = {f.name: getattr(made_up_log(), f.name) for f in dataclasses.fields(StepLog) if f.name != field}
+    write(path, dataclasses.make_dataclass("Lacking", kept)(**kept))
+    with pytest.raises(InputError) as error:
+        read(path, StepLog, "write it again")
+    assert field in str(error.value)
+
+
+# ---------------------------------------------------------------------------------- the main job's usage
+
+
+def test_usage_counts_the_children_of_the_command():
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    wall, cpu, _ = main_job.run_measured(
+        ["-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"]
+    )
+    assert cpu > 0.3
+    assert wall > 0.3
+
+
+def test_usage_tells_the_memory_that_was_held_at_once():
+    *_, peak = main_job.run_measured(["-c", "held = bytearray(300 * 2**20)"])
+    assert 300 < peak < 400
+
+
+def test_a_command_that_fails_is_an_error():
+    with pytest.raises(InputError) as error:
+        main_job.run_measured(["-c", "raise SystemExit(3)"])
+    assert_says(error.value, "found 3", "SystemExit")
+
+
+# --------------------------------------------------------------------------------------------- picture
+
+
+def test_picture_shows_the_log_and_is_drawn_the_same_twice(tmp_path):
+    log, source = made_up_log(), tmp_path / "training_step.json"
+    write(source, log)
+    pictures = [tmp_path / "one.png", tmp_path / "two.png"]
+    for picture in pictures:
+        assert plot.main([str(source), "--out", str(picture)]) == 0
+    assert pictures[0].read_bytes() == pictures[1].read_bytes()
+
+    left, right = plot.step_figure(log).axes
+    lines = {line.get_label(): line for line in left.lines}
+    assert list(lines) == [entry.label for entry in CONTENDERS.values()]
+    assert list(lines["JAX, scanned"].get_xdata()) == [5, 30, 100, 1000]
+    assert list(lines["JAX, scanned"].get_ydata()) == [6 * 5, 6 * 30, 6 * 100, 6 * 1000]
+    assert [line.get_label() for line in right.lines] == ["this project", "products alone"]
+    assert left.get_xscale() == left.get_yscale() == "log"
+
+
+def test_picture_of_ours_alone_is_drawn():
+    left, _ = plot.step_figure(made_up_log(["ours"], [Case(5), Case(30)])).axes
+    assert [line.get_label() for line in left.lines] == ["this project"]
+
+
+def test_committed_picture_is_that_of_the_committed_log(tmp_path):
+    log = committed_log(str(plot.LOG))
+    redrawn = tmp_path / plot.PICTURE.name
+    plot.main([str(log), "--out", str(redrawn)])
+    assert_redrawn(ROOT / plot.PICTURE, log, redrawn.read_bytes())
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("main", "argv", "named"),
+    [
+        (training_step.main, ["--depths", "5,x"], "--depths"),
+        (training_step.main, ["--depths", "0"], "--depths"),
+        (training_step.main, ["--rounds", "0"], "--rounds"),
+        (training_step.main, ["--only", "floor,nobody"], "nobody"),
+        (training_step.main, ["--json", "/no/such/folder/log.json"], "/no/such/folder"),
+        (main_job.main, ["--rounds", "-1"], "--rounds"),
+        (main_job.main, ["--json", "/"], "/"),
+        (plot.main, ["no-such-log.json"], "python -m benchmarks.training_step --json no-such-log.json"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(main, argv, named, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(argv)
+    assert end.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("python -m benchmarks.")
+    assert err.count("\n") == 1
+    assert named in err

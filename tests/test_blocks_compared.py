@@ -12,6 +12,7 @@ from experiments.blocks_compared import (
     BLOCKS,
     CHOOSING_SEEDS,
     DEPTHS,
+    GATE_BIAS,
     RATES,
     SEEDS,
     WIDTHS,
@@ -159,9 +160,13 @@ def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many
         assert not task.choosing
         assert task.config.lr == rates[task.equal, task.config.block, task.config.depth]
     beside_the_rate = {
-        dataclasses.replace(t.config, lr=1.0, seed=0, block="plain", depth=1, hidden=1) for t in choosing + measuring
+        dataclasses.replace(t.config, lr=1.0, seed=0, block="plain", depth=1, hidden=1, gate_bias=0.0)
+        for t in choosing + measuring
     }
     assert len(beside_the_rate) == 1, "all else is equal"
+    for task in choosing + measuring:
+        if "highway" in task.config.block:
+            assert task.config.gate_bias == GATE_BIAS[task.config.depth]
     assert {(c.n_train, c.n_test, c.epochs) for c in beside_the_rate} == {(6_000, 2_000, 12)}
 
 

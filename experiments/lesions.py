@@ -63,7 +63,6 @@ class NetLesions:
     """What lesions do to one net; layers count from 1, errors are shares of the training images, losses in nats."""
 
     source: Source
-    net: dict[str, int | float | str]  # DeepNet.config
     error: float
     loss: float
     lesioned_error: list[float]  # by layer closed
@@ -164,7 +163,6 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     idle = [int(np.count_nonzero(np.abs(rise) < threshold)) for threshold in IDLE_THRESHOLDS]
     return NetLesions(
         source=source,
-        net=net.config,
         error=number(error[-1]),
         loss=number(loss[-1]),
         lesioned_error=numbers(error[:-1]),
@@ -298,8 +296,8 @@ def sets_figure(log: LesionsLog) -> "Figure":
         for order, color in zip(nets[0].closings, COLORS.values(), strict=True):
             errors = 100 * np.concatenate([net.closings[order].errors for net in nets])
             draw_seeds(axes, np.arange(errors.shape[1]), errors, label=order, color=color)
-        axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1), ylim=(0, 100))
-    panels[0, 0].set_ylabel("error (%)")
+        axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
+    panels[0, 0].set(ylabel="error (%)", ylim=(0, None))
     panels[0, 0].legend(frameon=False, loc="upper left")  # all curves end in the same net, without any layer
     return figure
 

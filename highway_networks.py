@@ -712,8 +712,8 @@ class DeepNet:
     def walk(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the branches z (G, B, D), that is H, T, ..., and the output y (B, D) of block l and of all after it.
 
-        Both are overwritten by later blocks, so that a walk takes the memory of one block, however deep the net;
-        x_l (B, D) stays as it was.
+        Both are overwritten by later blocks, so that a walk takes the memory of one block, however deep the net: z by
+        the next block, y by the one after it. x_l (B, D) stays as it was.
         """
         x, y, spare = x_l, np.empty_like(x_l), np.empty_like(x_l)
         z = np.empty((len(self.block.branches), *x_l.shape), self.dtype)

@@ -18,6 +18,7 @@ figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py
 	$(PYTHON) make_highway_networks_gif.py
 	$(PYTHON) -m experiments plot
+	$(PYTHON) -m benchmarks.plot
 	$(PYTHON) readme_tables.py
 
 sweep: $(INSTALLED)
@@ -33,7 +34,7 @@ bench: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[bench]'
 	$(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
 	$(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
-	$(PYTHON) -m benchmarks.plot
+	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml
 	python3 -m venv $(VENV)

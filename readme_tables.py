@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import run_log
+from benchmarks.contenders import CONTENDERS, Case
+from benchmarks.main_job import JobLog
+from benchmarks.training_step import DEPTHS, WIDE, StepLog, fastest
 from experiments import blocks_compared, class_routing, depth_search, gate_maps, lesions
 from experiments.blocks_compared import BlocksComparedLog
 from experiments.class_routing import ClassRoutingLog
@@ -230,6 +233,38 @@ def lesions_table(log: LesionsLog) -> str:
     )
 
 
+def training_step_table(log: StepLog) -> str:
+    """Milliseconds of a step of each contender, and our time over its time, within each round."""
+    cases = {f"depth {depth}": Case(depth) for depth in DEPTHS} | {"depth 4, width 512, batch 1,024": WIDE}
+    rows = []
+    for name, contender in CONTENDERS.items():
+        row = [contender.label]
+        for case in cases.values():
+            found = fastest(log, case, [name])
+            row.append(f"{found.ms.median:.3g}" if found else log.missing.get(name, ""))
+            row.append(f"{found.ours_over.median:.2f}" if found and name != "ours" else "")
+        rows.append(row)
+    header = ["milliseconds a step", *(word for case in cases for word in (case, "ours / it"))]
+    deep = [fastest(log, Case(depth), ["ours"]).ms.median for depth in (100, 1000)]
+    return (
+        f"{markdown(header, rows)}\n\nMedians over {log.rounds} rounds, each contender at its better number of "
+        f"threads; width 50 and batch 128 unless stated. Our step at depth 1,000 takes {deep[1] / deep[0]:.1f} times "
+        "as long as at depth 100."
+    )
+
+
+def main_job_table(log: JobLog) -> str:
+    """Whole commands as processes."""
+    rows = [
+        [use.name, f"{use.wall_seconds.median:.3g}", f"{use.cpu_seconds.median:.3g}", f"{use.peak_mib.median:.0f}"]
+        for use in log.usages
+    ]
+    return (
+        f"{markdown(['command', 'wall seconds', 'CPU seconds', 'peak MiB'], rows)}\n\nMedians over {log.rounds} "
+        f"rounds. The sweep at two jobs takes {log.sweep_2_jobs_over_1.median:.2f} of its time at one."
+    )
+
+
 def very_deep_table(log: VeryDeepLog) -> str:
     """Final test accuracy by depth: highway nets from two biases, and plain ones."""
     by_arm = group_by(log.by_depth, lambda run: (run.config.block, run.config.gate_bias))
@@ -336,6 +371,8 @@ SWEEP = (
     "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50",
 )
 DEPTH_SEARCH = ("runs/depth_search.json", DepthSearchLog, "python -m experiments.depth_search run")
+STEP = ("benchmarks/training_step.json", StepLog, "make bench")
+JOB = ("benchmarks/main_job.json", JobLog, "make bench")
 GATE_MAPS = ("runs/gate_maps.json", GateMapsLog, "python -m experiments.gate_maps run")
 CLASS_ROUTING = ("runs/class_routing.json", ClassRoutingLog, "python -m experiments.class_routing run")
 LESIONS = ("runs/lesions.json", LesionsLog, "python -m experiments.lesions run")
@@ -346,6 +383,9 @@ TABLES = {
     "run_environment": Table(*RUN, environment),
     "depth_sweep": Table(*SWEEP, depth_sweep),
     "run_sweep_environment": Table(*SWEEP, environment),
+    "training_step": Table(*STEP, training_step_table),
+    "training_step_environment": Table(*STEP, environment),
+    "main_job": Table(*JOB, main_job_table),
     "depth_search": Table(*DEPTH_SEARCH, depth_search_table),
     "depth_search_claims": Table(*DEPTH_SEARCH, depth_search_claims),
     "gate_maps": Table(*GATE_MAPS, gate_maps_table),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, files_below
+from helpers import ROOT, assert_says, files_below, limited_file_size
 
 from experiments import depth_search
 from experiments.depth_search import (
@@ -289,10 +289,10 @@ def run_search(*flags: str) -> depth_search.DepthSearchLog:
     return read_log("runs/depth_search-digits.json")
 
 
-def without_times(log: depth_search.DepthSearchLog) -> dict:
-    """All of a log but the time, the seconds and the command."""
+def findings(log: depth_search.DepthSearchLog) -> dict:
+    """All of a log but where, when and by which command it was made."""
     kept = dataclasses.asdict(log)
-    del kept["created"], kept["command"]
+    del kept["created"], kept["command"], kept["environment"]
     for result in kept["results"]:
         del result["seconds"]
     return kept
@@ -322,7 +322,7 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
     assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
     assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
     assert main("merge", *SEARCH, *reversed(shards)) == 0
-    assert without_times(read_log("runs/depth_search-digits.json")) == without_times(whole)
+    assert findings(read_log("runs/depth_search-digits.json")) == findings(whole)
 
 
 @pytest.fixture
@@ -485,7 +485,7 @@ def test_a_search_that_is_killed_twice_loses_no_finished_run_and_repeats_none(wo
     assert still_safe[: len(safe)] == safe
     assert len(still_safe) < TRIALS
 
-    assert without_times(run_search("--jobs", "2")) == without_times(whole)
+    assert findings(run_search("--jobs", "2")) == findings(whole)
     assert lines()[: len(still_safe)] == still_safe
     assert len(lines()) == len({json.dumps(json.loads(line)["trial"]) for line in lines()}) == TRIALS
 
@@ -499,6 +499,20 @@ def test_a_reader_who_has_seen_enough_is_no_error(workdir, start):
     assert process.stderr.read() == ""
 
 
+def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(workdir, capsys):
+    assert main("run", "--smoke") == 0
+    capsys.readouterr()
+    with limited_file_size(50_000):
+        assert main("best", "--smoke") == 1
+    assert re.fullmatch(
+        r"python -m experiments\.depth_search: interrupted: runs/checkpoints/.*: File too large; .*; 0 of 8 runs are "
+        r"safe in runs/depth_search-smoke_best\.jsonl; to continue: python -m experiments\.depth_search best --smoke\n",
+        capsys.readouterr().err,
+    )
+    assert files_below(Path("runs/checkpoints")) == {}
+    assert main("best", "--smoke") == 0
+
+
 @pytest.fixture
 def cluster() -> Iterator[str]:
     """The address of a Dask cluster of two processes."""
@@ -508,7 +522,7 @@ def cluster() -> Iterator[str]:
 
 
 def test_a_cluster_gives_the_results_of_one_process(workdir, whole, cluster):
-    assert without_times(run_search("--scheduler", cluster)) == without_times(whole)
+    assert findings(run_search("--scheduler", cluster)) == findings(whole)
     assert len(lines()) == TRIALS
 
 

@@ -198,6 +198,16 @@ def test_a_defect_of_a_task_is_shown_as_it_is(let_go, jobs):
         square_all(function=fail_at_three, jobs=jobs)
 
 
+def hears_ctrl_c(task: int, data: object) -> Square:
+    return Square(task, float(signal.getsignal(signal.SIGINT) is not signal.SIG_IGN))
+
+
+def test_ctrl_c_is_answered_by_the_process_that_was_asked_alone(let_go):
+    """A terminal's Ctrl-C reaches every process, one that is just starting too."""
+    assert {result.square for result in square_all("one.jsonl", function=hears_ctrl_c, jobs=1)} == {1}
+    assert {result.square for result in square_all("two.jsonl", function=hears_ctrl_c, jobs=2)} == {0}
+
+
 # ------------------------------------------------------------------------------------------- a full disk
 
 

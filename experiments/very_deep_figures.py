@@ -38,7 +38,7 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     for (block, bias), runs in by_arm.items():
         depths = sorted({run.config.depth for run in runs})
         table = np.array([accuracies(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
-        label = block if block == "plain" else f"highway, {bias:g}"
+        label = block if block == "plain" else f"highway, {minus(bias)}"
         color = pale(COLORS[block], SHADES.get(bias, 1.0))
         draw_seeds(left, depths, table.T, label=label, color=color, marker="o", markersize=5)
     draw_level(left, 1 / CLASSES, "one in ten")
@@ -50,6 +50,11 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     return figure
 
 
+def minus(value: float) -> str:
+    """A number with a minus sign in place of the hyphen."""
+    return f"{value:g}".replace("-", "−")
+
+
 def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
     """Mean T after training, block by block, of the deepest gated nets; every seed."""
     gated = [run for run in runs if run.gate_means and not run.diverged]
@@ -59,7 +64,7 @@ def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
         for run in same_bias:
             floor = np.maximum(np.array(run.gate_means, float), 1e-10)  # a gate that is shut underflows
             axes.plot(range(1, deepest + 1), floor, color=color, linewidth=1)
-        axes.text(deepest * 0.97, floor[len(floor) // 2 :].max() * 2, f"$b_T$ = {bias:g}", ha="right", va="bottom")
+        axes.text(deepest * 0.97, floor[len(floor) // 2 :].max() * 2, f"$b_T$ = {minus(bias)}", ha="right", va="bottom")
     axes.set(yscale="log", xlabel=f"block of {deepest:,}", title="mean T after training", ylim=(1e-10, 3))
     axes.margins(x=0)
 
@@ -77,7 +82,8 @@ def bias_figure(log: VeryDeepLog) -> Figure:
             draw_seeds(
                 axes, positions, np.array(table).T, label=f"{depth} blocks", color=color, marker="o", markersize=5
             )
-            axes.set_xticks(positions, [f"{bias:g}" for (bias,) in by_bias])
+            axes.set_xticks(positions, [minus(bias) for (bias,) in by_bias])
+            axes.tick_params(axis="x", labelsize=9)
             axes.set_xlabel("initial gate bias $b_T$")
     draw_level(left, 1 / CLASSES, "one in ten")
     draw_level(right, np.log(CLASSES), "log 10")

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -95,6 +95,8 @@ def run_tasks(
     `jobs` local processes, or the workers of the Dask scheduler at `scheduler` (tcp://host:port). Raises Interrupted if
     a worker or the scheduler is lost.
     """
+    if not tasks:
+        return
     losses = _losses(scheduler)
     try:
         if scheduler is None:
@@ -184,8 +186,9 @@ def finish(
     results.drop_torn_line()
     bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=not sys.stderr.isatty())
     try:
-        with bar:
-            for result in run_tasks(function, missing, data, jobs=jobs, scheduler=scheduler) if missing else ():
+        # Closed at once if we leave early: workers that end later would take those of a next call with them.
+        with bar, closing(run_tasks(function, missing, data, jobs=jobs, scheduler=scheduler)) as finished:
+            for result in finished:
                 results.append(result)
                 done[key(result)] = result
                 bar.update()

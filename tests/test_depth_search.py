@@ -407,7 +407,7 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, capsys):
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[str], subprocess.Popen]]:
+def start(workdir) -> Iterator[Callable[[str], subprocess.Popen]]:
     """Starts a command line in a process group of its own, of which the end of the test is the end."""
     processes = []
 
@@ -415,7 +415,7 @@ def start() -> Iterator[Callable[[str], subprocess.Popen]]:
         processes.append(
             subprocess.Popen(
                 [sys.executable, *shlex.split(command)[1:]],
-                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "JOBLIB_TEMP_FOLDER": str(workdir)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

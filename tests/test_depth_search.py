@@ -407,7 +407,7 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, capsys):
 
 
 @pytest.fixture
-def start(workdir) -> Iterator[Callable[[str], subprocess.Popen]]:
+def start() -> Iterator[Callable[[str], subprocess.Popen]]:
     """Starts a command line in a process group of its own, of which the end of the test is the end."""
     processes = []
 
@@ -415,7 +415,7 @@ def start(workdir) -> Iterator[Callable[[str], subprocess.Popen]]:
         processes.append(
             subprocess.Popen(
                 [sys.executable, *shlex.split(command)[1:]],
-                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "JOBLIB_TEMP_FOLDER": str(workdir)},
+                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -427,8 +427,8 @@ def start(workdir) -> Iterator[Callable[[str], subprocess.Popen]]:
     yield start
     for process in processes:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+            os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 def wait_for_lines(process: subprocess.Popen, n: int) -> None:

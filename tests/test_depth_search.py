@@ -120,7 +120,7 @@ def test_the_activations_are_drawn_equally_often(many):
 
 
 def test_the_ranges_are_those_that_the_paper_states():
-    """FACTS of section 3.1: b_T in [-10, -1]; 10, 20, 50, 100 layers; both architectures."""
+    """Section 3.1: b_T in [-10, -1]; 10, 20, 50 and 100 layers; both architectures."""
     assert GATE_BIAS == (-10, -1)
     assert DEPTHS == (10, 20, 50, 100)
     assert ARCHITECTURES == ("plain", "highway")

@@ -4,8 +4,8 @@
 
 A step is forward, loss, backward, clip and Adam in float32, on 784 inputs and 10 classes. Every contender first proves
 that it computes what ours computes. They then take turns, round by round, so that whatever slows the machine slows all
-alike; ratios are taken within a round. Each runs on one CPU and on all, and its better time counts; ours chooses for
-itself. Ours and the floor are also timed over depth and width, with the memory that ours takes.
+alike; ratios are taken within a round. Each runs with one thread and with one for every CPU, and its better time
+counts; ours chooses for itself. Ours and the floor are also timed over depth and width, with our memory.
 """
 
 import argparse
@@ -161,10 +161,12 @@ def targets(log: StepLog) -> list[Target]:
         Target("depth 30: ours / floor", ours_over(headline, "floor"), 1.85),
         Target("depth 30: ours / best JAX", ours_over(headline, "jax-scanned", "jax-unrolled"), 0.75),
         Target("depth 30: ours / PyTorch, compiled", ours_over(headline, "torch-compiled"), 0.60),
-        Target("depth 30: ours / PyTorch, as usually written", ours_over(headline, "torch-eager"), 0.28),
+        Target("depth 30: ours / PyTorch, eager", ours_over(headline, "torch-eager"), 0.28),
         Target("ours: depth 1000 / depth 100", deep and shallow and deep.ms.median / shallow.ms.median, 10.5),
         Target("width 512, batch 1024: ours / floor", ours_over(WIDE, "floor"), 1.3),
-        Target("width 512, batch 1024: ours / best PyTorch, eager", ours_over(WIDE, "torch-eager", "torch-fused"), 1.0),
+        Target(
+            "width 512, batch 1024: ours / PyTorch, eager or fused", ours_over(WIDE, "torch-eager", "torch-fused"), 1.0
+        ),
     ]
 
 
@@ -207,7 +209,7 @@ def run_command(arguments: argparse.Namespace, command: str) -> None:
     """Measure, print, and write the log if one is asked for; raises InputError."""
     if not hasattr(os, "sched_setaffinity"):
         raise InputError(
-            f"training_step: expected Linux, which binds processes to CPUs, found {sys.platform}; run it there"
+            f"training_step: expected Linux, which limits processes to CPUs, found {sys.platform}; run it there"
         )
     require_positive("--depths", min(arguments.depths))
     names = chosen(arguments.only)

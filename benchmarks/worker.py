@@ -1,7 +1,7 @@
 """A process for each contender and number of threads, so that nothing one sets or leaves running reaches another.
 
-Threads are limited by binding the process to as many CPUs, before any framework is imported: some count the CPUs once,
-when they start. Binding needs Linux.
+Threads are limited by letting the process see as many CPUs while it builds the contender: some libraries count them
+once, when they start. While it is timed it may run on any, as binding would leave it at the mercy of one. Linux only.
 """
 
 import math
@@ -10,7 +10,8 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
 from threadpoolctl import threadpool_limits
@@ -25,13 +26,13 @@ NAPS = 300
 
 
 class Worker:
-    """Times one contender in a process of its own, bound to `threads` CPUs; a context manager that ends the process."""
+    """Times one contender, with so many threads, in a process of its own; a context manager that ends the process."""
 
     def __init__(self, name: str, threads: int):
         self.name, self.threads = name, threads
         spawn = multiprocessing.get_context("spawn")
         self._link, link = spawn.Pipe()
-        self._process = spawn.Process(target=serve, args=(link, threads), daemon=True)
+        self._process = spawn.Process(target=serve, args=(link,), daemon=True)
         self._process.start()
         link.close()  # the process has it now; it ends when nobody is left at this end
 
@@ -44,7 +45,7 @@ class Worker:
 
     def prepare(self, case: Case) -> None:
         """Build the contender for a case, checked against ours."""
-        self.ask(_prepare, self.name, case)
+        self.ask(_prepare, self.name, self.threads, case)
 
     def take_turn(self) -> float:
         """Milliseconds a step, over one turn of several steps; when it returns the process is asleep."""
@@ -62,10 +63,9 @@ class Worker:
         return result
 
 
-def serve(link: Connection, threads: int) -> None:
+def serve(link: Connection) -> None:
     """Answer what a Worker asks, until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
-    bind(threads)
     while True:
         try:
             function, arguments = link.recv()
@@ -77,21 +77,33 @@ def serve(link: Connection, threads: int) -> None:
             link.send((None, traceback.format_exc()))
 
 
-def bind(threads: int) -> None:
-    """Bind this process to the last `threads` of its CPUs, and NumPy, which has counted them already, to as many."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
-    threadpool_limits(threads)
+@contextmanager
+def seeing_cpus(number: int) -> Iterator[None]:
+    """In this context the process may use, and libraries find, so many of the CPUs; after it all that it could before.
+
+    Threads that were started meanwhile are as free afterwards.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[-number:])
+    try:
+        yield
+    finally:
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread), before)
 
 
 # What follows runs in the worker's process, which holds one contender at a time.
 _contender: Contender | None = None
 
 
-def _prepare(name: str, case: Case) -> None:
+def _prepare(name: str, threads: int, case: Case) -> None:
     global _contender
     _contender = None  # free its memory first
-    _contender = build(name, case)
-    _contender.run(LEAST_STEPS)
+    threadpool_limits(threads)  # NumPy has counted the CPUs already
+    with seeing_cpus(threads):
+        _contender = build(name, case)
+        _contender.run(LEAST_STEPS)
     _fall_asleep()
 
 

@@ -10,9 +10,14 @@ import numpy as np
 from highway_networks import Training
 from run_log import History, InputError, atomic_write
 
+from .resumable import Interrupted
+
 
 def save(path: str | os.PathLike, training: Training, history: History) -> None:
-    """Keep parameters, the optimiser's state, the generator's state and the history so far, whole or not at all."""
+    """Keep parameters, the optimiser's state, the generator's state and the history so far, whole or not at all.
+
+    Raises Interrupted if the disk will not have it.
+    """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     state = {
         "config": asdict(training.config),
@@ -21,8 +26,11 @@ def save(path: str | os.PathLike, training: Training, history: History) -> None:
         "history": asdict(history),
     }
     arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)}
-    with atomic_write(path, "wb") as file:
-        np.savez(file, state=np.array(json.dumps(state)), params=training.net.params.flat, **arrays)
+    try:
+        with atomic_write(path, "wb") as file:
+            np.savez(file, state=np.array(json.dumps(state)), params=training.net.params.flat, **arrays)
+    except InputError as error:
+        raise Interrupted(str(error)) from error
 
 
 def restore(path: str | os.PathLike, training: Training) -> History | None:

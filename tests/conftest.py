@@ -1,4 +1,5 @@
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -70,3 +71,12 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
             os.setresuid(0, 0, 0)
 
     return ordinary_user
+
+
+@pytest.fixture(autouse=True)
+def no_processes_left_over():
+    """Worker processes end with the test that started them: those of one that was cut short may not serve the next."""
+    yield
+    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
+    if loky is not None and loky._executor is not None:
+        loky._executor.shutdown(wait=True, kill_workers=True)

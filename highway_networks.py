@@ -1190,11 +1190,15 @@ def run_all(configs: list[Config], data: Dataset, jobs: int, save_model: str | N
     if jobs == 1:
         yield from finished
         return
-    for index, run in tqdm(finished, total=len(configs), unit="run", disable=not sys.stderr.isatty()):
-        config = run.config
-        label = f"{config.block} depth {config.depth} seed {config.seed}"
-        tqdm.write(f"{label}  {describe_scores(run.history)}")
-        yield index, run
+    yield from tqdm(finished, total=len(configs), unit="run", disable=not sys.stderr.isatty())
+
+
+def show_run(run: Run) -> None:
+    """One line for a run that was trained out of sight."""
+    from tqdm import tqdm
+
+    config = run.config
+    tqdm.write(f"{config.block} depth {config.depth} seed {config.seed}  {describe_scores(run.history)}")
 
 
 @contextmanager
@@ -1277,6 +1281,8 @@ def run_command(arguments: argparse.Namespace, command: str) -> int:
     try:
         for index, run in run_all(configs, data, arguments.jobs, arguments.save_model):
             runs[index] = run
+            if arguments.jobs > 1:
+                show_run(run)
     except (KeyboardInterrupt, BrokenExecutor) as error:
         stopped = error
         if not runs:

@@ -22,6 +22,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
@@ -1180,13 +1181,12 @@ def describe_scores(history: History) -> str:
 
 def run_all(configs: list[Config], data: Dataset, jobs: int, save_model: str | None) -> Iterator[tuple[int, Run]]:
     """Train every config, `jobs` at a time; yields (index, run) as runs finish, the deepest started first."""
-    from joblib import Parallel, delayed
+    from joblib import delayed
     from tqdm import tqdm
 
     order = sorted(range(len(configs)), key=lambda i: -configs[i].depth)
     tasks = (delayed(_run_one)(i, configs[i], data, jobs == 1, save_model) for i in order)
-    with deaf_to_interrupts():
-        finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+    finished = side_by_side(tasks, jobs)
     if jobs == 1:
         yield from finished
         return
@@ -1201,9 +1201,21 @@ def show_run(run: Run) -> None:
     tqdm.write(f"{config.block} depth {config.depth} seed {config.seed}  {describe_scores(run.history)}")
 
 
+def side_by_side(calls: Iterator, jobs: int) -> Iterator:
+    """The results of joblib's delayed calls as they finish, from `jobs` processes (from this one if it is 1).
+
+    Ctrl-C reaches every process, but this one alone answers.
+    """
+    from joblib import Parallel
+
+    warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
+    with deaf_to_interrupts():
+        return Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
+
+
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C for good: it reaches every one of them, but one should answer."""
+    """Processes started meanwhile ignore Ctrl-C for good."""
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

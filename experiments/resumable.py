@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import run_log
-from highway_networks import deaf_to_interrupts
+from highway_networks import side_by_side
 from run_log import InputError
 
 ResultT = TypeVar("ResultT")
@@ -110,13 +109,9 @@ def run_tasks(
 
 def _on_this_machine(function: Callable, tasks: Sequence[Any], data: Any, jobs: int) -> Iterator:
     """The data reach the processes once, as memory-mapped files."""
-    from joblib import Parallel, delayed
+    from joblib import delayed
 
-    warnings.filterwarnings("ignore", module="joblib.parallel")  # that runs were cut short is ours to report
-    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    with deaf_to_interrupts():
-        finished = parallel(delayed(function)(task, data) for task in tasks)
-    yield from finished
+    yield from side_by_side((delayed(function)(task, data) for task in tasks), jobs)
 
 
 def _on_cluster(function: Callable, tasks: Sequence[Any], data: Any, scheduler: str) -> Iterator:

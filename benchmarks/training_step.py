@@ -33,7 +33,7 @@ GROWTH = (
     *(Case(depth) for depth in (10, 30, 100, 300, 1000)),
     *(Case(30, width) for width in (50, 100, 200, 512)),
 )
-ROUNDS = 15
+ROUNDS = 12
 TIMED_IN_ALL_CASES = ("ours", "floor")
 
 

@@ -39,8 +39,10 @@ class Worker:
     def __enter__(self) -> "Worker":
         return self
 
-    def __exit__(self, *exception) -> None:
-        self._process.terminate()
+    def __exit__(self, exception: type | None, *_) -> None:
+        self._link.close()
+        if exception:  # it may be busy for long
+            self._process.terminate()
         self._process.join()
 
     def prepare(self, case: Case) -> None:

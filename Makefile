@@ -18,7 +18,7 @@ figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py
 	$(PYTHON) make_highway_networks_gif.py
 	$(PYTHON) -m experiments plot
-	$(PYTHON) -m benchmarks.plot
+	$(PYTHON) -m benchmarks.training_step_figures
 	$(PYTHON) readme_tables.py
 
 sweep: $(INSTALLED)
@@ -32,8 +32,8 @@ reproduce: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[bench]'
-	$(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
-	$(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

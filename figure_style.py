@@ -1,4 +1,4 @@
-"""The look that all pictures share: colours, sizes, lines for seeds, labels at line ends, and saving.
+"""The look that pictures and tables share: colours, sizes, lines for seeds, labels at line ends; and saving.
 
 Importing it sets matplotlib's defaults for this process. Figures are made without pyplot, so that no window system and
 no backend matters, and saved so that the same log gives the same bytes.
@@ -20,7 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from run_log import InputError, atomic_write
+from command_line import InputError
+from run_log import atomic_write
 
 WIDTH = 8.3  # inches: at 100 px an inch, the width of a README's column
 DPI = 200  # twice that, for dense screens
@@ -154,6 +155,21 @@ def number_layers(axis: Axis, depth: int) -> None:
 def differences(values: np.ndarray) -> dict:
     """imshow's keywords for differences: a diverging map whose neutral colour is 0."""
     return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; its first column is set to the left, all others to the right."""
+    rule = [":--", *["--:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
+
+
+def picture_folder(log: str | os.PathLike, stem: str) -> Path:
+    """Where a log's pictures go: viz/ for those of STEM.json, viz/REST/ for STEM-REST.json and for any other name.
+
+    So no picture of another data set, net or budget replaces one of the committed logs.
+    """
+    own = Path(log).stem
+    return Path("viz") if own == stem else Path("viz", own.removeprefix(f"{stem}-"))
 
 
 def save(figure: Figure, path: str | os.PathLike, source: str | os.PathLike) -> None:

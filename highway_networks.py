@@ -3,30 +3,35 @@
     python highway_networks.py --seed 0                           the headline: 30 blocks, both nets
     python highway_networks.py --seed 0 --depths 5,10,20,30,50    the depth sweep
 
-"eq." and "section" refer to Srivastava, Greff & Schmidhuber, "Training Very Deep Networks", NIPS 2015
-(arXiv:1507.06228), and the symbols are theirs: x a block's input, H its state, T its transform gate, y its output.
-Shapes: B batch, D width, L blocks (the depth), G branches a block (H, T, C), K classes. A batch is a matrix of rows, so
-a layer computes x @ W + b. A gradient is named d + its tensor.
+From Srivastava, Greff & Schmidhuber, "Training Very Deep Networks", NIPS 2015 (arXiv:1507.06228), whose symbols and
+numbers of equations and sections the comments use:
 
-The file reads from top to bottom: data, blocks, the net, the loss, optimisers, training, the command line.
+    y = H(x, W_H)                                    a plain block                                    (1)
+    y = H(x, W_H)·T(x, W_T) + x·C(x, W_C)            a highway block with a carry gate of its own     (2)
+    y = H(x, W_H)·T(x, W_T) + x·(1 − T(x, W_T))      a highway block: C = 1 − T                       (3)
+    dy/dx = I where T = 0,  H'(x, W_H) where T = 1                                                    (5)
+    dH = T·dy     dT = (H − x)·dy     dx = (1 − T)·dy                                                 (9)
+
+H is an activation of an affine map, T the logistic function σ of another, products are by unit; d + a tensor's name is
+the gradient with respect to it; dx as well has what flows back through the affine maps.
+
+A column is a sample, as in the paper's W x: inside the net a batch is (D, B), for D units and B samples. The branches
+of a block (H, T, C: G of them) are one matrix, [W_H b_H; W_T b_T], against inputs that end in a row of ones, so that a
+block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. Outside, a batch is rows, (B, d_in) and (B, K), as elsewhere
+in Python. L is the depth, in blocks.
+
+The file reads from top to bottom: blocks, the affine map, the net, losses, optimisers, data, training, the command.
 """
 
 import argparse
 import dataclasses
-import hashlib
+import functools
 import json
 import math
 import os
-import shlex
-import signal
 import sys
-import threading
 import time
-import warnings
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -34,350 +39,58 @@ from typing import NamedTuple
 
 import numpy as np
 
-from run_log import (
-    SCHEMA,
-    DatasetInfo,
-    History,
+from command_line import (
+    BELOW_ONE,
+    FINITE,
+    POSITIVE,
+    UP_TO_ONE,
+    ZERO_OR_MORE,
     InputError,
-    Run,
-    RunLog,
-    atomic_write,
-    check_writable,
-    environment,
-    now,
-    numbers,
-    write,
+    OneLineParser,
+    add_hyperparameters,
+    carry_out,
+    check_hyperparameters,
+    count,
+    hyperparameter,
+    list_of_numbers,
+    one_of,
 )
-
-CLASSES = 10
-
-
-# ------------------------------------------------------------------------------------------------ data
-
-
-class Dataset(NamedTuple):
-    """Images as uint8 rows (n, d_in), labels as uint8 (n,), for training and for testing."""
-
-    train_images: np.ndarray
-    train_labels: np.ndarray
-    test_images: np.ndarray
-    test_labels: np.ndarray
-
-
-class IdxSource(NamedTuple):
-    """Where a data set in MNIST's format comes from, and how to know that it arrived whole."""
-
-    folder: str
-    mirrors: tuple[str, ...]
-    checksum_of: str  # "payload", the uncompressed bytes, or "file", the .gz itself
-    algorithm: str
-    checksums: dict[str, str]  # file name -> hex digest; images and labels to train, then to test
-
-
-IDX_SOURCES = {
-    "mnist": IdxSource(
-        "hinton-mnist",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
-        "payload",
-        "sha256",
-        {
-            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        },
-    ),
-    "fashion-mnist": IdxSource(
-        "fashion-mnist",
-        (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-        ),
-        "file",  # its authors publish the sums of the .gz files only
-        "md5",
-        {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-}
-DATASETS = (*IDX_SOURCES, "digits")
-IDX_UINT8 = 0x08
-MIRROR_SECONDS = 5.0  # a mirror that has not answered by then is passed over
-
-
-class DownloadError(InputError):
-    """No mirror delivered the file."""
-
-
-def read_idx(path: str | os.PathLike) -> np.ndarray:
-    """Read one idx file of unsigned bytes; a name ending in .gz is gunzipped first.
-
-    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, for
-    anything but exactly one intact gzip member around exactly one intact idx array.
-    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
-    """
-    path = Path(path)
-    return _parse_idx(_uncompressed(_read_bytes(path), path), path)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path}: expected a readable idx file, found: {error.strerror}; check the path and its permissions"
-        ) from error
-
-
-def _uncompressed(content: bytes, path: Path) -> bytes:
-    """The payload of one gzip member (RFC 1952), which must fill the file: the gzip module forgives too much."""
-    if path.suffix != ".gz":
-        return content
-    found = None
-    member = zlib.decompressobj(wbits=31)
-    try:
-        payload = member.decompress(content)
-    except zlib.error as error:
-        found = "an empty file" if not content else f"damage ({error})"
-        if not content.startswith(b"\x1f\x8b"):
-            found = f"{content[:15]!r}, which is not gzip"
-    else:
-        if not content:
-            found = "an empty file"
-        elif not member.eof:
-            found = "a truncated one"
-        elif member.unused_data:
-            found = f"{len(member.unused_data)} bytes after its end"
-    if found:
-        raise InputError(f"{path}: expected one gzip member, found {found}; {_remedy(path)}")
-    return payload
-
-
-def _parse_idx(payload: bytes, path: Path) -> np.ndarray:
-    def reject(expected: str, found: str) -> InputError:
-        return InputError(f"{path}: expected {expected}, found {found}; {_remedy(path)}")
-
-    if payload.startswith(b"\x1f\x8b"):
-        raise reject("an idx header", "gzip inside gzip")
-    if len(payload) < 4 or payload[:2] != b"\0\0":
-        raise reject("an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
-    if payload[2] != IDX_UINT8:
-        raise reject("idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
-    if not 1 <= payload[3] <= 4:
-        raise reject("1 to 4 dimensions", f"{payload[3]}")
-    start = 4 + 4 * payload[3]
-    if len(payload) < start:
-        raise reject(f"a header of {start} bytes", f"{len(payload)} bytes")
-    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
-    if 0 in shape:
-        raise reject("dimensions of at least 1", " x ".join(map(str, shape)))
-    if len(payload) - start != math.prod(shape):
-        size = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes"
-        raise reject(f"{size} after the header", f"{len(payload) - start}")
-    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
-
-
-def _remedy(path: Path) -> str:
-    return f"delete {path.name} and run again to download it, or put an intact copy there"
-
-
-def load_dataset(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
-    """Load a data set, downloading what is missing below the data directory.
-
-    `name`: "mnist", "fashion-mnist", "digits" (scikit-learn's bundled 8x8 set, scaled to 0..255) or "auto" (see
-    `choose_dataset`). `data_dir`: else $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, d_in), labels (n,).
-    Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
-    """
-    if name == "auto":
-        name = choose_dataset(data_dir)
-    if name == "digits":
-        return _load_digits()
-    if name not in IDX_SOURCES:
-        raise InputError(f"--dataset: expected auto, {', '.join(DATASETS)}, found {name!r}; choose one of these")
-    paths = _fetch(IDX_SOURCES[name], data_dir)
-    arrays = [_read_verified(path, IDX_SOURCES[name]) for path in paths]
-    for images, labels, image_path, label_path in zip(arrays[::2], arrays[1::2], paths[::2], paths[1::2], strict=True):
-        _check_pair(images, labels, image_path, label_path)
-    return Dataset(*(a.reshape(len(a), -1) if a.ndim == 3 else a for a in arrays))
-
-
-def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
-    """What "auto" stands for: "mnist" if it is there or can be downloaded, else "digits" with a warning."""
-    try:
-        _fetch(IDX_SOURCES["mnist"], data_dir)
-    except DownloadError as error:
-        print(f"{'!' * 88}\n{error}", file=sys.stderr)
-        print(f"NOT MNIST: using scikit-learn's 8x8 digits instead.\n{'!' * 88}", file=sys.stderr)
-        return "digits"
-    return "mnist"
-
-
-def _load_digits() -> Dataset:
-    """scikit-learn's 1,797 bundled digits, pixels 0..16 scaled to 0..255, a fixed shuffle cut 1,437 / 360."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    images = np.rint(images * (255 / 16)).astype(np.uint8)
-    order = np.random.default_rng(0).permutation(len(images))
-    train, test = np.split(order, [1437])
-    labels = labels.astype(np.uint8)
-    return Dataset(images[train], labels[train], images[test], labels[test])
-
-
-def _fetch(source: IdxSource, data_dir: str | os.PathLike | None) -> list[Path]:
-    """Paths of the source's files, each downloaded if it is not there."""
-    root = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache"
-    paths = [Path(root) / source.folder / name for name in source.checksums]
-    for path in paths:
-        if not os.path.lexists(path):
-            _download(path, source)
-    return paths
-
-
-def _download(path: Path, source: IdxSource) -> None:
-    """Download one file: the next mirror on any failure, moved into place only once it is verified."""
-    import pooch
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(None, "no permission to write")
-    except OSError as error:
-        raise InputError(
-            f"{path.parent}: expected a writable data directory, found: {error.strerror}; "
-            "choose another with --data-dir, or use --dataset digits"
-        ) from error
-
-    download = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=(MIRROR_SECONDS, 30))
-
-    def verified_download(url: str, temporary: str, _: object) -> None:
-        download(url, temporary, None)
-        content = Path(temporary).read_bytes()
-        _verify(content, _uncompressed(content, path), path, source)
-
-    pooch.get_logger().setLevel("WARNING")
-    failures = []
-    for mirror in source.mirrors:
-        try:
-            if not _answers(mirror + path.name):
-                raise TimeoutError("no answer")
-            pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_download)
-            return
-        except Exception as error:  # whatever went wrong, the next mirror may be right
-            failures.append(f"{mirror}: {type(error).__name__}")
-    raise DownloadError(
-        f"{path}: expected a download, found {'; '.join(failures)}; "
-        "connect to the internet, put the file there by hand, or use --dataset digits"
-    )
-
-
-def _answers(url: str) -> bool:
-    """Whether a server answers at `url` in time; in a thread, as a name look-up cannot be given a timeout."""
-    import pooch
-
-    answers = []
-
-    def ask() -> None:
-        probe = pooch.HTTPDownloader(timeout=MIRROR_SECONDS)
-        try:
-            answers.append(probe(url, None, None, check_only=True))
-        except Exception:  # no answer, then; the caller says so
-            return
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(MIRROR_SECONDS)
-    return any(answers)
-
-
-def _read_verified(path: Path, source: IdxSource) -> np.ndarray:
-    content = _read_bytes(path)
-    payload = _uncompressed(content, path)
-    array = _parse_idx(payload, path)
-    _verify(content, payload, path, source)
-    return array
-
-
-def _verify(content: bytes, payload: bytes, path: Path, source: IdxSource) -> None:
-    checked = payload if source.checksum_of == "payload" else content
-    found = hashlib.new(source.algorithm, checked).hexdigest()
-    expected = source.checksums[path.name]
-    if found != expected:
-        raise InputError(
-            f"{path}: expected {source.algorithm} {expected} of the {source.checksum_of}, "
-            f"found {found}; {_remedy(path)}"
-        )
-
-
-def _check_pair(images: np.ndarray, labels: np.ndarray, image_path: Path, label_path: Path) -> None:
-    """Images must be (n, rows, columns), labels (n,) of classes 0..9."""
-    for array, ndim, kind, path in ((images, 3, "images", image_path), (labels, 1, "labels", label_path)):
-        if array.ndim != ndim:
-            raise InputError(
-                f"{path}: expected {kind} ({ndim} dimensions), found {array.ndim} dimensions; "
-                "are images and labels swapped?"
-            )
-    if len(images) != len(labels):
-        raise InputError(
-            f"{label_path}: expected {len(images)} labels, one for each of {image_path.name}, "
-            f"found {len(labels)}; {_remedy(label_path)}"
-        )
-    if labels.max(initial=0) >= CLASSES:
-        raise InputError(f"{label_path}: expected labels 0..{CLASSES - 1}, found {labels.max()}; {_remedy(label_path)}")
-
-
-def scale(images: np.ndarray, dtype: type = np.float32) -> np.ndarray:
-    """Pixels 0..255 (uint8) to [-1, 1]."""
-    scaled = np.multiply(images, 1 / 127.5, dtype=dtype)
-    scaled -= 1
-    return scaled
-
-
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator) -> Dataset:
-    """The first n_train and n_test of a random permutation of each half; raises InputError if there are fewer."""
-    for flag, wanted, images in (("--n-train", n_train, data[0]), ("--n-test", n_test, data[2])):
-        if wanted > len(images):
-            raise InputError(f"{flag}: expected at most {len(images)} images, found {wanted}; ask for fewer")
-    train = rng.permutation(len(data.train_images))[:n_train]
-    test = rng.permutation(len(data.test_images))[:n_test]
-    return Dataset(data.train_images[train], data.train_labels[train], data.test_images[test], data.test_labels[test])
-
+from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
+from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_writable, numbers
+from side_by_side import count_threads, quiet_threads
+from training_job import run_job
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
-# caller owns: the pre-activations z (G, B, D) become H, T, ... in place; dz (G, B, D) receives the gradients of z.
+# caller owns. z (G, D, B) holds the affine maps of the branches, which become H, T, ... in place; dz (G, D, B) receives
+# the gradients with respect to those maps, and dx (D, B) the gradient along the paths around them. `scratch` (D, B) is
+# memory to work in: no function reads there what another has written.
 
 
 class Activation(NamedTuple):
-    """An activation function of the block state: `forward` and `backward` work in place."""
+    """An activation of the block state. Both functions work in place: z becomes H, dH becomes dz."""
 
-    forward: Callable[[np.ndarray], None]  # z -> H
-    backward: Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # dH, H, scratch: dH -> dz
+    forward: Callable[[np.ndarray], None]  # z
+    backward: Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # dH, H, scratch
 
 
 def tanh_forward(z):
-    np.tanh(z, out=z)
+    np.tanh(z, out=z)  # H = tanh z
 
 
 def tanh_backward(dH, H, scratch):
     np.multiply(H, H, out=scratch)
-    np.subtract(1, scratch, out=scratch)  # tanh' = 1 − H²
-    dH *= scratch
+    np.subtract(1, scratch, out=scratch)
+    dH *= scratch  # dz = (1 − H²)·dH
 
 
 def relu_forward(z):
-    np.maximum(z, 0, out=z)
+    np.maximum(z, 0, out=z)  # H = max(z, 0)
 
 
 def relu_backward(dH, H, scratch):
-    np.sign(H, out=scratch)  # relu' = 1 where H > 0, else 0
-    dH *= scratch
+    np.sign(H, out=scratch)
+    dH *= scratch  # dz = dH where H > 0, else 0
 
 
 ACTIVATIONS = {
@@ -386,8 +99,8 @@ ACTIVATIONS = {
 }
 
 
-def sigmoid(z):
-    """z becomes σ(z) = 1 / (1 + e^−z), in place.
+def sigmoid_forward(z):
+    """z becomes T = σ(z) = 1 / (1 + e^−z), in place.
 
     Of the ways to write σ, this one keeps its relative precision where deep highway nets live: at very negative z.
     """
@@ -398,88 +111,83 @@ def sigmoid(z):
 
 
 def sigmoid_backward(dT, T, scratch):
-    """dT becomes dz in place; `scratch` is left holding 1 − T."""
+    """dT becomes dz, in place."""
     np.subtract(1, T, out=scratch)
     dT *= T
-    dT *= scratch  # σ' = T·(1 − T)
+    dT *= scratch  # dz = T·(1 − T)·dT
 
 
 def plain_forward(x, z, y, activation):
-    (H,) = z  # (B, D)
+    (H,) = z
     activation.forward(H)  # H = act(W_H x + b_H)
     y[...] = H  # y = H    (eq. 1)
 
 
-def plain_backward(dy, x, z, dz, dx, activation):
-    (H,), (dH,) = z, dz  # (B, D)
+def plain_backward(dy, x, z, dz, dx, activation, scratch):
+    (H,), (dH,) = z, dz
     dH[...] = dy  # dH = dy
-    activation.backward(dH, H, scratch=dx)
-    dx[...] = 0  # no path around the transform
+    dx[...] = 0  # no path around the affine map
+    activation.backward(dH, H, scratch)
 
 
 def highway_forward(x, z, y, activation):
-    H, T = z  # (B, D) each
+    H, T = z
     activation.forward(H)  # H = act(W_H x + b_H)
-    sigmoid(T)  # T = σ(W_T x + b_T)
+    sigmoid_forward(T)  # T = σ(W_T x + b_T)
     np.subtract(H, x, out=y)
     y *= T
-    y += x  # y = H·T + x·(1 − T), as x + T·(H − x)    (eq. 3)
+    y += x  # y = H·T + x·(1 − T), as (H − x)·T + x    (eq. 3)
 
 
-def highway_backward(dy, x, z, dz, dx, activation):
-    (H, T), (dH, dT) = z, dz  # (B, D) each
+def highway_backward(dy, x, z, dz, dx, activation, scratch):
+    (H, T), (dH, dT) = z, dz
     np.multiply(T, dy, out=dH)  # dH = T·dy    (eq. 9)
-    activation.backward(dH, H, scratch=dx)
     np.subtract(H, x, out=dT)
     dT *= dy  # dT = (H − x)·dy    (eq. 9)
-    sigmoid_backward(dT, T, scratch=dx)
-    dx *= dy  # dx = (1 − T)·dy    (eq. 9)
+    np.subtract(dy, dH, out=dx)  # dx = (1 − T)·dy, as dy − T·dy    (eq. 9)
+    sigmoid_backward(dT, T, scratch)
+    activation.backward(dH, H, scratch)
 
 
 def highway_uncoupled_forward(x, z, y, activation):
-    H, T, C = z  # (B, D) each
+    H, T, C = z
     activation.forward(H)  # H = act(W_H x + b_H)
-    sigmoid(T)  # T = σ(W_T x + b_T)
-    sigmoid(C)  # C = σ(W_C x + b_C)
+    sigmoid_forward(T)  # T = σ(W_T x + b_T)
+    sigmoid_forward(C)  # C = σ(W_C x + b_C)
     np.multiply(H, T, out=y)
     y += x * C  # y = H·T + x·C    (eq. 2)
 
 
-def highway_uncoupled_backward(dy, x, z, dz, dx, activation):
-    (H, T, C), (dH, dT, dC) = z, dz  # (B, D) each
+def highway_uncoupled_backward(dy, x, z, dz, dx, activation, scratch):
+    (H, T, C), (dH, dT, dC) = z, dz
     np.multiply(T, dy, out=dH)  # dH = T·dy
-    activation.backward(dH, H, scratch=dx)
     np.multiply(H, dy, out=dT)  # dT = H·dy
-    sigmoid_backward(dT, T, scratch=dx)
     np.multiply(x, dy, out=dC)  # dC = x·dy
-    sigmoid_backward(dC, C, scratch=dx)
     np.multiply(C, dy, out=dx)  # dx = C·dy
+    sigmoid_backward(dC, C, scratch)
+    sigmoid_backward(dT, T, scratch)
+    activation.backward(dH, H, scratch)
 
 
 def residual_forward(x, z, y, activation):
-    (H,) = z  # (B, D)
+    (H,) = z
     activation.forward(H)  # H = act(W_H x + b_H)
-    np.add(x, H, out=y)  # y = x + H    (He et al. 2016, eq. 1, with one layer)
+    np.add(H, x, out=y)  # y = H + x    (He et al. 2016, eq. 1, with one layer)
 
 
-def residual_backward(dy, x, z, dz, dx, activation):
-    (H,), (dH,) = z, dz  # (B, D)
+def residual_backward(dy, x, z, dz, dx, activation, scratch):
+    (H,), (dH,) = z, dz
     dH[...] = dy  # dH = dy
-    activation.backward(dH, H, scratch=dx)
     dx[...] = dy  # dx = dy
+    activation.backward(dH, H, scratch)
 
 
 class Block(NamedTuple):
-    """A kind of hidden block: the names of its affine branches, and the pair of functions that combine them.
-
-    forward(x, z, y, activation): z (G, B, D) holds x @ W + b of each branch and becomes H, T, ...; fills y (B, D).
-    backward(dy, x, z, dz, dx, activation): fills dz (G, B, D), the gradients of the affine maps' outputs, and
-    dx (B, D), the gradient along paths around them; what flows back through the affine maps is the net's to add.
-    """
+    """A kind of block: its branches, each an affine map of x, and the pair of functions that combine them."""
 
     branches: str
-    forward: Callable[[np.ndarray, np.ndarray, np.ndarray, Activation], None]
-    backward: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Activation], None]
+    forward: Callable[..., None]  # x, z, y, activation
+    backward: Callable[..., None]  # dy, x, z, dz, dx, activation, scratch
 
 
 BLOCKS = {
@@ -490,12 +198,26 @@ BLOCKS = {
 }
 
 
+# -------------------------------------------------------------------------------------- the affine map
+# W = [W_H b_H; W_T b_T; ...] (rows, D + 1) against x (D + 1, B), whose last row is 1.
+
+
+def affine_forward(W, x, z):
+    np.matmul(W, x, out=z)  # z = W x
+
+
+def affine_backward(dz, x, W, dW, dx):
+    np.matmul(dz, x.T, out=dW)  # dW = dz xᵀ, of weights and biases
+    if dx is not None:  # that of the net's own input is seldom wanted
+        np.matmul(W[:, :-1].T, dz, out=dx)  # dx = Wᵀ dz, summed over the branches
+
+
 # --------------------------------------------------------------------------------------------- the net
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Weights (..., fan_in, fan_out) uniform in ±1/√fan_in."""
-    bound = 1 / math.sqrt(shape[-2])
+    """Weights (..., fan_out, fan_in) uniform in ±1/√fan_in."""
+    bound = 1 / math.sqrt(shape[-1])
     return rng.uniform(-bound, bound, shape)
 
 
@@ -507,7 +229,7 @@ def glorot(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 def he(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Normalised initialisation for ReLU (He et al. 2015, eq. 10): normal with variance 2 / fan_in."""
-    return rng.normal(0, math.sqrt(2 / shape[-2]), shape)
+    return rng.normal(0, math.sqrt(2 / shape[-1]), shape)
 
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he}
@@ -516,26 +238,28 @@ INITS = {"uniform": uniform, "glorot": glorot, "he": he}
 class Parameters(Mapping):
     """The net's tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
-    In this order: W_in (d_in, D), b_in (D); for each branch (H, then T) W_H (L, D, D), b_H (L, D);
-    W_out (D, K), b_out (K). Gradients have the same form.
+    W_in (D, d_in), b_in (D); of each branch W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K). Gradients have the
+    same form.
 
     flat      the vector
-    W, b      the branches of every block again, (L, G, D, D) and (L, G, 1, D): views that stack W_H, W_T, ...
+    input     (D, d_in + 1) = [W_in b_in]
+    blocks    (L, G·D, D + 1) = [W_H b_H; W_T b_T; ...] of each block
+    output    (K, D + 1) = [W_out b_out]
     """
 
     def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, branches: str, dtype: type):
         L, D, G = depth, hidden, len(branches)
-        shapes = {"W_in": (d_in, D), "b_in": (D,)}
-        for branch in branches:
-            shapes |= {f"W_{branch}": (L, D, D), f"b_{branch}": (L, D)}
-        shapes |= {"W_out": (D, d_out), "b_out": (d_out,)}
-        sizes = [math.prod(shape) for shape in shapes.values()]
-        self.flat = np.zeros(sum(sizes), dtype)
-        pieces = np.split(self.flat, np.cumsum(sizes)[:-1])
-        self._views = {name: piece.reshape(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
-        blocks = self.flat[sum(sizes[:2]) : sum(sizes[:-2])].reshape(G, L * (D * D + D))
-        self.W = blocks[:, : L * D * D].reshape(G, L, D, D).swapaxes(0, 1)
-        self.b = blocks[:, L * D * D :].reshape(G, L, 1, D).swapaxes(0, 1)
+        shapes = ((D, d_in + 1), (L, G * D, D + 1), (d_out, D + 1))
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        self.flat = np.zeros(ends[-1], dtype)
+        pieces = np.split(self.flat, ends[:-1])
+        self.input, self.blocks, self.output = (p.reshape(shape) for p, shape in zip(pieces, shapes, strict=True))
+        matrices = {"in": self.input}
+        matrices |= {branch: self.blocks[:, g * D : (g + 1) * D] for g, branch in enumerate(branches)}
+        matrices |= {"out": self.output}
+        self._views = {}
+        for name, matrix in matrices.items():
+            self._views |= {f"W_{name}": matrix[..., :-1], f"b_{name}": matrix[..., -1]}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._views[name]
@@ -547,30 +271,47 @@ class Parameters(Mapping):
         return len(self._views)
 
 
-class Cache:
-    """What a forward pass leaves for the backward pass, with the memory that both work in.
+class Workspace:
+    """Memory for the passes over batches of one size, allocated once; each pass overwrites what the last one left.
 
-    x (L+1, B, D)       the input of each block and, last, the output of the last
-    H, T (L, B, D)      block states and transform gates (T, and C, only where the block has them)
-    dx (L+1, B, D)      after a backward pass: the gradient of the loss by x
+    Of the forward pass: input (B, d_in + 1) and x1 (L+1, D+1, B), each sample with a 1 at its end, and z (L, G·D, B).
+    Of the backward pass, allocated by the first one, as evaluation needs none: gradients, dz (G·D, B), and dy, dx and
+    scratch in flows (3, D, B). x (L+1, D, B) is x1 without the ones.
     """
 
     def __init__(self, net: "DeepNet", batch_size: int):
-        self.input = None  # (B, d_in), the batch itself, by reference
-        self.x = np.empty((net.depth + 1, batch_size, net.hidden), net.dtype)
-        self.z = np.empty((net.depth, len(net.block.branches), batch_size, net.hidden), net.dtype)
-        for g, branch in enumerate(net.block.branches):
-            setattr(self, branch, self.z[:, g])
-        self.dx = None  # the backward pass's memory is allocated by the first one: evaluation never needs it
+        self._net = net
+        G, L, D, B = len(net.block.branches), net.depth, net.hidden, batch_size
+        self.input = np.ones((B, net.config["d_in"] + 1), net.dtype)
+        self.x1 = np.ones((L + 1, D + 1, B), net.dtype)
+        self.x = self.x1[:, :-1]
+        self.z = np.empty((L, G * D, B), net.dtype)
+        self.branches = self.z.reshape(L, G, D, B)
 
-    def prepare_backward(self, net: "DeepNet") -> None:
-        """Allocate what the backward pass works in, once."""
-        if self.dx is None:
-            self.dx = np.empty_like(self.x)
-            self.dz = np.empty(self.z.shape[1:], net.dtype)  # (G, B, D)
-            self.dx_through = np.empty_like(self.dz)
-            self.ones = np.ones((1, self.x.shape[1]), net.dtype)
-            self.gradients = net.new_parameters()
+    @functools.cached_property
+    def gradients(self) -> Parameters:
+        return self._net.new_parameters()
+
+    @functools.cached_property
+    def dz(self) -> np.ndarray:
+        return np.empty(self.z.shape[1:], self.z.dtype)
+
+    @functools.cached_property
+    def flows(self) -> np.ndarray:
+        return np.empty((3, *self.x.shape[1:]), self.x.dtype)
+
+
+class Cache:
+    """What a forward pass leaves for the backward pass: views of a workspace, in the paper's symbols.
+
+    x (L+1, D, B)          the input of each block and, last, the output of the last
+    H, T, C (L, D, B)      the block states, the transform gates and the carry gates, each where the block has it
+    """
+
+    def __init__(self, net: "DeepNet", workspace: Workspace):
+        self.workspace, self.x = workspace, workspace.x
+        for g, branch in enumerate(net.block.branches):
+            setattr(self, branch, workspace.branches[:, g])
 
 
 class DeepNet:
@@ -632,62 +373,61 @@ class DeepNet:
         d_in, d_out = self.config["d_in"], self.config["d_out"]
         return Parameters(d_in, d_out, self.hidden, self.depth, self.block.branches, self.dtype)
 
-    def workspace(self, batch_size: int) -> Cache:
-        """Memory for passes over batches of `batch_size`, to be given to `forward` again and again."""
-        return Cache(self, batch_size)
-
-    def forward(self, x: np.ndarray, workspace: Cache | None = None) -> tuple[np.ndarray, Cache]:
+    def forward(self, x: np.ndarray, workspace: Workspace | None = None) -> tuple[np.ndarray, Cache]:
         """Logits (B, K) of a batch x (B, d_in), and the cache that `backward` needs.
 
-        The cache is the caller's: a fresh one each time, or `workspace`, overwritten.
+        The cache is the caller's: views of fresh memory each time, or of `workspace`, which is overwritten.
         """
-        cache = workspace or self.workspace(len(x))
-        cache.input = x
-        p = self.params
-        self._input_layer(x, out=cache.x[0])
+        w, p = workspace or Workspace(self, len(x)), self.params
+        if len(x) != len(w.input):
+            raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
+        w.input[:, :-1] = x
+        self._input_layer(w.input.T, w.x[0])
         with np.errstate(over="ignore"):  # e^−z may overflow to inf, where σ(z) is rightly 0
-            for x_l, W, b, z, y in zip(cache.x[:-1], p.W, p.b, cache.z, cache.x[1:], strict=True):
-                self._block(x_l, W, b, z, y)
-        return cache.x[-1] @ p["W_out"] + p["b_out"], cache
-
-    def _input_layer(self, x: np.ndarray, out: np.ndarray) -> None:
-        """The plain layer that brings x (B, d_in) to the blocks' width (section 2.1)."""
-        np.matmul(x, self.params["W_in"], out=out)
-        out += self.params["b_in"]
-        self.activation.forward(out)
-
-    def _block(self, x: np.ndarray, W: np.ndarray, b: np.ndarray, z: np.ndarray, y: np.ndarray) -> None:
-        """One block: every branch's affine map of x (B, D) into z (G, B, D), then the block's own function into y."""
-        np.matmul(x, W, out=z)
-        z += b
-        self.block.forward(x, z, y, self.activation)
+            for W, x1, z, x_l, branches, y in zip(p.blocks, w.x1, w.z, w.x, w.branches, w.x[1:]):  # noqa: B905
+                affine_forward(W, x1, z)
+                self.block.forward(x_l, branches, y, self.activation)
+        return self._output_layer(w.x1[-1]), Cache(self, w)
 
     def backward(self, dlogits: np.ndarray, cache: Cache, *, return_dx: bool = False):
-        """Gradients of the loss by the parameters, given dlogits (B, K) and the cache of the forward pass.
+        """Gradients of the loss with respect to the parameters, given dlogits (B, K) and the forward pass's cache.
 
-        Returns a mapping like `params`, which lives in the cache; with `return_dx` also the gradient by the net's
-        input (B, d_in). It is `forward`, read from the last line to the first.
+        Returns a mapping like `params`, which lives in the cache's workspace; with `return_dx` also the gradient with
+        respect to the net's input, (B, d_in).
         """
-        cache.prepare_backward(self)
-        p, grads, dx, dz = self.params, cache.gradients, cache.dx, cache.dz
+        w = cache.workspace
+        for dz in self.walk_back(dlogits, cache):  # noqa: B007, the last one is the first block's
+            pass
+        self.activation.backward(dz, cache.x[0], w.flows[-1])
+        dx = np.empty((self.config["d_in"], len(dlogits)), self.dtype) if return_dx else None
+        affine_backward(dz, w.input.T, self.params.input, w.gradients.input, dx)
+        return (w.gradients, dx.T) if return_dx else w.gradients
 
-        np.matmul(cache.x[-1].T, dlogits, out=grads["W_out"])
-        np.sum(dlogits, axis=0, out=grads["b_out"])
-        np.matmul(dlogits, p["W_out"].T, out=dx[-1])
+    def walk_back(self, dlogits: np.ndarray, cache: Cache) -> Iterator[np.ndarray]:
+        """Yield the gradient (D, B) with respect to x_l, l = L, ..., 0; fills the gradients of the layers behind it.
+
+        `forward`, read from the last line to the first. Each gradient is overwritten by the one after the next.
+        """
+        w, p, grads = cache.workspace, self.params, cache.workspace.gradients
+        dy, dx, scratch = w.flows
+        dz, dbranches = w.dz, w.dz.reshape(w.branches.shape[1:])
+        affine_backward(dlogits.T, w.x1[-1], p.output, grads.output, dy)
+        yield dy
         for l in reversed(range(self.depth)):
-            dy, x_l, dx_l = dx[l + 1], cache.x[l], dx[l]
-            self.block.backward(dy, x_l, cache.z[l], dz, dx_l, self.activation)
-            np.matmul(x_l.T, dz, out=grads.W[l])
-            np.matmul(cache.ones, dz, out=grads.b[l])  # the sum over the batch, as a product: several times faster
-            np.matmul(dz, p.W[l].swapaxes(1, 2), out=cache.dx_through)
-            for dx_branch in cache.dx_through:
-                dx_l += dx_branch
+            self.block.backward(dy, w.x[l], w.branches[l], dbranches, dx, self.activation, scratch)
+            affine_backward(dz, w.x1[l], p.blocks[l], grads.blocks[l], scratch)
+            dx += scratch  # around the affine maps, and through them
+            yield dx
+            dy, dx = dx, dy  # with respect to this block's input is with respect to the output of the one before
 
-        dz_in = dx[0].copy()
-        self.activation.backward(dz_in, cache.x[0], scratch=dz[0])
-        np.matmul(cache.input.T, dz_in, out=grads["W_in"])
-        np.sum(dz_in, axis=0, out=grads["b_in"])
-        return (grads, dz_in @ p["W_in"].T) if return_dx else grads
+    def _input_layer(self, x: np.ndarray, x_0: np.ndarray) -> None:
+        """The plain layer that brings x (d_in + 1, B) to the blocks' width (section 2.1): fills x_0 (D, B)."""
+        affine_forward(self.params.input, x, x_0)
+        self.activation.forward(x_0)
+
+    def _output_layer(self, x1: np.ndarray) -> np.ndarray:
+        """Logits (B, K) of the last block's output x1 (D+1, B)."""
+        return (self.params.output @ x1).T
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
         """Logits (n, K) of x (n, d_in), any n: `rows` at a time, with no cache."""
@@ -698,43 +438,42 @@ class DeepNet:
         return logits
 
     def enter(self, x: np.ndarray) -> np.ndarray:
-        """The input (B, D) of the first block, given the net's input x (B, d_in)."""
-        x_0 = np.empty((len(x), self.hidden), self.dtype)
-        self._input_layer(x, out=x_0)
+        """The input (D, B) of the first block, given the net's input x (B, d_in)."""
+        x_0 = np.empty((self.hidden, len(x)), self.dtype)
+        self._input_layer(with_ones(x.T, self.dtype), x_0)
         return x_0
 
     def predict_from(self, x_l: np.ndarray, l: int) -> np.ndarray:
-        """Logits (B, K) given x_l (B, D), the input of block l."""
+        """Logits (B, K) given x_l (D, B), the input of block l."""
         y = x_l
         for _, y in self.walk(x_l, l):  # noqa: B007, the last y is what counts
             pass
-        return y @ self.params["W_out"] + self.params["b_out"]
+        return self._output_layer(with_ones(y, self.dtype))
 
     def walk(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the branches z (G, B, D), that is H, T, ..., and the output y (B, D) of block l and of all after it.
+        """Yield the branches z (G, D, B), that is H, T, ..., and the output y (D, B) of block l and of all after it.
 
         Both are overwritten by later blocks, so that a walk takes the memory of one block, however deep the net: z by
-        the next block, y by the one after it. x_l (B, D) stays as it was.
+        the next block, y by the one after it. x_l (D, B) stays as it was.
         """
-        x, y, spare = x_l, np.empty_like(x_l), np.empty_like(x_l)
-        z = np.empty((len(self.block.branches), *x_l.shape), self.dtype)
-        for W, b in zip(self.params.W[l:], self.params.b[l:], strict=True):
+        x1, y1 = with_ones(x_l, self.dtype), with_ones(x_l, self.dtype)
+        z = np.empty((len(self.block.branches) * self.hidden, x_l.shape[1]), self.dtype)
+        branches = z.reshape(-1, *x_l.shape)
+        for W in self.params.blocks[l:]:
             with np.errstate(over="ignore"):
-                self._block(x, W, b, z, y)
-            yield z, y
-            x, y, spare = y, spare, y
+                affine_forward(W, x1, z)
+                self.block.forward(x1[:-1], branches, y1[:-1], self.activation)
+            yield branches, y1[:-1]
+            x1, y1 = y1, x1
 
-    def gate_means(self, x: np.ndarray) -> list[float | None] | None:
-        """Mean of T per block over x (B, d_in); None where the block has no gate."""
-        if "T" not in self.block.branches:
-            return None
-        _, cache = self.forward(x)
-        return numbers(cache.T.mean(axis=(1, 2)), digits=4)
+    def gate_means(self, x: np.ndarray) -> list[float | None]:
+        """Mean of T of each block over x (B, d_in), for a net whose blocks have gates."""
+        return numbers([z[1].mean() for z, _ in self.walk(self.enter(x))], digits=4)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write parameters and configuration as .npz, whole or not at all; raises InputError if it cannot."""
         with atomic_write(path, "wb") as file:
-            np.savez(file, config=np.array(json.dumps(self.config)), **self.params)
+            np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(self.config)), **self.params)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "DeepNet":
@@ -742,6 +481,9 @@ class DeepNet:
         try:
             with np.load(path, allow_pickle=False) as stored:
                 tensors = {name: stored[name] for name in stored.files}
+            found = int(tensors.pop("format", 1))
+            if found != NET_FORMAT:
+                raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
             config = json.loads(str(tensors.pop("config")))
             net = cls(**config, rng=np.random.default_rng(0))
             for name in net.params.keys() | tensors.keys():
@@ -759,11 +501,21 @@ class DeepNet:
         return net
 
 
-# -------------------------------------------------------------------------------------------- the loss
+NET_FORMAT = 2  # of a saved net: 1 had the weights transposed, as x @ W
+
+
+def with_ones(x: np.ndarray, dtype: type) -> np.ndarray:
+    """x (rows, B) above a row of ones: (rows + 1, B), a copy."""
+    extended = np.ones((len(x) + 1, x.shape[1]), dtype)
+    extended[:-1] = x
+    return extended
+
+
+# ------------------------------------------------------------------------------------------- the losses
 
 
 def softmax_cross_entropy(logits: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean loss in nats, and dlogits (B, K), of logits (B, K) and labels y (B,)."""
+    """Mean loss in nats, and dlogits (B, K), of logits (B, K) and classes y (B,)."""
     rows = np.arange(len(y))
     shifted = logits - logits.max(axis=1, keepdims=True)  # so that no exponential overflows
     dlogits = np.exp(shifted)
@@ -773,6 +525,39 @@ def softmax_cross_entropy(logits: np.ndarray, y: np.ndarray) -> tuple[float, np.
     dlogits[rows, y] -= 1
     dlogits /= len(y)  # d mean loss / d logits = (softmax − one-hot) / B
     return loss, dlogits
+
+
+def squared_error(outputs: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """Mean over samples and targets of (output − y)², and its gradient (B, K); outputs and y are (B, K)."""
+    difference = outputs - y
+    return (difference * difference).mean(), 2 / difference.size * difference
+
+
+def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
+    """Share of samples whose largest logit is that of their class."""
+    return float(np.mean(logits.argmax(axis=1) == y))
+
+
+def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
+    """1 − residual / total sum of squares, mean over targets; NaN where a target is constant."""
+    residual, total = ((outputs - y) ** 2).sum(axis=0), ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    total[total == 0] = np.nan
+    return float(np.mean(1 - residual / total))
+
+
+class Loss(NamedTuple):
+    """What is minimised, the score that goes with it (more is better, 1 is perfect), and what it is a loss of."""
+
+    function: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]  # outputs, y -> mean loss, gradient
+    metric: str
+    score: Callable[[np.ndarray, np.ndarray], float]  # outputs, y
+    target: str
+
+
+LOSSES = {
+    "cross-entropy": Loss(softmax_cross_entropy, "accuracy", accuracy, "classes"),
+    "squared-error": Loss(squared_error, "R²", r_squared, "numbers"),
+}
 
 
 # ------------------------------------------------------------------------------------------ optimisers
@@ -864,33 +649,157 @@ OPTIMIZERS = {
 }
 
 
+# ------------------------------------------------------------------------------------------------ data
+
+CLASSES = 10
+
+
+class Dataset(NamedTuple):
+    """Samples for training and for testing.
+
+    x: images as uint8 (n, channels, rows, columns), or any features as floats (n, ...); y: classes as integers (n,), or
+    targets as floats (n, K). K, the number of outputs that a net needs, is `outputs`.
+    """
+
+    train_x: np.ndarray
+    train_y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+    outputs: int
+
+
+DATASETS = (*IDX_SOURCES, "digits")
+IDX_UINT8 = 0x08
+
+
+def read_idx(path: str | os.PathLike) -> np.ndarray:
+    """Read one idx file of unsigned bytes; a name ending in .gz is gunzipped first.
+
+    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, for
+    anything but exactly one intact gzip member around exactly one intact idx array.
+    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
+    """
+    path = Path(path)
+    return parse_idx(uncompressed(read_bytes(path), path), path)
+
+
+def parse_idx(payload: bytes, path: Path) -> np.ndarray:
+    """The array in the bytes of an idx file; `path` is for the message of the InputError."""
+
+    def reject(expected: str, found: str) -> InputError:
+        return InputError(f"{path}: expected {expected}, found {found}; {remedy(path)}")
+
+    if payload.startswith(b"\x1f\x8b"):
+        raise reject("an idx header", "gzip inside gzip")
+    if len(payload) < 4 or payload[:2] != b"\0\0":
+        raise reject("an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
+    if payload[2] != IDX_UINT8:
+        raise reject("idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
+    if not 1 <= payload[3] <= 4:
+        raise reject("1 to 4 dimensions", f"{payload[3]}")
+    start = 4 + 4 * payload[3]
+    if len(payload) < start:
+        raise reject(f"a header of {start} bytes", f"{len(payload)} bytes")
+    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
+    if 0 in shape:
+        raise reject("dimensions of at least 1", " x ".join(map(str, shape)))
+    if len(payload) - start != math.prod(shape):
+        size = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes"
+        raise reject(f"{size} after the header", f"{len(payload) - start}")
+    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+
+
+def load_dataset(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
+    """Load a data set, downloading what is missing below the data directory.
+
+    `name`: "mnist", "fashion-mnist", "digits" (scikit-learn's bundled 8x8 set, scaled to 0..255) or "auto" (see
+    `choose_dataset`). `data_dir`: else $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, 1, rows, columns).
+    Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
+    """
+    if name == "auto":
+        name = choose_dataset(data_dir)
+    if name == "digits":
+        return _load_digits()
+    if name not in IDX_SOURCES:
+        raise InputError(f"--dataset: expected auto, {', '.join(DATASETS)}, found {name!r}; choose one of these")
+    paths = fetch(IDX_SOURCES[name], data_dir)
+    arrays = [parse_idx(read_verified(path, IDX_SOURCES[name]), path) for path in paths]
+    for images, labels, image_path, label_path in zip(arrays[::2], arrays[1::2], paths[::2], paths[1::2], strict=True):
+        _check_pair(images, labels, image_path, label_path)
+    return Dataset(*(a[:, None] if a.ndim == 3 else a for a in arrays), CLASSES)  # one channel
+
+
+def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
+    """What "auto" stands for: "mnist" if it is there or can be downloaded, else "digits" with a warning."""
+    try:
+        fetch(IDX_SOURCES["mnist"], data_dir)
+    except DownloadError as error:
+        print(f"{'!' * 88}\n{error}", file=sys.stderr)
+        print(f"NOT MNIST: using scikit-learn's 8x8 digits instead.\n{'!' * 88}", file=sys.stderr)
+        return "digits"
+    return "mnist"
+
+
+def _load_digits() -> Dataset:
+    """scikit-learn's 1,797 bundled digits, pixels 0..16 scaled to 0..255, a fixed shuffle cut 1,437 / 360."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = np.rint(images * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    labels = labels.astype(np.uint8)
+    train, test = np.split(np.random.default_rng(0).permutation(len(images)), [1437])
+    return Dataset(images[train], labels[train], images[test], labels[test], CLASSES)
+
+
+def _check_pair(images: np.ndarray, labels: np.ndarray, image_path: Path, label_path: Path) -> None:
+    """Images must be (n, rows, columns), labels (n,) of classes 0..9."""
+    for array, ndim, kind, path in ((images, 3, "images", image_path), (labels, 1, "labels", label_path)):
+        if array.ndim != ndim:
+            raise InputError(
+                f"{path}: expected {kind} ({ndim} dimensions), found {array.ndim} dimensions; "
+                "are images and labels swapped?"
+            )
+    if len(images) != len(labels):
+        raise InputError(
+            f"{label_path}: expected {len(images)} labels, one for each of {image_path.name}, "
+            f"found {len(labels)}; {remedy(label_path)}"
+        )
+    if labels.max(initial=0) >= CLASSES:
+        raise InputError(f"{label_path}: expected labels 0..{CLASSES - 1}, found {labels.max()}; {remedy(label_path)}")
+
+
+def as_inputs(x: np.ndarray, dtype: type = np.float32) -> np.ndarray:
+    """Samples (n, ...) as the net takes them: rows (n, d_in), pixels 0..255 (uint8) as -1..1, floats as they are."""
+    rows = x.reshape(len(x), -1)
+    if x.dtype != np.uint8:
+        return rows.astype(dtype, copy=False)
+    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
+    scaled -= 1
+    return scaled
+
+
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator) -> Dataset:
+    """The first n_train and n_test of a random permutation of each half; raises InputError if there are fewer."""
+    for flag, wanted, x in (("--n-train", n_train, data.train_x), ("--n-test", n_test, data.test_x)):
+        if wanted > len(x):
+            raise InputError(f"{flag}: expected at most {len(x)} images, found {wanted}; ask for fewer")
+    train = rng.permutation(len(data.train_x))[:n_train]
+    test = rng.permutation(len(data.test_x))[:n_test]
+    return Dataset(data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test], data.outputs)
+
+
 # -------------------------------------------------------------------------------------------- training
-
-POSITIVE = (lambda value: 0 < value < math.inf, "a positive number")
-ZERO_OR_MORE = (lambda value: 0 <= value < math.inf, "zero or a positive number")
-BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
-UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
-FINITE = (math.isfinite, "a finite number")
-
-
-def one_of(table) -> tuple[Callable[[str], bool], str]:
-    """What a name must satisfy, and how to say so."""
-    return (lambda value: value in table, "one of " + ", ".join(table))
-
-
-def hyperparameter(default, help: str, valid=None):
-    """A field of Config: its default, its meaning, and what its values must satisfy."""
-    return dataclasses.field(default=default, metadata={"help": help, "valid": valid})
 
 
 @dataclass(frozen=True)
 class Config:
     """Every value that a run depends on, beside the data set. Raises InputError for one that makes no sense."""
 
-    block: str = hyperparameter("highway", "kind of hidden block", one_of(BLOCKS))
-    depth: int = hyperparameter(30, "hidden blocks", ZERO_OR_MORE)
-    hidden: int = hyperparameter(50, "width of a block", POSITIVE)
+    block: str = hyperparameter("highway", "kind of block", one_of(BLOCKS))
+    depth: int = hyperparameter(30, "blocks", ZERO_OR_MORE)
+    hidden: int = hyperparameter(50, "units a block", POSITIVE)
     activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
+    loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
     init: str = hyperparameter("uniform", "initial weights: uniform in ±1/√fan_in, or normalised", one_of(INITS))
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
     optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
@@ -902,19 +811,16 @@ class Config:
     beta2: float = hyperparameter(0.999, "Adam: decay of the second moment", BELOW_ONE)
     eps: float = hyperparameter(1e-8, "Adam: added to the root of the second moment", POSITIVE)
     clip: float = hyperparameter(5.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
-    batch_size: int = hyperparameter(128, "images a step", POSITIVE)
+    batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
-    epochs: int = hyperparameter(12, "passes over the training images", POSITIVE)
-    n_train: int = hyperparameter(6000, "training images, drawn at random", POSITIVE)
-    n_test: int = hyperparameter(2000, "test images, drawn at random", POSITIVE)
+    epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
+    n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
+    n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
     dtype: str = hyperparameter("float32", "precision", one_of(("float32", "float64")))
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, valid = getattr(self, field.name), field.metadata["valid"]
-            if valid and not valid[0](value):
-                raise InputError(f"{flag(field.name)}: expected {valid[1]}, found {value}; choose another")
+        check_hyperparameters(self)
         if self.drop_last and self.n_train < self.batch_size:
             raise InputError(
                 f"--drop-last: expected a full batch of {self.batch_size}, found {self.n_train} images; "
@@ -922,125 +828,13 @@ class Config:
             )
 
 
-def flag(name: str) -> str:
-    """A field's name as the command line spells it."""
-    return "--" + name.replace("_", "-")
-
-
-def batches(
-    images: np.ndarray, labels: np.ndarray, config: Config, rng: np.random.Generator
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """One epoch of shuffled batches: x (B, d_in) scaled to [-1, 1], y (B,)."""
-    order = rng.permutation(len(images))
+def batches(x: np.ndarray, y: np.ndarray, config: Config, rng: np.random.Generator) -> Iterator[tuple]:
+    """One epoch of shuffled batches: inputs (B, d_in) and their y (B, ...)."""
+    order = rng.permutation(len(x))
     end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
     for start in range(0, end, config.batch_size):
         chosen = order[start : start + config.batch_size]
-        yield scale(images[chosen], config.dtype), labels[chosen]
-
-
-def evaluate(net: DeepNet, images: np.ndarray, labels: np.ndarray, rows: int = 512) -> tuple[float, float]:
-    """Mean loss and accuracy over images (n, d_in), uint8; both NaN if the loss is not finite."""
-    loss = correct = 0.0
-    for start in range(0, len(images), rows):
-        y = labels[start : start + rows]
-        logits = net.predict(scale(images[start : start + rows], net.dtype))
-        loss += float(softmax_cross_entropy(logits, y)[0]) * len(y)
-        correct += np.count_nonzero(logits.argmax(axis=1) == y)
-    if not math.isfinite(loss):
-        return math.nan, math.nan
-    return loss / len(labels), correct / len(labels)
-
-
-def train_step(net: DeepNet, optimizer, x: np.ndarray, y: np.ndarray, clip: float, workspace: Cache):
-    """Forward, loss, backward, clip, update; returns the loss and the gradients' norm before clipping."""
-    logits, cache = net.forward(x, workspace)
-    loss, dlogits = softmax_cross_entropy(logits, y)
-    grads = net.backward(dlogits, cache)
-    norm = clip_global_norm(grads, clip or math.inf)
-    optimizer.step(grads)
-    return float(loss), norm
-
-
-class Training:
-    """A run between two epochs: the net, the optimiser and the shuffling generator are all that it depends on."""
-
-    def __init__(self, config: Config, data: Dataset):
-        """Draw subset and weights from the config's seed; raises InputError if `data` has too few images."""
-        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
-        self.config = config
-        self.data = draw_subset(data, config.n_train, config.n_test, subset_rng)
-        self.net = new_net(config, data.train_images.shape[1], weight_rng)
-        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
-        self.workspaces = {size: self.net.workspace(size) for size in batch_sizes(config)}
-
-    def run_epoch(self) -> tuple[float, float]:
-        """One step a batch, until one's loss is not finite; returns means over batches: loss and gradient norm."""
-        losses, norms = [], []
-        for x, y in batches(self.data.train_images, self.data.train_labels, self.config, self.rng):
-            loss, norm = train_step(self.net, self.optimizer, x, y, self.config.clip, self.workspaces[len(y)])
-            losses.append(loss)
-            norms.append(norm)
-            if not math.isfinite(loss):
-                break
-        return float(np.mean(losses)), float(np.mean(norms))
-
-    def scores(self) -> tuple[float, float, float, float]:
-        """Loss and accuracy on the training images, then on the test images; training is left as it was."""
-        data = self.data
-        return (
-            *evaluate(self.net, data.train_images, data.train_labels),
-            *evaluate(self.net, data.test_images, data.test_labels),
-        )
-
-
-def train(
-    config: Config,
-    data: Dataset,
-    *,
-    report: Callable[[History], None] = lambda history: None,
-    save_model: str | os.PathLike | None = None,
-) -> Run:
-    """Train one net on a random subset of `data` and return the record of the run.
-
-    `report` is called with the history after each epoch, the untrained net's (epoch 0) included. A loss that is not
-    finite ends the run as diverged. `save_model`: where to keep the trained net. Raises InputError if `data` has
-    fewer images than the config asks for.
-    """
-    training = Training(config, data)
-    held_out = scale(training.data.test_images[: config.batch_size], config.dtype)
-    history, gate_means = History.empty(), []
-    loss = norm = math.nan
-    with training_conditions(config):
-        for epoch in range(config.epochs + 1):
-            start = time.perf_counter()
-            if epoch > 0:
-                loss, norm = training.run_epoch()
-            scores = training.scores()
-            history.append(epoch, *scores, norm, time.perf_counter() - start)
-            gate_means.append(training.net.gate_means(held_out))
-            report(history)
-            diverged = epoch > 0 and not math.isfinite(loss + sum(scores))
-            if diverged:
-                break
-    if save_model:
-        training.net.save(save_model)
-    return Run(config, training.net.params.flat.size, diverged, history, gate_means if gate_means[0] else None)
-
-
-def new_net(config: Config, d_in: int, rng: np.random.Generator) -> DeepNet:
-    """The untrained net that a config describes, for inputs (B, d_in)."""
-    return DeepNet(
-        d_in,
-        CLASSES,
-        hidden=config.hidden,
-        depth=config.depth,
-        block=config.block,
-        activation=config.activation,
-        init=config.init,
-        gate_bias=config.gate_bias,
-        dtype=config.dtype,
-        rng=rng,
-    )
+        yield as_inputs(x[chosen], config.dtype), y[chosen]
 
 
 def batch_sizes(config: Config) -> set[int]:
@@ -1049,76 +843,153 @@ def batch_sizes(config: Config) -> set[int]:
     return {min(config.batch_size, config.n_train), last} - {0}
 
 
-THREADED_PRODUCT = 2**22  # multiply-adds above which a second BLAS thread pays for itself
+def evaluate(net: DeepNet, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+    """Mean loss and score over samples x (n, ...); both NaN if the loss is not finite."""
+    outputs = np.concatenate(
+        [net.predict(as_inputs(x[start : start + rows], net.dtype)) for start in range(0, len(x), rows)]
+    )
+    mean = float(loss.function(outputs, y)[0])
+    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
 
 
-def count_threads(hidden: int, batch_size: int) -> int:
-    """How many BLAS threads suit products of (B, D) by (D, D): one for thin nets, all for wide ones."""
-    return 1 if batch_size * hidden * hidden < THREADED_PRODUCT else os.cpu_count() or 1
+def train_step(net: DeepNet, loss: Loss, optimizer, x: np.ndarray, y: np.ndarray, clip: float, workspace: Workspace):
+    """Forward, loss, backward, clip, update; returns the loss and the gradients' norm before clipping."""
+    outputs, cache = net.forward(x, workspace)
+    value, doutputs = loss.function(outputs, y)
+    grads = net.backward(doutputs, cache)
+    norm = clip_global_norm(grads, clip or math.inf)
+    optimizer.step(grads)
+    return float(value), norm
 
 
-@contextmanager
-def training_conditions(config: Config) -> Iterator[None]:
-    """As many BLAS threads as suit the net, and no warnings: a loss that overflows is recorded, not shouted."""
-    from threadpoolctl import threadpool_limits
-
-    threads = count_threads(config.hidden, config.batch_size)
-    with threadpool_limits(threads, user_api="blas"), np.errstate(all="ignore"):
-        yield
+NET_FIELDS = ("hidden", "depth", "block", "activation", "init", "gate_bias", "dtype")  # of Config and of DeepNet
+GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
 
 
-# ------------------------------------------------------------------------------------ the command line
+def check_targets(data: Dataset, loss: str) -> None:
+    """Raise InputError unless the loss is one of such targets, and a net's outputs are as many."""
+    y = data.train_y
+    target = "classes" if np.issubdtype(y.dtype, np.integer) else "numbers"
+    if target != LOSSES[loss].target:
+        raise InputError(f"--loss: expected a loss of {target}, found {loss}; choose another")
+    if (y.max(initial=0) >= data.outputs) if target == "classes" else (y.shape[1:] != (data.outputs,)):
+        found = f"{target} of shape {y.shape}, up to {y.max(initial=0)}"
+        raise InputError(f"targets: expected {target} for {data.outputs} outputs, found {found}; mend the data set")
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, as every error of this project is; exit code 2."""
+class Training:
+    """A run between two epochs: net, optimiser and shuffling generator, which decide what follows, and the record.
 
-    def error(self, message: str) -> None:
-        self.exit(2, f"{self.prog}: error: {message}\n")
+    epoch, diverged         how many epochs have been trained; whether a loss was not finite, which ends the run
+    history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
+    """
+
+    def __init__(self, config: Config, data: Dataset):
+        """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
+        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
+        self.config, self.loss = config, LOSSES[config.loss]
+        check_targets(data, config.loss)
+        self.data = draw_subset(data, config.n_train, config.n_test, subset_rng)
+        described = {name: getattr(config, name) for name in NET_FIELDS}
+        self.net = DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **described, rng=weight_rng)
+        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
+        self.workspaces = {size: Workspace(self.net, size) for size in batch_sizes(config)}
+        self.epoch, self.diverged = 0, False
+        self.history, self.gate_means = History.empty(), []
+
+    def epochs(self, *, scored: bool = True) -> Iterator[float]:
+        """Train to the config's last epoch, or until a loss is not finite; yields each epoch's mean loss over batches.
+
+        With `scored`, each yield has a new row in `history` and in `gate_means`; the first is the untrained net's, for
+        which NaN is yielded. A run that was restored between two epochs goes on from there.
+        """
+        if scored and not self.history.epoch:
+            self._record(math.nan, time.perf_counter())
+            yield math.nan
+        while self.epoch < self.config.epochs and not self.diverged:
+            start = time.perf_counter()
+            loss, norm = self._train_epoch()
+            self.epoch += 1
+            self.diverged = not math.isfinite(loss)
+            if scored:
+                self._record(norm, start)
+            yield loss
+
+    def _train_epoch(self) -> tuple[float, float]:
+        """One step a batch, until one's loss is not finite; returns means over batches: loss and gradient norm."""
+        steps = []
+        with quiet_threads(threads_for(self.config)):
+            for x, y in batches(self.data.train_x, self.data.train_y, self.config, self.rng):
+                workspace = self.workspaces[len(y)]
+                steps.append(train_step(self.net, self.loss, self.optimizer, x, y, self.config.clip, workspace))
+                if not math.isfinite(steps[-1][0]):
+                    break
+            return tuple(np.mean(steps, axis=0).tolist())
+
+    def _record(self, norm: float, start: float) -> None:
+        """Keep losses and scores on training and on test samples, and the gates' means; training is left as it was."""
+        data = self.data
+        with quiet_threads(threads_for(self.config)):
+            train_loss, train_score = evaluate(self.net, data.train_x, data.train_y, self.loss)
+            test_loss, test_score = evaluate(self.net, data.test_x, data.test_y, self.loss)
+            if "T" in self.net.block.branches:
+                self.gate_means.append(self.net.gate_means(as_inputs(data.test_x[:GATE_SAMPLES], self.net.dtype)))
+        seconds = time.perf_counter() - start
+        self.history.append(self.epoch, train_loss, train_score, test_loss, test_score, norm, seconds)
+        self.diverged = self.diverged or not math.isfinite(train_loss + test_loss)
+
+    def run(self) -> Run:
+        """The record so far."""
+        n_params, gate_means = self.net.params.flat.size, self.gate_means or None
+        return Run(None, self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means)
 
 
-def list_of_numbers(text: str) -> list[int]:
-    """`5,10,20` as numbers; raises argparse's error for anything else, a repeated number included."""
-    try:
-        values = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected integers like 5,10,20, found {text!r}") from None
-    if len(set(values)) < len(values):
-        raise argparse.ArgumentTypeError(f"expected different integers, found {text!r}")
-    return values
+def train(
+    config: Config,
+    data: Dataset,
+    *,
+    report: Callable[[Run], None] = lambda run: None,
+    save_model: str | os.PathLike | None = None,
+) -> Run:
+    """Train one net on a random subset of `data` and return the record of the run.
+
+    `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included. A loss that is
+    not finite ends the run as diverged. `save_model`: where to keep the trained net. Raises InputError if `data` does
+    not suit the config.
+    """
+    training = Training(config, data)
+    for _ in training.epochs():
+        report(training.run())
+    if save_model:
+        training.net.save(save_model)
+    return training.run()
 
 
-def add_hyperparameters(parser: argparse.ArgumentParser, leave_out: tuple[str, ...] = ()) -> None:
-    """A flag for each of Config's fields; a flag that is not given leaves no attribute behind."""
-    for field in dataclasses.fields(Config):
-        if field.name in leave_out:
-            continue
-        kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}
-        parser.add_argument(
-            flag(field.name),
-            **kind,
-            default=argparse.SUPPRESS,
-            help=f"{field.metadata['help']} (default: {field.default})",
-        )
+def threads_for(config: Config) -> int:
+    """How many BLAS threads suit a config's products, (D, D) by (D, B)."""
+    return count_threads(config.hidden**2 * config.batch_size)
 
 
-def build_parser() -> argparse.ArgumentParser:
+# ----------------------------------------------------------------------------------------- the command
+
+
+def build_parser() -> OneLineParser:
     parser = OneLineParser(
-        prog="highway_networks.py",
+        prog="highway-networks" if Path(sys.argv[0]).name == "highway-networks" else "python highway_networks.py",
         description="Train highway and plain networks side by side and log every epoch as JSON.",
     )
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", dest="seeds", type=int, nargs=1, metavar="N", help="one seed (default: 0)")
     seeds.add_argument("--seeds", type=list_of_numbers, metavar="N,N,...", help="one run for each seed")
     depths = parser.add_mutually_exclusive_group()
-    depths.add_argument("--depth", dest="depths", type=int, nargs=1, metavar="L", help="hidden blocks (default: 30)")
+    depths.add_argument("--depth", dest="depths", type=int, nargs=1, metavar="L", help="blocks (default: 30)")
     depths.add_argument("--depths", type=list_of_numbers, metavar="L,L,...", help="one run for each depth")
     parser.add_argument("--block", default="both", choices=("both", *BLOCKS), help="both: highway and plain")
     parser.add_argument("--quick", action="store_true", help="a smaller job: depth 10, 5 epochs")
-    add_hyperparameters(parser, leave_out=("seed", "depth", "block"))
+    add_hyperparameters(parser, Config, leave_out=("seed", "depth", "block"))
     parser.add_argument("--dataset", default="auto", choices=("auto", *DATASETS), help="auto: MNIST, else digits")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, in N processes")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
     parser.add_argument("--out", help="the log (default: run.json; run_sweep.json with --depths or --seeds)")
     parser.add_argument("--no-save", action="store_true", help="write no log")
     parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
@@ -1131,13 +1002,13 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
     given = {name: value for name, value in vars(arguments).items() if name in fields - {"block"}}
     if arguments.quick:
         given.setdefault("epochs", 5)
-    for name, images in (("n_train", data.train_images), ("n_test", data.test_images)):
-        given.setdefault(name, min(getattr(Config, name), len(images)))
+    for name, x in (("n_train", data.train_x), ("n_test", data.test_x)):
+        given.setdefault(name, min(getattr(Config, name), len(x)))
     depths = arguments.depths or [10 if arguments.quick else Config.depth]
-    kinds = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
+    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
     return [
         Config(**given, depth=depth, seed=seed, block=block)
-        for depth, seed, block in product(depths, arguments.seeds or [Config.seed], kinds)
+        for depth, seed, block in product(depths, arguments.seeds or [Config.seed], blocks)
     ]
 
 
@@ -1148,136 +1019,8 @@ def default_log(arguments: argparse.Namespace, dataset: str, configs: list[Confi
     return f"{'run_sweep' if several else 'run'}{suffix}.json"
 
 
-class EpochReporter:
-    """Shows a run's progress: a bar on a terminal, one line an epoch elsewhere."""
-
-    def __init__(self, config: Config):
-        from tqdm import tqdm
-
-        self.label = f"{config.block} depth {config.depth} seed {config.seed}"
-        self.epochs = config.epochs
-        self.bar = tqdm(total=self.epochs, desc=self.label, unit="epoch") if sys.stderr.isatty() else None
-
-    def __call__(self, history: History) -> None:
-        epoch, scores = history.epoch[-1], describe_scores(history)
-        if self.bar is not None:
-            self.bar.set_postfix_str(scores, refresh=False)
-            self.bar.update(epoch - self.bar.n)
-            self.bar.refresh()
-            if epoch == self.epochs or history.train_loss[-1] is None:
-                self.bar.close()
-        else:
-            print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
-
-
-def describe_scores(history: History) -> str:
-    """The last row of a history in words."""
-    if history.train_loss[-1] is None:
-        return "loss not finite: diverged"
-    return (
-        f"loss {history.train_loss[-1]:.3f}  train acc {history.train_acc[-1]:.3f}  test acc {history.test_acc[-1]:.3f}"
-    )
-
-
-def run_all(configs: list[Config], data: Dataset, jobs: int, save_model: str | None) -> Iterator[tuple[int, Run]]:
-    """Train every config, `jobs` at a time; yields (index, run) as runs finish, the deepest started first."""
-    from joblib import delayed
-    from tqdm import tqdm
-
-    order = sorted(range(len(configs)), key=lambda i: -configs[i].depth)
-    tasks = (delayed(_run_one)(i, configs[i], data, jobs == 1, save_model) for i in order)
-    finished = side_by_side(tasks, jobs)
-    if jobs == 1:
-        yield from finished
-        return
-    yield from tqdm(finished, total=len(configs), unit="run", disable=not sys.stderr.isatty())
-
-
-def show_run(run: Run) -> None:
-    """One line for a run that was trained out of sight."""
-    from tqdm import tqdm
-
-    config = run.config
-    tqdm.write(f"{config.block} depth {config.depth} seed {config.seed}  {describe_scores(run.history)}")
-
-
-def side_by_side(calls: Iterator, jobs: int) -> Iterator:
-    """The results of joblib's delayed calls as they finish, from `jobs` processes (from this one if it is 1).
-
-    Ctrl-C reaches every process, but this one alone answers.
-    """
-    from joblib import Parallel
-
-    warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
-    with deaf_to_interrupts():
-        return Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
-
-
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C for good."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _run_one(index: int, config: Config, data: Dataset, verbose: bool, save_model: str | None) -> tuple[int, Run]:
-    report = {"report": EpochReporter(config)} if verbose else {}
-    return index, train(config, data, save_model=save_model, **report)
-
-
-def summary(runs: list[Run]) -> str:
-    """The runs as a table: highway beside plain, per depth; test accuracy and training loss as mean ± sd, seconds."""
-    kinds = list(dict.fromkeys(run.config.block for run in runs))
-    lines = ["depth" + "".join(f"   {kind + ' test acc':<21}{'train loss':<15}{'seconds':>7}" for kind in kinds)]
-    for depth in sorted({run.config.depth for run in runs}):
-        cells = [f"{depth:>5}"]
-        for kind in kinds:
-            group = [run for run in runs if (run.config.block, run.config.depth) == (kind, depth)]
-            cells.append(_cells(group))
-        lines.append("   ".join(cells))
-    return "\n".join(lines)
-
-
-def _cells(group: list[Run]) -> str:
-    if not group:
-        return " " * 43
-    finished = [run.history for run in group if not run.diverged]
-    accuracy = mean_sd([history.test_acc[-1] for history in finished])
-    loss = mean_sd([history.train_loss[-1] for history in finished])
-    seconds = sum(sum(run.history.seconds) for run in group)
-    note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
-    return f"{accuracy:<21}{loss:<15}{seconds:>7.1f}{note}"
-
-
-def mean_sd(values: list[float]) -> str:
-    """`0.912 ± 0.004`: mean and sample standard deviation; the mean alone if there is one value."""
-    if not values:
-        return "none"
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: `exit_code`'s, or 2 for an error of the user's."""
-    argv = sys.argv[1:] if argv is None else argv
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    try:
-        return run_command(arguments, shlex.join(["python", parser.prog, *argv]))
-    except InputError as error:
-        parser.error(str(error))
-    except (KeyboardInterrupt, BrokenExecutor) as stopped:
-        print("\nstopped before a run had finished: nothing to save", file=sys.stderr)
-        return exit_code(stopped)
-
-
-def run_command(arguments: argparse.Namespace, command: str) -> int:
-    """Load, train, save, summarise; raises InputError."""
-    if arguments.jobs < 1:
-        raise InputError(f"--jobs: expected a positive number, found {arguments.jobs}; use 1 or the number of cores")
+def run_command(arguments: argparse.Namespace) -> int:
+    """Load, train, save, summarise; returns the exit code, raises InputError."""
     dataset = choose_dataset(arguments.data_dir) if arguments.dataset == "auto" else arguments.dataset
     data = load_dataset(dataset, arguments.data_dir)
     configs = plan(arguments, data)
@@ -1289,37 +1032,18 @@ def run_command(arguments: argparse.Namespace, command: str) -> int:
     for path in filter(None, (out, arguments.save_model)):
         check_writable(path)
 
-    runs, stopped = {}, None
-    try:
-        for index, run in run_all(configs, data, arguments.jobs, arguments.save_model):
-            runs[index] = run
-            if arguments.jobs > 1:
-                show_run(run)
-    except (KeyboardInterrupt, BrokenExecutor) as error:
-        stopped = error
-        if not runs:
-            raise
-    finished = [runs[index] for index in sorted(runs)]
-    print("\n" + summary(finished))
-    if stopped:
-        reason = "interrupted" if isinstance(stopped, KeyboardInterrupt) else "a process was killed"
-        print(f"\n{reason}: {len(runs)} of {len(configs)} runs had finished", file=sys.stderr)
-        if out and out.exists():  # a whole log is worth more than a part
-            out = out.with_stem(f"{out.stem}-interrupted")
-    if out:
-        info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
-        threads = count_threads(configs[0].hidden, configs[0].batch_size)
-        write(out, RunLog(SCHEMA, now(), command, info, environment(threads), finished))
-        print(f"saved {out}")
-    return exit_code(stopped)
+    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
+    train_one = functools.partial(train, save_model=arguments.save_model)
+    log = functools.partial(RunLog.new, arguments.command_line, info, threads=threads_for(configs[0]))
+    return run_job(train_one, configs, data, arguments.jobs, log, out)
 
 
-def exit_code(stopped: BaseException | None) -> int:
-    """0 for a job that went to its end, 130 after Ctrl-C, 1 if a process was lost."""
-    if stopped is None:
-        return 0
-    return 130 if isinstance(stopped, KeyboardInterrupt) else 1
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    return carry_out(build_parser(), run_command, argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import highway_networks  # not as __main__, whose functions and classes worker processes could not import
+
+    sys.exit(highway_networks.main())

@@ -1,11 +1,12 @@
 """Animate a run log, one frame an epoch: run.json -> highway_networks.gif.
 
-    python make_highway_networks_gif.py            every run log here that has its default name
-    python make_highway_networks_gif.py RUN.json   this one
+    python make_highway_networks_gif.py               every run*.json of one depth here
+    python make_highway_networks_gif.py LOG.json ...  these
 
 Above, the test accuracy grows; below, the mean transform gate T of each layer moves.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +14,29 @@ from pathlib import Path
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from figure_style import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
-from highway_networks import OneLineParser
-from run_log import InputError, atomic_write
+from command_line import InputError, OneLineParser, carry_out
+from figure_style import (
+    fingerprint,
+    label_ends,
+    make_folder,
+    new_figure,
+    place_labels,
+    renderer,
+    set_title,
+)
+from run_log import atomic_write
 from visualize_highway_networks import (
-    RUN,
+    COMMAND,
     Log,
-    default_logs,
+    depths_of,
     describe,
     draw_gates,
     draw_history,
+    found_logs,
     gate_means,
     gated,
     mark_chance,
-    picture_folder,
+    own_folder,
     read_log,
 )
 
@@ -40,7 +50,7 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     means = gate_means(log).mean(axis=0)
     title = f"{describe(log, log.runs)}: epoch {{}}"
     figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
-    draw_history(accuracy, log, "test_acc")
+    draw_history(accuracy, log, "test_score")
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # all there is of it at epoch 0
@@ -78,11 +88,12 @@ def animate(path: Path, out: Path | None = None) -> Path:
     """Make the animation of one log, by default where its data set's belongs, and return its path."""
     import imageio.v3 as imageio
 
-    log = read_log(path, RUN)
-    if not gated(log):
-        raise InputError(f"{path}: expected a run with gates that finished, found none; make one with: {RUN.command}")
+    log = read_log(path)
+    if len(depths_of(log)) > 1 or not gated(log):
+        found = f"depths {depths_of(log)}" if gated(log) else "no run with gates that finished"
+        raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {COMMAND}")
     if out is None:
-        out = Path(NAME) if log.dataset.name == "mnist" else picture_folder(log) / NAME
+        out = Path(NAME) if own_folder(path) == Path("viz") else own_folder(path) / NAME
     pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
     comment = f"{fingerprint(path)}\n{renderer()}".encode()
@@ -93,21 +104,21 @@ def animate(path: Path, out: Path | None = None) -> Path:
     return out
 
 
+def animate_command(arguments: argparse.Namespace) -> None:
+    """Animate the logs that are named, or those here that have one depth; raises InputError."""
+    if arguments.out and len(arguments.logs) != 1:
+        raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
+    here = [path for path in found_logs() if not path.stem.startswith("run_sweep")]
+    for path in arguments.logs or here:
+        print(f"made {animate(path, arguments.out)}")
+
+
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0, or 2 for an error of the user's."""
-    parser = OneLineParser(prog="make_highway_networks_gif.py", description="Animate run logs.")
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN.json", help="a log of one depth (default: run.json)")
-    parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or in viz/DATASET/)")
-    arguments = parser.parse_args(argv)
-    if arguments.out and not arguments.run:
-        parser.error("--out: expected with a RUN.json, found none; name the log to animate")
-    try:
-        found = [path for path in default_logs(RUN) if path.exists()] or default_logs(RUN)[:1]
-        for path in [arguments.run] if arguments.run else found:
-            print(f"made {animate(path, arguments.out)}")
-    except InputError as error:
-        parser.error(str(error))
-    return 0
+    """The command line; returns the exit code."""
+    parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
+    parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
+    return carry_out(parser, animate_command, argv)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The JSON run log: its schema, writing it whole or not at all, and reading it with every field checked.
+"""The JSON logs: the envelope that all share, writing them whole or not at all, reading them with every field checked.
 
-A log is strict JSON: no NaN, a number that is not finite is null. Each schema is a dataclass; whoever keeps another
-kind of log (the experiments do) declares its own dataclass and uses the same `write` and `read`.
+A log is strict JSON: no NaN, a number that is not finite is null. Each kind of log is a dataclass below `Log`, which
+adds what was measured to the envelope; whatever results it lists are dataclasses below `Result`.
 """
 
+import functools
 import json
 import math
 import os
@@ -15,23 +16,37 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, Generic, Self, TypeVar
+
+from command_line import InputError
 
 SCHEMA = 1
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 
+# Fields that older logs and checkpoints lack, and what they mean by that: by the class of the whole, by the name under
+# which an object stands in it, or by both. So a field that is added leaves everything written before readable.
+ADDED = {
+    "environment": {"kernels": "unknown"},
+    "config": {"loss": "cross-entropy"},
+    "RunLog.runs": {"environment": None, "metric": "accuracy"},
+    "BlocksComparedLog.runs": {"environment": None},
+    "results": {"environment": None},
+    "best": {"environment": None},
+    "by_depth": {"environment": None},
+    "by_bias": {"environment": None},
+    "choosing": {"environment": None},
+    "DepthSearchLog": {"top": 10, "level": 0.1, "best_command": None},
+}
+RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture": "block"}
 
-class InputError(ValueError):
-    """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
 
-
-# ---------------------------------------------------------------------------------------------- schema
+# ---------------------------------------------------------------------------------------- the envelope
 
 
 @dataclass
 class DatasetInfo:
-    """Which images the runs saw, and how many of them."""
+    """Which samples the runs saw, and how many of them."""
 
     name: str
     n_train: int
@@ -40,11 +55,15 @@ class DatasetInfo:
 
 @dataclass
 class Environment:
-    """Where the runs were made: enough to explain a difference in the last bits or in seconds."""
+    """Where runs were made: enough to explain a difference in the last bits or in seconds.
+
+    kernels is the set that OpenBLAS has chosen for the processor: it decides both.
+    """
 
     python: str
     numpy: str
     blas: str
+    kernels: str
     threads: int
     platform: str
     cpu: str
@@ -53,17 +72,52 @@ class Environment:
 
 
 @dataclass
+class Result:
+    """Something that may have been made elsewhere: another machine, another day. environment: null is the log's own."""
+
+    environment: Environment | None
+
+
+@dataclass
+class Log:
+    """The envelope: which schema, when, by which command, from which data (null: none), where."""
+
+    schema: int
+    created: str
+    command: str
+    dataset: DatasetInfo | None
+    environment: Environment
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise ValueError(f"expected schema {SCHEMA}, found {self.schema}")
+
+    @classmethod
+    def new(cls, command: str, dataset: DatasetInfo | None, *, threads: int = 1, **measured: Any) -> Self:
+        """A log made here and now; `threads`: how many BLAS threads the runs used."""
+        here = environment(threads)
+        for results in measured.values():
+            for result in results if isinstance(results, list) else []:
+                if isinstance(result, Result) and result.environment == here:
+                    result.environment = None
+        return cls(SCHEMA, now(), command, dataset, here, **measured)
+
+
+# ----------------------------------------------------------------------------------------- training runs
+
+
+@dataclass
 class History:
-    """One row an epoch, the untrained net first (epoch 0); losses are means over images, in nats.
+    """One row an epoch, the untrained net first (epoch 0); losses are means over samples.
 
     grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time.
     """
 
     epoch: list[int]
     train_loss: list[float | None]
-    train_acc: list[float | None]
+    train_score: list[float | None]
     test_loss: list[float | None]
-    test_acc: list[float | None]
+    test_score: list[float | None]
     grad_norm: list[float | None]
     seconds: list[float]
 
@@ -73,7 +127,7 @@ class History:
             raise ValueError(f"expected lists of one length, found {lengths}")
 
     @classmethod
-    def empty(cls) -> "History":
+    def empty(cls) -> Self:
         """No rows yet."""
         return cls(*([] for _ in fields(cls)))
 
@@ -85,11 +139,15 @@ class History:
 
 
 @dataclass
-class Run(Generic[ConfigT]):
-    """One training run. gate_means holds the mean T of each block, one row an epoch; null without gates."""
+class Run(Result, Generic[ConfigT]):
+    """One training run. gate_means holds the mean T of each block, one row an epoch; null without gates.
+
+    metric names the scores of the history; in each, more is better and 1 is perfect.
+    """
 
     config: ConfigT
     n_params: int
+    metric: str
     diverged: bool
     history: History
     gate_means: list[list[float | None]] | None
@@ -105,19 +163,10 @@ class Run(Generic[ConfigT]):
 
 
 @dataclass
-class RunLog(Generic[ConfigT]):
-    """What `python highway_networks.py` writes: schema 1."""
+class RunLog(Log, Generic[ConfigT]):
+    """What `python highway_networks.py` writes."""
 
-    schema: int
-    created: str
-    command: str
-    dataset: DatasetInfo
-    environment: Environment
     runs: list[Run[ConfigT]]
-
-    def __post_init__(self) -> None:
-        if self.schema != SCHEMA:
-            raise ValueError(f"expected schema {SCHEMA}, found {self.schema}")
 
 
 # ---------------------------------------------------------------------------------------- what goes in
@@ -139,16 +188,20 @@ def numbers(values: Any, digits: int = 6) -> list:
     return [numbers(v, digits) if isinstance(v, list) else number(v, digits) for v in nested]
 
 
-def environment(threads: int) -> Environment:
+@functools.cache
+def environment(threads: int = 1) -> Environment:
     """Describe this machine and this checkout; `threads` is the number of BLAS threads the runs used."""
     import numpy as np
+    from threadpoolctl import threadpool_info
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    kernels = [pool.get("architecture", "unknown") for pool in threadpool_info() if pool["user_api"] == "blas"]
     changed = _git("status", "--porcelain", "--", "*.py")
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,
         blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        kernels=kernels[0] if kernels else "unknown",
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
@@ -262,14 +315,28 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
 
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:
-    """The log that `text` holds; raises ValueError (msgspec's errors are ValueErrors) where it breaks the schema."""
+    """The log, or the result, that `text` holds, as `schema` has it today; raises ValueError where it breaks it.
+
+    msgspec's errors are ValueErrors.
+    """
     import msgspec
 
-    raw = msgspec.json.decode(text)
+    raw = completed(msgspec.json.decode(text), getattr(schema, "__origin__", schema).__name__)
     log = msgspec.convert(raw, schema)
     for difference in _differing_fields(raw, asdict(log), "$"):
         raise ValueError(f"expected exactly the schema's fields, found {difference}")
     return log
+
+
+def completed(raw: Any, name: str) -> Any:
+    """JSON that was written before a field was added or renamed, with what it means by leaving it out (see ADDED)."""
+    if isinstance(raw, list):
+        return [completed(entry, name) for entry in raw]
+    if not isinstance(raw, dict):
+        return raw
+    inside = {key: completed(value, key if key in ADDED else f"{name}.{key}") for key, value in raw.items()}
+    renamed = {key: new for key, new in RENAMED.items() if new not in raw}
+    return ADDED.get(name, {}) | {renamed.get(key, key): value for key, value in inside.items()}
 
 
 def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:

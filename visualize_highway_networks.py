@@ -1,13 +1,13 @@
 """Draw the run logs: run.json and run_sweep.json -> viz/*.png.
 
-    python visualize_highway_networks.py                       every run log here that has its default name
-    python visualize_highway_networks.py RUN.json SWEEP.json   these two
+    python visualize_highway_networks.py               every run*.json here
+    python visualize_highway_networks.py LOG.json ...  these
 
-Pictures of MNIST go to viz/, those of another data set to viz/NAME/.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there.
 """
 
+import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,22 @@ from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
 import run_log
-from figure_style import COLORS, INK, draw_level, draw_seeds, label_ends, new_figure, number_layers, save
-from highway_networks import CLASSES, DATASETS, Config, OneLineParser
-from run_log import InputError, Run, RunLog
+from command_line import InputError, OneLineParser, carry_out
+from figure_style import (
+    COLORS,
+    INK,
+    draw_level,
+    draw_seeds,
+    label_ends,
+    markdown,
+    new_figure,
+    number_layers,
+    picture_folder,
+    save,
+)
+from highway_networks import CLASSES, Config
+from reporting import final, seeds_of
+from run_log import Run, RunLog
 
 Log = RunLog[Config]
 
@@ -27,10 +40,10 @@ Log = RunLog[Config]
 # ---------------------------------------------------------------------------------- from logs to arrays
 
 
-def by_kind(log: Log) -> dict[str, list[Run]]:
+def by_block(log: Log) -> dict[str, list[Run]]:
     """The runs of each kind of block."""
-    kinds = dict.fromkeys(run.config.block for run in log.runs)
-    return {kind: [run for run in log.runs if run.config.block == kind] for kind in kinds}
+    blocks = dict.fromkeys(run.config.block for run in log.runs)
+    return {block: [run for run in log.runs if run.config.block == block] for block in blocks}
 
 
 def curves(runs: list[Run], field: str) -> np.ndarray:
@@ -73,17 +86,17 @@ def describe(log: Log, runs: list[Run]) -> str:
     return f"{dataset}{of_depth}, " + (f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds")
 
 
-def name_line(kind: str, runs: list[Run]) -> str:
+def name_line(block: str, runs: list[Run]) -> str:
     """The kind of block, and how many of its runs diverged if any did."""
     diverged = sum(run.diverged for run in runs)
-    return f"{kind} ({diverged} of {len(runs)} diverged)" if diverged else kind
+    return f"{block} ({diverged} of {len(runs)} diverged)" if diverged else block
 
 
 def draw_history(axes: Axes, log: Log, field: str) -> None:
     """A field of the histories against epoch, in a colour for each kind of block."""
-    for kind, runs in by_kind(log).items():
+    for block, runs in by_block(log).items():
         values = curves(runs, field)
-        draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[kind], label=name_line(kind, runs))
+        draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[block], label=name_line(block, runs))
     axes.margins(x=0)
     number_epochs(axes)
 
@@ -110,7 +123,7 @@ def learning_curves(log: Log) -> np.ndarray:
     """Accuracy on training and on test images against epoch; returns the two axes."""
     title = f"Accuracy by epoch: {describe(log, log.runs)}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
-    for axes, field, images in zip(panels, ("train_acc", "test_acc"), ("training", "test"), strict=True):
+    for axes, field, images in zip(panels, ("train_score", "test_score"), ("training", "test"), strict=True):
         draw_history(axes, log, field)
         mark_chance(axes)
         axes.set_title(f"{images} images")
@@ -131,12 +144,12 @@ def plain_loss_collapse(log: Log) -> Axes:
 def depth_sweep(log: Log) -> np.ndarray:
     """Final test accuracy and training loss against depth; returns the two axes."""
     _, panels = new_figure(f"After the last epoch, by depth: {describe(log, log.runs)}", 3.8, ncols=2)
-    depths = sorted({run.config.depth for run in log.runs})
-    for axes, field in zip(panels, ("test_acc", "train_loss"), strict=True):
-        for kind, runs in by_kind(log).items():
+    depths = depths_of(log)
+    for axes, field in zip(panels, ("test_score", "train_loss"), strict=True):
+        for block, runs in by_block(log).items():
             values = finals(runs, field, depths)
-            draw_seeds(axes, np.array(depths), values, color=COLORS[kind], label=name_line(kind, runs), marker="o")
-        axes.set(xlabel="hidden blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
+            draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
+        axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
     mark_chance(panels[0])
     mark_log_classes(panels[1])
     for axes, title in zip(panels, ("test accuracy", "training loss (nats)"), strict=True):
@@ -184,70 +197,121 @@ def T_gate_final(log: Log) -> Axes:
     return axes
 
 
+# ------------------------------------------------------------------------------------- one function a table
+
+
+class Scores(NamedTuple):
+    """What the sketch, the write-up that this project set out from, reports of one run (seed 0)."""
+
+    test_score: float
+    train_loss: float
+
+
+SKETCH = {
+    ("highway", 5): Scores(0.903, 0.190),
+    ("highway", 10): Scores(0.913, 0.187),
+    ("highway", 20): Scores(0.910, 0.215),
+    ("highway", 30): Scores(0.926, 0.189),
+    ("highway", 50): Scores(0.905, 0.301),
+    ("plain", 5): Scores(0.857, 0.478),
+    ("plain", 10): Scores(0.292, 1.773),
+    ("plain", 20): Scores(0.098, 2.303),
+    ("plain", 30): Scores(0.124, 2.302),
+    ("plain", 50): Scores(0.124, 2.302),
+}
+SKETCH_SECONDS = {("highway", 30): 4.9, ("plain", 30): 1.9}
+
+
+def headline(log: Log) -> str:
+    """Each net's final scores, size and time, beside the sketch's."""
+    rows = []
+    for (block, depth), runs in grouped(log).items():
+        seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
+        rows.append(
+            [
+                f"{block}, depth {depth}",
+                *beside_the_sketch(runs, block, depth, "test_score"),
+                *beside_the_sketch(runs, block, depth, "train_loss"),
+                f"{runs[0].n_params:,}",
+                f"{seconds:.1f}",
+                str(SKETCH_SECONDS.get((block, depth), "")),
+            ]
+        )
+    header = ["net", "test accuracy", "sketch", "training loss", "sketch", "parameters", "seconds", "sketch"]
+    return f"{markdown(header, rows)}{spread_note(log)}"
+
+
+def sweep_table(log: Log) -> str:
+    """Final scores by depth, highway beside plain, beside the sketch's."""
+    groups = grouped(log)
+    blocks = list(dict.fromkeys(block for block, _ in groups))
+    columns = [(block, field) for field in Scores._fields for block in blocks]
+    words = {"test_score": "test accuracy", "train_loss": "training loss"}
+    header = ["depth", *(word for block, field in columns for word in (f"{block} {words[field]}", "sketch"))]
+    rows = []
+    for depth in depths_of(log):
+        cells = [beside_the_sketch(groups.get((block, depth), []), block, depth, field) for block, field in columns]
+        rows.append([str(depth), *(cell for pair in cells for cell in pair)])
+    return f"{markdown(header, rows)}{spread_note(log)}"
+
+
+def grouped(log: Log) -> dict[tuple[str, int], list[Run]]:
+    """The runs of each (block, depth)."""
+    groups = {}
+    for run in log.runs:
+        groups.setdefault((run.config.block, run.config.depth), []).append(run)
+    return groups
+
+
+def beside_the_sketch(runs: list[Run], block: str, depth: int, field: str) -> list[str]:
+    """A final value as mean ± sd, and the sketch's number for the same net; empty where it reports none."""
+    scores = SKETCH.get((block, depth))
+    return [final(runs, field), f"{getattr(scores, field):.3f}" if scores else ""]
+
+
+def spread_note(log: Log) -> str:
+    """The sentence below a table of several seeds; empty for a single one."""
+    several = len({run.config.seed for run in log.runs}) > 1
+    return f"\n\n{seeds_of(run.config for run in log.runs)} The sketch: one run, seed 0." if several else ""
+
+
 # -------------------------------------------------------------------------------------- from logs to files
 
-
-class LogKind(NamedTuple):
-    """A log by its default name, the command that makes it, and what is drawn from it."""
-
-    stem: str
-    command: str
-    figures: tuple[Callable[[Log], Axes | np.ndarray], ...]
-
-
+COMMAND = "python highway_networks.py --seed 0"
+SWEEP_COMMAND = "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50"
 GATE_FIGURES = (T_gate_evolution, T_gate_final)
-RUN = LogKind(
-    "run",
-    "python highway_networks.py --seed 0",
-    (learning_curves, plain_loss_collapse, *GATE_FIGURES),
-)
-SWEEP = LogKind(
-    "run_sweep",
-    "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50",
-    (depth_sweep,),
-)
+RUN_FIGURES = (learning_curves, plain_loss_collapse, *GATE_FIGURES)
+SWEEP_FIGURES = (depth_sweep,)
 
 
-def read_log(path: Path, kind: LogKind) -> Log:
+def read_log(path: Path) -> Log:
     """Read a log that has something to draw; raises InputError."""
-    log = run_log.read(path, Log, f"make it with: {kind.command}")
+    log = run_log.read(path, Log, f"make it with: {COMMAND}")
     if not log.runs:
-        raise InputError(f"{path}: expected at least one run, found none; make it with: {kind.command}")
-    depths = sorted({run.config.depth for run in log.runs})
-    if kind is RUN and len(depths) > 1:
-        raise InputError(f"{path}: expected runs of one depth, found depths {depths}; give it second, as the sweep")
+        raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
     return log
 
 
-def default_logs(kind: LogKind) -> list[Path]:
-    """The names that `highway_networks.py` gives to logs of this kind, one for each data set."""
-    return [Path(f"{kind.stem}{'' if name == 'mnist' else f'-{name}'}.json") for name in DATASETS]
+def depths_of(log: Log) -> list[int]:
+    """The depths of a log's runs."""
+    return sorted({run.config.depth for run in log.runs})
 
 
-def found_logs() -> list[tuple[Path, LogKind]]:
-    """The logs here that have a default name, or just run.json if none has; says which one of a pair is missing."""
-    found = []
-    for run, sweep in zip(default_logs(RUN), default_logs(SWEEP), strict=True):
-        pair = [(run, RUN), (sweep, SWEEP)]
-        here = [(path, kind) for path, kind in pair if path.exists()]
-        for path, kind in pair:
-            if here and not path.exists():
-                print(f"{path}: not there, its pictures are left out; make it with: {kind.command}")
-        found += here
-    return found or [(default_logs(RUN)[0], RUN)]
+def found_logs() -> list[Path]:
+    """The logs here that `highway_networks.py` has named, or just run.json if there is none."""
+    return sorted(Path().glob("run*.json")) or [Path("run.json")]
 
 
-def picture_folder(log: Log) -> Path:
-    """Where a log's pictures go: those of another data set never replace MNIST's."""
-    return Path("viz") if log.dataset.name == "mnist" else Path("viz", log.dataset.name)
+def own_folder(path: Path) -> Path:
+    """Where the pictures of a log go: viz/ for run.json and run_sweep.json, a folder of its own there for any other."""
+    return picture_folder(path, "run_sweep" if path.stem.startswith("run_sweep") else "run")
 
 
-def draw(path: Path, kind: LogKind, folder: Path | None = None) -> list[Path]:
-    """Draw all pictures of one log into a folder (by default its data set's) and return their paths."""
-    log = read_log(path, kind)
-    folder = folder or picture_folder(log)
-    pictures = []
-    for figure in kind.figures:
+def draw(path: Path, folder: Path | None = None) -> list[Path]:
+    """Draw a log, as a sweep if it has several depths, into a folder (by default its own); returns the pictures."""
+    log, pictures = read_log(path), []
+    folder = folder or own_folder(path)
+    for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
         if figure in GATE_FIGURES and not gated(log):
             print(f"{path}: no run with gates has finished, {figure.__name__}.png is left out")
             continue
@@ -256,27 +320,21 @@ def draw(path: Path, kind: LogKind, folder: Path | None = None) -> list[Path]:
     return pictures
 
 
+def draw_command(arguments: argparse.Namespace) -> None:
+    """Draw the logs that are named, or those that are here; raises InputError."""
+    if arguments.out and not arguments.logs:
+        raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
+    for path in arguments.logs or found_logs():
+        for picture in draw(path, arguments.out):
+            print(f"drew {picture}")
+
+
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0, or 2 for an error of the user's."""
-    parser = OneLineParser(prog="visualize_highway_networks.py", description="Draw run logs.")
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN.json", help="a log of one depth (default: run.json)")
-    parser.add_argument("sweep", nargs="?", type=Path, metavar="SWEEP.json", help="a log of several depths")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or viz/DATASET)")
-    arguments = parser.parse_args(argv)
-    if arguments.out and not arguments.run:
-        parser.error("--out: expected with a RUN.json, found none; name the log to draw")
-    try:
-        logs = [(arguments.run, RUN)] if arguments.run else found_logs()
-        if arguments.sweep:
-            logs.append((arguments.sweep, SWEEP))
-        elif arguments.run:
-            print("no SWEEP.json given, its pictures are left out")
-        for path, kind in logs:
-            for picture in draw(path, kind, arguments.out):
-                print(f"drew {picture}")
-    except InputError as error:
-        parser.error(str(error))
-    return 0
+    """The command line; returns the exit code."""
+    parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
+    return carry_out(parser, draw_command, argv)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,24 @@
 
 A contender is built from a net, a batch x, y and the norm to clip to, and has
     run(steps)               so many training steps, done when it returns
-    loss_and_gradients()     the mean loss and the clipped gradients at its weights; the tensors are named as ours
-    parameters()             its weights
+    loss_and_gradients()     the mean loss and the clipped gradients at its weights, in our form
+    parameters()             its weights, likewise
 The floor, which does a step's matrix products and nothing else, has `run` alone.
 """
 
 import importlib
 import importlib.util
 import os
+import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_networks import CLASSES, Adam, DeepNet, clip_global_norm, softmax_cross_entropy, train_step
+import highway_networks as hn
+from highway_networks import CLASSES, DeepNet, Parameters
 
 D_IN = 784
 CLIP = 5.0
@@ -27,7 +29,7 @@ CHECKED_STEPS = 3
 TOLERANCE = 1e-4  # of the loss, and of each gradient's norm
 MOVE_TOLERANCE = 1e-3  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
 
-Tensors = Mapping[str, np.ndarray]
+Contender = Any  # what the first lines describe
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,9 @@ class Case:
     width: int = 50
     batch: int = 128
 
-
-class Contender(Protocol):
-    """What the module's first lines describe."""
-
-    def run(self, steps: int) -> None: ...
-    def loss_and_gradients(self) -> tuple[float, Tensors]: ...
-    def parameters(self) -> Tensors: ...
+    def __str__(self) -> str:
+        unusual = (self.width, self.batch) != (Case.width, Case.batch)
+        return f"depth {self.depth:,}" + f", width {self.width}, batch {self.batch:,}" * unusual
 
 
 class Ours:
@@ -52,21 +50,52 @@ class Ours:
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
         self.net, self.x, self.y, self.clip = net, x, y, clip
-        self.optimizer = Adam(net.params, LR)
-        self.workspace = net.workspace(len(x))
+        self.optimizer = hn.Adam(net.params, LR)
+        self.loss, self.workspace = hn.LOSSES["cross-entropy"], hn.Workspace(net, len(x))
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            train_step(self.net, self.optimizer, self.x, self.y, self.clip, self.workspace)
+            hn.train_step(self.net, self.loss, self.optimizer, self.x, self.y, self.clip, self.workspace)
 
-    def loss_and_gradients(self) -> tuple[float, Tensors]:
+    def passes(self) -> Iterator[str]:
+        """The same step in its parts, layer by layer as `train_step` takes it; yields a part's name when it is done."""
+        net, w, p, grads = self.net, self.workspace, self.net.params, self.workspace.gradients
+        w.input[:, :-1] = self.x
+        net._input_layer(w.input.T, w.x[0])
+        yield "input: copy, layer"
+        for l in range(net.depth):
+            hn.affine_forward(p.blocks[l], w.x1[l], w.z[l])
+            yield "blocks forward: products"
+            net.block.forward(w.x[l], w.branches[l], w.x[l + 1], net.activation)
+            yield "blocks forward: elementwise"
+        _, dlogits = self.loss.function(net._output_layer(w.x1[-1]), self.y)
+        (dy, dx, scratch), dbranches = w.flows, w.dz.reshape(w.branches.shape[1:])
+        hn.affine_backward(dlogits.T, w.x1[-1], p.output, grads.output, dy)
+        yield "output: layer, loss, backward"
+        for l in reversed(range(net.depth)):
+            net.block.backward(dy, w.x[l], w.branches[l], dbranches, dx, net.activation, scratch)
+            yield "blocks backward: elementwise"
+            hn.affine_backward(w.dz, w.x1[l], p.blocks[l], grads.blocks[l], scratch)
+            yield "blocks backward: products"
+            dx += scratch
+            dy, dx = dx, dy
+            yield "blocks backward: elementwise"
+        net.activation.backward(dy, w.x[0], scratch)
+        hn.affine_backward(dy, w.input.T, p.input, grads.input, None)
+        yield "input: backward"
+        hn.clip_global_norm(grads, self.clip)
+        yield "clip"
+        self.optimizer.step(grads)
+        yield "Adam"
+
+    def loss_and_gradients(self) -> tuple[float, Parameters]:
         logits, cache = self.net.forward(self.x, self.workspace)
-        loss, dlogits = softmax_cross_entropy(logits, self.y)
+        loss, dlogits = self.loss.function(logits, self.y)
         grads = self.net.backward(dlogits, cache)
-        clip_global_norm(grads, self.clip)
+        hn.clip_global_norm(grads, self.clip)
         return float(loss), grads
 
-    def parameters(self) -> Tensors:
+    def parameters(self) -> Parameters:
         return self.net.params
 
 
@@ -77,27 +106,18 @@ class Floor:
     """
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
-        L, B, D = net.depth, len(x), net.hidden
-        rng = np.random.default_rng(1)
-
-        def matrix(*shape: int) -> np.ndarray:
-            return rng.standard_normal(shape, np.float32)
-
-        x_l, z, dz, dx, dx_through = (
-            matrix(L + 1, B, D),
-            matrix(L, 2, B, D),
-            matrix(2, B, D),
-            matrix(B, D),
-            matrix(2, B, D),
-        )
-        W, dW, W_in, W_out = matrix(L, 2, D, D), matrix(L, 2, D, D), matrix(D_IN, D), matrix(D, CLASSES)
-        dW_in, dW_out, logits = matrix(D_IN, D), matrix(D, CLASSES), matrix(B, CLASSES)
-        self.products = [(x, W_in, x_l[0])]
-        self.products += [(x_l[l], W[l], z[l]) for l in range(L)]
-        self.products += [(x_l[L], W_out, logits), (x_l[L].T, logits, dW_out), (logits, W_out.T, dx)]
-        for l in reversed(range(L)):
-            self.products += [(x_l[l].T, dz, dW[l]), (dz, W[l].swapaxes(1, 2), dx_through)]
-        self.products += [(x.T, dx, dW_in)]
+        w, p, grads = hn.Workspace(net, len(x)), net.params, net.new_parameters()
+        net.forward(x, w)
+        dz, dx, dlogits = w.dz, w.flows[0], np.ones((CLASSES, len(x)), np.float32)
+        dz[...], dx[...] = 1, 1
+        blocks = list(zip(p.blocks, w.x1[:-1], w.z, grads.blocks, strict=True))
+        self.products = [(p.input, w.input.T, w.x[0])]
+        self.products += [(W, x_l, z) for W, x_l, z, _ in blocks]
+        self.products += [(p.output, w.x1[-1], dlogits)]
+        self.products += [(dlogits, w.x1[-1].T, grads.output), (p["W_out"].T, dlogits, dx)]
+        for W, x_l, _, dW in reversed(blocks):
+            self.products += [(dz, x_l.T, dW), (W[:, :-1].T, dz, dx)]
+        self.products += [(dx, w.input, grads.input)]
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -106,23 +126,27 @@ class Floor:
 
 
 class Entry(NamedTuple):
-    """A line of the table: how pictures and tables call it, the library it needs, and the class that does it."""
+    """A line of the table: how pictures and tables call it, the library it needs, and the class that does it.
+
+    kernels: those that OpenBLAS is told to take, instead of choosing for the processor.
+    """
 
     label: str
     library: str
-    module: str
     build: str
     compiles: bool = False
+    kernels: str | None = None
 
 
 CONTENDERS = {
-    "ours": Entry("this project", "numpy", "contenders", "Ours"),
-    "floor": Entry("products alone", "numpy", "contenders", "Floor"),
-    "torch-eager": Entry("PyTorch, eager", "torch", "torch_peers", "Eager"),
-    "torch-fused": Entry("PyTorch, fused", "torch", "torch_peers", "Fused"),
-    "torch-compiled": Entry("PyTorch, compiled", "torch", "torch_peers", "Compiled", compiles=True),
-    "jax-scanned": Entry("JAX, scanned", "jax", "jax_peers", "Scanned"),
-    "jax-unrolled": Entry("JAX, unrolled", "jax", "jax_peers", "Unrolled"),
+    "ours": Entry("this project", "numpy", "contenders.Ours"),
+    "ours-avx2": Entry("this project, AVX2 kernels", "numpy", "contenders.Ours", kernels="Haswell"),
+    "floor": Entry("products alone", "numpy", "contenders.Floor"),
+    "torch-eager": Entry("PyTorch, eager", "torch", "torch_peers.Eager"),
+    "torch-fused": Entry("PyTorch, fused", "torch", "torch_peers.Fused"),
+    "torch-compiled": Entry("PyTorch, compiled", "torch", "torch_peers.Compiled", compiles=True),
+    "jax-scanned": Entry("JAX, scanned", "jax", "jax_peers.Scanned"),
+    "jax-unrolled": Entry("JAX, unrolled", "jax", "jax_peers.Unrolled"),
 }
 
 
@@ -133,6 +157,9 @@ def why_missing(name: str) -> str | None:
         return f"{entry.library} is not installed (extra `bench`)"
     if entry.compiles and not shutil.which(os.environ.get("CXX", "g++")):
         return "no C++ compiler (g++, or $CXX)"
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"].get("openblas configuration", "")
+    if entry.kernels and not ("DYNAMIC_ARCH" in blas and platform.machine() in ("x86_64", "AMD64")):
+        return f"no choice of kernels: {entry.kernels}'s are in OpenBLAS for x86 with DYNAMIC_ARCH"
     return None
 
 
@@ -146,10 +173,9 @@ def problem(case: Case, clip: float = CLIP) -> tuple[DeepNet, np.ndarray, np.nda
 
 def build(name: str, case: Case, clip: float = CLIP) -> Contender:
     """The contender of that name; raises RuntimeError if it does not compute what ours computes."""
-    entry = CONTENDERS[name]
-    module = importlib.import_module(f"{__package__}.{entry.module}")
-    contender = getattr(module, entry.build)(*problem(case, clip))
-    if name not in ("ours", "floor"):
+    module, kind = CONTENDERS[name].build.split(".")
+    contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*problem(case, clip))
+    if module != "contenders":
         check(contender, Ours(*problem(case, clip)), f"{name} at {case}")
     return contender
 
@@ -159,26 +185,20 @@ def check(contender: Contender, ours: Ours, where: str) -> None:
 
     Both must hold equal weights and batches. Raises RuntimeError, which says `where`, if they disagree.
     """
-    start = {name: tensor.copy() for name, tensor in ours.parameters().items()}
+    norm, start = np.linalg.norm, {name: tensor.copy() for name, tensor in ours.parameters().items()}
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
-    errors = {"loss": abs(found_loss - loss) / abs(loss)}
-    errors |= {f"gradient {name}": distance(found[name], grad) / np.linalg.norm(grad) for name, grad in grads.items()}
-    require(errors, TOLERANCE, where)
+    require(abs(found_loss - loss) / abs(loss), TOLERANCE, f"{where}: loss")
+    for name, grad in grads.items():
+        require(norm(found[name] - grad) / norm(grad), TOLERANCE, f"{where}: gradient {name}")
 
     contender.run(CHECKED_STEPS)
     ours.run(CHECKED_STEPS)
-    found, expected = contender.parameters(), ours.parameters()
-    moved = {name: distance(found[name], expected[name]) / distance(expected[name], start[name]) for name in start}
-    require(moved, MOVE_TOLERANCE, f"{where} after {CHECKED_STEPS} steps")
+    found, where = contender.parameters(), f"{where} after {CHECKED_STEPS} steps"
+    for name, tensor in ours.parameters().items():
+        require(norm(found[name] - tensor) / norm(tensor - start[name]), MOVE_TOLERANCE, f"{where}: {name}")
 
 
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """The L2 norm of a − b."""
-    return float(np.linalg.norm(a - b))
-
-
-def require(errors: dict[str, float], tolerance: float, where: str) -> None:
-    """Raise RuntimeError if the largest error is above the tolerance, or not a number."""
-    for name, error in errors.items():
-        if not error <= tolerance:
-            raise RuntimeError(f"{where}: {name} is {error:.1e} from ours, beyond {tolerance:.0e}")
+def require(error: float, tolerance: float, what: str) -> None:
+    """Raise RuntimeError if the error is above the tolerance, or not a number."""
+    if not error <= tolerance:
+        raise RuntimeError(f"{what} is {error:.1e} from ours, beyond {tolerance:.0e}")

@@ -2,7 +2,8 @@
 
     python -m benchmarks.main_job --json benchmarks/main_job.json
 
-The commands take turns, round by round, so that whatever slows the machine slows all alike.
+The commands take turns, round by round, so that whatever slows the machine slows all alike. With `--beside FOLDER`, a
+checkout of another commit (`git worktree add FOLDER COMMIT`), its headline takes turns with them.
 """
 
 import argparse
@@ -11,26 +12,26 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from highway_networks import Config, choose_dataset, count_threads
-from run_log import Environment, InputError, environment, now, write
+from command_line import InputError
+from highway_networks import build_parser, choose_dataset, load_dataset, plan, threads_for
+from run_log import DatasetInfo, Log
 
-from .command_line import new_parser, run
-from .measures import Spread, Target, describe, spread
+from .measures import Spread, new_parser, run, spread
 
-SCHEMA = 1
 ROUNDS = 5
 ROOT = Path(__file__).resolve().parent.parent
-MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
+HEADLINE, OTHER = "headline, 1 job", "headline, 1 job, other commit"
 COMMANDS = {
     "import": "-c 'import highway_networks'",
     "help": "highway_networks.py --help",
-    "headline, 1 job": "highway_networks.py --seed 0 --jobs 1",
+    HEADLINE: "highway_networks.py --seed 0 --jobs 1",
     "headline, 2 jobs": "highway_networks.py --seed 0 --jobs 2",
     "sweep, 1 job": "highway_networks.py --seed 0 --depths 5,10,20,30,50 --jobs 1",
     "sweep, 2 jobs": "highway_networks.py --seed 0 --depths 5,10,20,30,50 --jobs 2",
@@ -49,93 +50,97 @@ class Usage:
 
 
 @dataclass
-class JobLog:
-    """What `--json` writes; `sweep_2_jobs_over_1` compares wall times within each round."""
+class JobLog(Log):
+    """What `--json` writes.
 
-    schema: int
-    created: str
-    command: str
-    environment: Environment
-    dataset: str
+    sweep_2_jobs_over_1 and over_other (our headline over the other commit's; null: there is none) compare wall times
+    within each round.
+    """
+
     rounds: int
     usages: list[Usage]
     sweep_2_jobs_over_1: Spread
-
-    def __post_init__(self) -> None:
-        if self.schema != SCHEMA:
-            raise ValueError(f"expected schema {SCHEMA}, found {self.schema}")
+    over_other: Spread | None
+    other_commit: str | None
 
 
-def run_measured(arguments: Sequence[str]) -> tuple[float, float, float]:
+def run_measured(arguments: Sequence[str], folder: Path = ROOT) -> tuple[float, float, float]:
     """Run Python with these arguments: seconds on the clock, CPU seconds, MiB of the largest process.
 
     Raises InputError if it fails.
     """
     start = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise InputError(
-            f"python {shlex.join(arguments)}: expected exit code 0, found {process.returncode}; run it to see why"
+            f"python {shlex.join(arguments)}: expected exit code 0, found {process.returncode}; "
+            f"run it in {folder} to see why"
         )
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * MAXRSS_UNIT / 2**20
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def measure(dataset: str, rounds: int) -> tuple[list[Usage], Spread]:
-    """Run every command once a round; what each took, and the sweep's time with two jobs over that with one."""
-    only_dataset = ["--dataset", dataset, "--no-save"]
+def measure(dataset: str, rounds: int, beside: Path | None) -> dict:
+    """Run every command once a round; the fields of a JobLog that tell what each took."""
     argvs = {name: shlex.split(command) for name, command in COMMANDS.items()}
-    argvs |= {name: argv + only_dataset for name, argv in argvs.items() if "--jobs" in argv}
-    took = np.array([[run_measured(argv) for argv in argvs.values()] for _ in range(rounds)])  # (rounds, commands, 3)
-    usages = [
-        Usage(name, shlex.join(["python", *argv]), *map(spread, took[:, i].T))
-        for i, (name, argv) in enumerate(argvs.items())
-    ]
-    wall = dict(zip(argvs, took[..., 0].T, strict=True))
-    return usages, spread(wall["sweep, 2 jobs"] / wall["sweep, 1 job"])
+    for argv in argvs.values():
+        argv += ["--dataset", dataset, "--no-save"] * ("--jobs" in argv)
+    jobs = {name: (argv, ROOT) for name, argv in argvs.items()}
+    if beside:
+        jobs[OTHER] = (argvs[HEADLINE], beside)
+    took = np.array([[run_measured(*job) for job in jobs.values()] for _ in range(rounds)])  # (rounds, commands, 3)
+    wall = dict(zip(jobs, took[..., 0].T, strict=True))
+    return {
+        "usages": [
+            Usage(name, shlex.join(["python", *argv]), *map(spread, took[:, i].T))
+            for i, (name, (argv, _)) in enumerate(jobs.items())
+        ],
+        "sweep_2_jobs_over_1": spread(wall["sweep, 2 jobs"] / wall["sweep, 1 job"]),
+        "over_other": spread(wall[HEADLINE] / wall[OTHER]) if beside else None,
+        "other_commit": commit_of(beside) if beside else None,
+    }
 
 
-def targets(log: JobLog) -> Iterable[Target]:
-    """What is to be reached, and what was."""
-    usages = {usage.name: usage for usage in log.usages}
-    return [
-        Target("import, in a fresh Python: seconds", usages["import"].wall_seconds.median, 0.4),
-        Target("--help: seconds", usages["help"].wall_seconds.median, 0.4),
-        Target("headline: peak memory, MiB", usages["headline, 1 job"].peak_mib.median, 200),
-        Target("sweep: wall time with 2 jobs / with 1", log.sweep_2_jobs_over_1.median, 0.65),
-    ]
+def commit_of(folder: Path) -> str | None:
+    """The commit that a checkout holds; None if it is no checkout, or there is no git."""
+    with suppress(OSError):
+        asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        return asked.stdout.strip() if asked.returncode == 0 else None
+    return None
 
 
-def table(usages: Sequence[Usage]) -> str:
-    """What every command took."""
-    lines = [f"{'':<20}{'wall s':<24}{'CPU s':<24}peak MiB"]
-    lines += [f"{u.name:<20}{u.wall_seconds!s:<24}{u.cpu_seconds!s:<24}{u.peak_mib.median:.0f}" for u in usages]
-    return "\n".join(lines)
-
-
-def run_command(arguments: argparse.Namespace, command: str) -> None:
-    """Measure, print, and write the log if one is asked for; raises InputError."""
-    if not hasattr(os, "wait4"):
+def run_command(arguments: argparse.Namespace) -> JobLog:
+    """Measure and print; raises InputError."""
+    if arguments.beside and not (arguments.beside / "highway_networks.py").exists():
         raise InputError(
-            f"main_job: expected Unix, which accounts for child processes, found {sys.platform}; run it there"
+            f"--beside: expected a checkout of this project, found no {arguments.beside}/highway_networks.py; "
+            "make one with git worktree add"
         )
     dataset = choose_dataset()
-    usages, ratio = measure(dataset, arguments.rounds)
-    threads = count_threads(Config.hidden, Config.batch_size)
-    log = JobLog(SCHEMA, now(), command, environment(threads), dataset, arguments.rounds, usages, ratio)
-    print(table(usages) + "\n\n" + describe(targets(log)))
-    if arguments.json:
-        write(arguments.json, log)
-        print(f"saved {arguments.json}")
+    # Before the images are loaded: a process counts in its peak what the one that starts it holds.
+    measured = measure(dataset, arguments.rounds, arguments.beside)
+    headline, *_ = plan(build_parser().parse_args([]), load_dataset(dataset))
+    log = JobLog.new(
+        arguments.command_line,
+        DatasetInfo(dataset, headline.n_train, headline.n_test),
+        threads=threads_for(headline),
+        rounds=arguments.rounds,
+        **measured,
+    )
+    for use in log.usages:
+        print(f"{use.name:<30}{use.wall_seconds!s:<24} s  {use.cpu_seconds!s:<24} CPU s  {use.peak_mib.median:.0f} MiB")
+    return log
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return run(new_parser("main_job", "Measure the main job as a process.", ROUNDS), run_command, argv)
+    parser = new_parser("main_job", "Measure the main job as a process.", ROUNDS)
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of another commit to compare with")
+    return run(parser, run_command, argv)
 
 
 if __name__ == "__main__":

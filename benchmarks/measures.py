@@ -1,13 +1,46 @@
-"""What the benchmarks report: medians with their spread, peak memory, and targets."""
+"""What the measurements share: their flags, how they end, medians with their spread."""
 
-from collections.abc import Iterable, Sequence
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from run_log import number
+from command_line import InputError, OneLineParser, carry_out, count
+from run_log import Log, check_writable, number, write
+
+KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which to take, when NumPy loads
+
+
+def new_parser(name: str, description: str, rounds: int) -> OneLineParser:
+    """A parser with the flags that every measurement has."""
+    parser = OneLineParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help=f"turns of each (default: {rounds})")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
+    return parser
+
+
+def run(parser: OneLineParser, measure: Callable[[argparse.Namespace], Log], argv: Sequence[str] | None) -> int:
+    """Parse, `measure`, and write its log if one is asked for; returns the exit code."""
+
+    def measure_and_write(arguments: argparse.Namespace) -> None:
+        if sys.platform != "linux":
+            raise InputError(
+                f"benchmarks: expected Linux's accounts of processes, found {sys.platform}; run them there"
+            )
+        if arguments.json:
+            check_writable(arguments.json)
+        if KERNELS in os.environ:
+            print(f"WARNING {KERNELS} is set: these are not the kernels that a user gets; unset it", file=sys.stderr)
+        log = measure(arguments)
+        if arguments.json:
+            write(arguments.json, log)
+            print(f"saved {arguments.json}")
+
+    return carry_out(parser, measure_and_write, argv)
 
 
 @dataclass
@@ -25,30 +58,3 @@ class Spread:
 def spread(values: Sequence[float]) -> Spread:
     """Median and quartiles, rounded as logs are."""
     return Spread(*(number(quartile, 4) for quartile in np.quantile(values, (0.25, 0.5, 0.75))))
-
-
-class Target(NamedTuple):
-    """A figure that has been measured (None: it has not been) and what it is to be at most."""
-
-    what: str
-    found: float | None
-    limit: float
-
-
-def describe(targets: Iterable[Target]) -> str:
-    """Targets as a table."""
-    lines = [f"{'target':<52}{'at most':>9}{'found':>9}"]
-    for what, found, limit in targets:
-        verdict = "not measured" if found is None else f"{found:>9.3g}  {'reached' if found <= limit else 'MISSED'}"
-        lines.append(f"{what:<52}{limit:>9g}{verdict}")
-    return "\n".join(lines)
-
-
-def peak_mib() -> float:
-    """The most memory that this process has held, in MiB.
-
-    From /proc: what getrusage tells includes the parent's memory at the fork.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    return round(kib / 1024, 1)

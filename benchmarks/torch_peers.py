@@ -1,18 +1,16 @@
 """The training step in PyTorch: as a highway net is usually written, with fewer and larger operations, compiled."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from highway_networks import CLASSES, DeepNet
+from highway_networks import CLASSES, DeepNet, Parameters
 
-from .contenders import D_IN, LR, Tensors
-
-Part = Callable[[nn.Parameter], Tensor]
+from .contenders import D_IN, LR
 
 
 class HighwayLayer(nn.Module):
@@ -28,15 +26,6 @@ class HighwayLayer(nn.Module):
         t = torch.sigmoid(self.gate(x))
         return t * h + (1 - t) * x
 
-    def tensors(self, part: Part) -> dict[str, Tensor]:
-        """The layer's tensors, or `part` of them such as their gradients, in our form: views."""
-        return {
-            "W_H": part(self.transform.weight).T,
-            "b_H": part(self.transform.bias),
-            "W_T": part(self.gate.weight).T,
-            "b_T": part(self.gate.bias),
-        }
-
 
 class FusedHighwayLayer(nn.Module):
     """The same, with one linear map for both, and y as a single operation."""
@@ -49,45 +38,6 @@ class FusedHighwayLayer(nn.Module):
         h, t = self.both(x).chunk(2, dim=1)
         return torch.lerp(x, torch.tanh(h), torch.sigmoid(t))
 
-    def tensors(self, part: Part) -> dict[str, Tensor]:
-        """The layer's tensors, or `part` of them such as their gradients, in our form: views."""
-        W_H, W_T = part(self.both.weight).T.chunk(2, dim=1)
-        b_H, b_T = part(self.both.bias).chunk(2)
-        return {"W_H": W_H, "b_H": b_H, "W_T": W_T, "b_T": b_T}
-
-
-class HighwayNetwork(nn.Module):
-    """A plain layer, `depth` highway layers, a linear layer."""
-
-    def __init__(self, layer: type[nn.Module], size: int, depth: int):
-        super().__init__()
-        self.input_proj = nn.Linear(D_IN, size)
-        self.layers = nn.ModuleList(layer(size) for _ in range(depth))
-        self.output_proj = nn.Linear(size, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.tanh(self.input_proj(x))
-        for layer in self.layers:
-            x = layer(x)
-        return self.output_proj(x)
-
-    def tensors(self, part: Part) -> dict[str, list[Tensor]]:
-        """All tensors under our names, each as the list of its parts along its first axis: rows, or layers."""
-        layers = [layer.tensors(part) for layer in self.layers]
-        ends = {
-            "W_in": part(self.input_proj.weight).T,
-            "b_in": part(self.input_proj.bias),
-            "W_out": part(self.output_proj.weight).T,
-            "b_out": part(self.output_proj.bias),
-        }
-        return {name: list(tensor) for name, tensor in ends.items()} | {
-            name: [layer[name] for layer in layers] for name in layers[0]
-        }
-
-
-def as_arrays(tensors: dict[str, list[Tensor]]) -> Tensors:
-    return {name: np.stack([part.numpy() for part in parts]) for name, parts in tensors.items()}
-
 
 class Eager:
     """Two linear maps a layer, and Adam as it comes."""
@@ -97,13 +47,28 @@ class Eager:
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.model = HighwayNetwork(self.layer, net.hidden, net.depth)
+        self.net, D = net, net.hidden
+        blocks = (self.layer(D) for _ in range(net.depth))
+        self.model = nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES))
         with torch.no_grad():
-            for name, parts in self.model.tensors(lambda parameter: parameter).items():
-                for part, values in zip(parts, net.params[name], strict=True):
-                    part.copy_(torch.as_tensor(values))
+            for linear, matrix in self.pairs(net.params):
+                linear.weight.copy_(torch.from_numpy(matrix[:, :-1]))
+                linear.bias.copy_(torch.from_numpy(matrix[:, -1]))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
         self.x, self.y, self.clip = torch.from_numpy(x), torch.from_numpy(y), clip
+
+    def pairs(self, ours: Parameters) -> Iterator[tuple[nn.Linear, np.ndarray]]:
+        """Each linear map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        linears = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+        blocks = ours.blocks.reshape(-1, linears[1].out_features, self.net.hidden + 1)  # H above T, or both at once
+        return zip(linears, (ours.input, *blocks, ours.output), strict=True)
+
+    def in_our_form(self, part: Callable[[nn.Parameter], Tensor]) -> Parameters:
+        """A `part` of every parameter, such as its gradient."""
+        ours = self.net.new_parameters()
+        for linear, matrix in self.pairs(ours):
+            matrix[:, :-1], matrix[:, -1] = part(linear.weight), part(linear.bias)
+        return ours
 
     def loss(self) -> Tensor:
         return functional.cross_entropy(self.model(self.x), self.y)
@@ -121,11 +86,11 @@ class Eager:
             self.backward()
             self.optimizer.step()
 
-    def loss_and_gradients(self) -> tuple[float, Tensors]:
-        return self.backward().item(), as_arrays(self.model.tensors(lambda parameter: parameter.grad))
+    def loss_and_gradients(self) -> tuple[float, Parameters]:
+        return self.backward().item(), self.in_our_form(lambda parameter: parameter.grad)
 
-    def parameters(self) -> Tensors:
-        return as_arrays(self.model.tensors(lambda parameter: parameter.detach()))
+    def parameters(self) -> Parameters:
+        return self.in_our_form(lambda parameter: parameter.detach())
 
 
 class Fused(Eager):

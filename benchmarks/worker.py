@@ -8,15 +8,20 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 import time
-import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
-from .contenders import Case, Contender, build
+from run_log import environment
+
+from .contenders import CONTENDERS, Case, Contender, build
+from .measures import KERNELS
 
 TURN_SECONDS = 0.08  # how long a contender is timed before the next one's turn
 LEAST_STEPS = 2
@@ -25,58 +30,88 @@ NAP = 0.01  # seconds
 NAPS = 300
 
 
-class Worker:
-    """Times one contender, with so many threads, in a process of its own; a context manager that ends the process."""
+class Worker(ProcessPoolExecutor):
+    """A process of one contender, with so many threads; a context manager that ends it."""
 
     def __init__(self, name: str, threads: int):
-        self.name, self.threads = name, threads
-        spawn = multiprocessing.get_context("spawn")
-        self._link, link = spawn.Pipe()
-        self._process = spawn.Process(target=serve, args=(link,), daemon=True)
-        self._process.start()
-        link.close()  # the process has it now; it ends when nobody is left at this end
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, exception: type | None, *_) -> None:
-        self._link.close()
-        if exception:  # it may be busy for long
-            self._process.terminate()
-        self._process.join()
-
-    def prepare(self, case: Case) -> None:
-        """Build the contender for a case, checked against ours."""
-        self.ask(_prepare, self.name, self.threads, case)
-
-    def take_turn(self) -> float:
-        """Milliseconds a step, over one turn of several steps; when it returns the process is asleep."""
-        return self.ask(_take_turn)
+        super().__init__(1, multiprocessing.get_context("spawn"), initializer=_settle_in)
+        self.name, self.threads, kernels = name, threads, CONTENDERS[name].kernels
+        with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
+            self.submit(int)  # starts the process
 
     def ask(self, function: Callable, *arguments):
-        """What `function` returns in the process; raises RuntimeError, with the traceback, if it fails there."""
-        self._link.send((function, arguments))
+        """What `function` returns in the process, or raises there."""
         try:
-            result, failure = self._link.recv()
-        except EOFError:
-            result, failure = None, "the process has died"
-        if failure:
-            raise RuntimeError(f"{self.name}, {self.threads} threads: {failure}")
-        return result
+            return self.submit(function, *arguments).result()
+        except Exception as error:
+            error.add_note(f"{self.name}, {self.threads} threads")
+            raise
+
+    def kernels(self) -> str:
+        """Those that its products run on."""
+        library = CONTENDERS[self.name].library
+        return self.ask(environment).kernels if library == "numpy" else f"{library}'s own"
 
 
-def serve(link: Connection) -> None:
-    """Answer what a Worker asks, until nobody is left to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
-    while True:
-        try:
-            function, arguments = link.recv()
-        except EOFError:
+# What follows runs in the worker's process, which holds one contender at a time.
+_contender: Contender | None = None
+
+
+def _settle_in() -> None:
+    """End at once, without a word, on Ctrl-C, and when there is nobody left to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def prepare(name: str, threads: int, case: Case) -> None:
+    """Build the contender for a case, checked against ours."""
+    global _contender
+    _contender = None  # free its memory first
+    threadpool_limits(threads)  # NumPy has counted the CPUs already
+    with seeing_cpus(threads):
+        _contender = build(name, case)
+        _contender.run(LEAST_STEPS)
+    _fall_asleep()
+
+
+def take_turn() -> float:
+    """Milliseconds a step, over several steps; when it returns the process is asleep."""
+    steps = _steps_of_a_turn()
+    start = time.perf_counter()
+    _contender.run(steps)
+    seconds = time.perf_counter() - start
+    _fall_asleep()
+    return 1e3 * seconds / steps
+
+
+def take_turn_by_passes() -> dict[str, float]:
+    """Microseconds of each pass of our step, likewise."""
+    steps, seconds = _steps_of_a_turn(), Counter()
+    last = time.perf_counter()
+    for _ in range(steps):
+        for name in _contender.passes():
+            now = time.perf_counter()
+            seconds[name] += now - last
+            last = now
+    _fall_asleep()
+    return {name: 1e6 * total / steps for name, total in seconds.items()}
+
+
+def _steps_of_a_turn() -> int:
+    start = time.perf_counter()
+    _contender.run(1)  # which also brings the caches back
+    return max(LEAST_STEPS, math.ceil(TURN_SECONDS / (time.perf_counter() - start)))
+
+
+def _fall_asleep() -> None:
+    """Return when no thread here runs any more: after a product they spin for a while, in wait of the next."""
+    for _ in range(NAPS):
+        used, start = time.process_time(), time.perf_counter()
+        time.sleep(NAP)
+        if time.process_time() - used < ASLEEP * (time.perf_counter() - start):
             return
-        try:
-            link.send((function(*arguments), None))
-        except Exception:
-            link.send((None, traceback.format_exc()))
+    raise RuntimeError("expected a process that sleeps after its turn, found threads that go on spinning")
 
 
 @contextmanager
@@ -93,38 +128,3 @@ def seeing_cpus(number: int) -> Iterator[None]:
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # it has ended
                 os.sched_setaffinity(int(thread), before)
-
-
-# What follows runs in the worker's process, which holds one contender at a time.
-_contender: Contender | None = None
-
-
-def _prepare(name: str, threads: int, case: Case) -> None:
-    global _contender
-    _contender = None  # free its memory first
-    threadpool_limits(threads)  # NumPy has counted the CPUs already
-    with seeing_cpus(threads):
-        _contender = build(name, case)
-        _contender.run(LEAST_STEPS)
-    _fall_asleep()
-
-
-def _take_turn() -> float:
-    start = time.perf_counter()
-    _contender.run(1)  # brings the caches back, and tells how many steps fill a turn
-    steps = max(LEAST_STEPS, math.ceil(TURN_SECONDS / (time.perf_counter() - start)))
-    start = time.perf_counter()
-    _contender.run(steps)
-    seconds = time.perf_counter() - start
-    _fall_asleep()
-    return 1e3 * seconds / steps
-
-
-def _fall_asleep() -> None:
-    """Return when no thread here runs any more: after a product they spin for a while, in wait of the next."""
-    for _ in range(NAPS):
-        used, start = time.process_time(), time.perf_counter()
-        time.sleep(NAP)
-        if time.process_time() - used < ASLEEP * (time.perf_counter() - start):
-            return
-    raise RuntimeError("expected a process that sleeps after its turn, found threads that go on spinning")

@@ -1,34 +1,24 @@
-"""Pictures of the four blocks side by side: how well they train, and how gradients flow through them."""
-
-from pathlib import Path
+"""Pictures and a table of the four blocks side by side: how well they train, how gradients flow through them."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, number_layers, save
+from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, number_layers
 from highway_networks import CLASSES
+from reporting import final, seeds_of
 
-from .blocks_compared import BLOCKS, FIGURES, BlocksComparedLog, ComparedRun, accuracies, arms
-from .command_line import figure_path
+from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arms
+from .common import final_scores, name_data
 
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
-
-
-def draw(log: BlocksComparedLog, source: Path) -> None:
-    """Draw both figures from a log."""
-    for name, figure in zip(FIGURES, (accuracy_figure(log), flow_figure(log)), strict=True):
-        path = figure_path(name, log.dataset.name)
-        save(figure, path, source)
-        print(f"drew {path}")
 
 
 def title(log: BlocksComparedLog) -> str:
     """Data set, images and seeds."""
     seeds = len({run.task.config.seed for run in log.runs})
-    name = log.dataset.name.replace("mnist", "MNIST")
-    return f"{name}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
+    return f"{name_data(log.dataset.name)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
 
 
 def accuracy_figure(log: BlocksComparedLog) -> Figure:
@@ -38,7 +28,7 @@ def accuracy_figure(log: BlocksComparedLog) -> Figure:
     depths = sorted({depth for _, _, depth in groups})
     for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
         for block in BLOCKS:
-            table = np.array([accuracies(groups[equal, block, depth]) for depth in depths])  # (depths, seeds)
+            table = np.array([final_scores(groups[equal, block, depth]) for depth in depths])  # (depths, seeds)
             draw_seeds(axes, depths, table.T, label=words_for(block), color=COLORS[block], marker="o", markersize=5)
         draw_level(axes, 1 / CLASSES, "one in ten")
         axes.set(xscale="log", xlabel="blocks", title=words, ylim=(0, 1))
@@ -55,7 +45,7 @@ def words_for(block: str) -> str:
 
 
 def flow_figure(log: BlocksComparedLog) -> Figure:
-    """Above: norm of dL/dx of every layer; below: singular values of one layer's Jacobian; untrained, then trained."""
+    """Above: norm of dL/dx of every block; below: singular values of one block's Jacobian; untrained, then trained."""
     deepest = max(run.task.config.depth for run in log.runs)
     runs = [run for run in log.runs if run.task.equal == "depth" and run.task.config.depth == deepest]
     figure, axes = new_figure(f"{title(log)}, {deepest} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
@@ -81,3 +71,22 @@ def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, fi
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:g}}}$")
     label_ends(axes)
+
+
+def accuracy_table(log: BlocksComparedLog) -> str:
+    """Final test accuracy of each block by depth, with the rate that was chosen for it."""
+    groups = arms(log.runs)
+    depths = sorted({depth for _, _, depth in groups})
+    rows = []
+    for equal in WIDTHS:
+        for block in BLOCKS:
+            cells = [groups[equal, block, depth] for depth in depths]
+            width = cells[0][0].task.config.hidden
+            scores = [f"{final(runs, 'test_score')} (lr {runs[0].task.config.lr:g})" for runs in cells]
+            rows.append([f"equal {equal}", block, str(width), *scores])
+    header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.task.config for run in log.runs)}"
+
+
+FIGURES = {"blocks_compared.png": accuracy_figure, "gradient_flow.png": flow_figure}
+TABLES = {"blocks_compared": accuracy_table}

@@ -1,6 +1,6 @@
 """Figures 1 and 5: how well can plain and highway nets of 10 to 100 layers be optimised?
 
-The paper (section 3.1) draws 100 random settings for each of 4 depths x 2 architectures on MNIST, trains each by SGD
+The paper (section 3.1) draws 100 random settings for each of 4 depths x 2 kinds of block on MNIST, trains each by SGD
 with momentum and an exponentially decaying rate, and shows the training curve of each arm's best setting (left) and the
 mean of its ten best (right). Its claims: plain nets of 10 and 20 layers reach a training loss below 1e-4, deeper ones
 do not; highway nets of 50 and 100 layers do as well as those of 10 and 20; at 100 layers the highway net is more than
@@ -23,46 +23,33 @@ settings for longer, measures the loss on all training images after each epoch, 
 import argparse
 import dataclasses
 import math
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-import run_log
-from highway_networks import Config, Dataset, Training, list_of_numbers, training_conditions
-from run_log import DatasetInfo, Environment, History, InputError, number
+import checkpoint
+from command_line import InputError, count, list_of_numbers
+from highway_networks import Config, Dataset, Training
+from run_log import DatasetInfo, History, Log, Result, number
+from side_by_side import ResultFile, finish
 
-from . import checkpoint
-from .command_line import (
-    Commands,
-    add_data_flags,
-    add_plot_flags,
-    add_run_flags,
-    count,
-    default_log,
-    group_by,
-    load_data,
-)
-from .resumable import ResultFile, finish
+from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
 
-NAME = "depth_search"
-FIGURES = ("fig1_depth_search.png", "fig1_settings.png")
 DEPTHS = (10, 20, 50, 100)  # the paper's counting: one plain layer + depth - 1 blocks
-ARCHITECTURES = ("plain", "highway")
+BLOCKS = ("plain", "highway")
 WIDTH = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
-TOP = 10
+TOP = 10  # settings of an arm that count as its best
+LEVEL = 0.1  # the training loss that tells how fast a longer run converges
 
-# The search space. Rates and distances from 1 are drawn log-uniformly: what matters is their order of magnitude.
-LR = (1e-3, 1.0)  # log-uniform
-ONE_MINUS_MOMENTUM = (0.01, 0.5)  # log-uniform: momentum 0.5 to 0.99
-ONE_MINUS_DECAY = (1e-3, 0.1)  # log-uniform: the rate's factor per epoch, 0.9 to 0.999
-GATE_BIAS = (-10.0, -1.0)  # uniform, highway only
+# Rates and distances from 1 are drawn log-uniformly, as what matters is their order of magnitude: momentum 0.5 to 0.99,
+# the rate's factor per epoch 0.9 to 0.999. The gate bias, of highway nets only, is drawn uniformly.
+SPACE = {"lr": [1e-3, 1.0], "1 - momentum": [0.01, 0.5], "1 - decay": [1e-3, 0.1], "gate_bias": [-10.0, -1.0]}
 
 ANALYSED = ("highway", 50)  # the arm whose best net section 4 looks into
 MODEL = Path("models") / "highway-50.npz"
@@ -72,7 +59,7 @@ MODEL = Path("models") / "highway-50.npz"
 class Trial:
     """One setting of the search and the budget to try it with: all that its result depends on."""
 
-    architecture: str
+    block: str
     depth: int
     index: int  # 0, 1, ... within the arm; also the seed of weights and shuffling
     activation: str
@@ -86,16 +73,16 @@ class Trial:
 
     @property
     def arm(self) -> tuple[str, int]:
-        """What the paper compares: an architecture at a depth."""
-        return self.architecture, self.depth
+        """What the paper compares: a kind of block at a depth."""
+        return self.block, self.depth
 
     def config(self, n_test: int) -> Config:
         """The run's hyperparameters."""
         steps = math.ceil(self.n_train / BATCH_SIZE)
         return Config(
-            block=self.architecture,
+            block=self.block,
             depth=self.depth - 1,
-            hidden=WIDTH[self.architecture],
+            hidden=WIDTH[self.block],
             activation=self.activation,
             init=INIT[self.activation],
             gate_bias=Config.gate_bias if self.gate_bias is None else self.gate_bias,
@@ -113,7 +100,7 @@ class Trial:
 
 
 @dataclass
-class TrialResult:
+class TrialResult(Result):
     """train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
 
     trial: Trial
@@ -122,13 +109,13 @@ class TrialResult:
     seconds: float
 
     @property
-    def best_loss(self) -> float:
+    def lowest_loss(self) -> float:
         """The lowest loss of any epoch (the paper's criterion); inf if there is none."""
-        return min((loss for loss in self.train_loss if loss is not None), default=math.inf)
+        return lowest(self.train_loss)
 
 
 @dataclass
-class BestRun:
+class BestRun(Result):
     """The longer run of one of an arm's best settings; losses are measured on all images after each epoch."""
 
     trial: Trial
@@ -138,22 +125,31 @@ class BestRun:
 
     @property
     def lowest_loss(self) -> float:
-        """The lowest loss after any epoch."""
-        return min((loss for loss in self.history.train_loss if loss is not None), default=math.inf)
+        """The lowest loss after any epoch; inf if there is none."""
+        return lowest(self.history.train_loss)
+
+
+def lowest(losses: Iterable[float | None]) -> float:
+    """The lowest loss; inf if none is finite."""
+    return min((loss for loss in losses if loss is not None), default=math.inf)
 
 
 @dataclass
-class DepthSearchLog:
-    """runs/depth_search.json."""
+class DepthSearchLog(Log):
+    """runs/depth_search.json. command is that of the search, best_command that of the longer runs.
 
-    schema: int
-    created: str
-    command: str
-    dataset: DatasetInfo
-    environment: Environment
+    top: how many settings of an arm count as its best; level: the loss that tells how fast a longer run converges.
+    """
+
     space: dict[str, list[float]]
+    top: int
+    level: float
     results: list[TrialResult]
+    best_command: str | None
     best: list[BestRun]
+
+
+EXPERIMENT = Experiment("depth_search", __doc__, DepthSearchLog)
 
 
 # -------------------------------------------------------------------------------------------- settings
@@ -164,29 +160,28 @@ def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, ep
 
     Setting i of an arm is the same whatever n and whichever other arms there are.
     """
-    arms = [(architecture, depth) for depth in depths for architecture in ARCHITECTURES]
-    drawn = {arm: _settings(*arm, n) for arm in arms}
+    drawn = {(block, depth): _settings(block, depth, n) for depth in depths for block in BLOCKS}
     budget = {"dataset": dataset, "n_train": n_train, "epochs": epochs}
-    return [Trial(*arm, index, **drawn[arm][index], **budget) for index in range(n) for arm in arms]
+    return [Trial(*arm, index, **drawn[arm][index], **budget) for index in range(n) for arm in drawn]
 
 
-def _settings(architecture: str, depth: int, n: int) -> list[dict]:
-    rng = np.random.default_rng([SEARCH_SEED, ARCHITECTURES.index(architecture), depth])
-    return [_setting(architecture, rng) for _ in range(n)]
+def _settings(block: str, depth: int, n: int) -> list[dict]:
+    rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
+    return [_setting(block, rng) for _ in range(n)]
 
 
-def _setting(architecture: str, rng: np.random.Generator) -> dict:
+def _setting(block: str, rng: np.random.Generator) -> dict:
     return {
         "activation": str(rng.choice(["relu", "tanh"])),
-        "lr": number(_log_uniform(rng, LR)),
-        "momentum": number(1 - _log_uniform(rng, ONE_MINUS_MOMENTUM)),
-        "decay": number(1 - _log_uniform(rng, ONE_MINUS_DECAY)),
-        "gate_bias": number(rng.uniform(*GATE_BIAS)) if architecture == "highway" else None,
+        "lr": number(_log_uniform(rng, "lr")),
+        "momentum": number(1 - _log_uniform(rng, "1 - momentum")),
+        "decay": number(1 - _log_uniform(rng, "1 - decay")),
+        "gate_bias": number(rng.uniform(*SPACE["gate_bias"])) if block == "highway" else None,
     }
 
 
-def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float:
-    return math.exp(rng.uniform(math.log(bounds[0]), math.log(bounds[1])))
+def _log_uniform(rng: np.random.Generator, name: str) -> float:
+    return math.exp(rng.uniform(*map(math.log, SPACE[name])))
 
 
 # -------------------------------------------------------------------------------------------- training
@@ -194,38 +189,26 @@ def _log_uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float
 
 def run_trial(trial: Trial, data: Dataset) -> TrialResult:
     """Train one setting for the search's few epochs; no test image is looked at."""
-    start, losses = time.perf_counter(), []
-    config = trial.config(n_test=len(data.test_images))
-    training = Training(config, data)
-    with training_conditions(config):
-        for _ in range(trial.epochs):
-            loss, _ = training.run_epoch()
-            losses.append(number(loss))
-            if losses[-1] is None:
-                break
-    return TrialResult(trial, losses, losses[-1] is None, number(time.perf_counter() - start))
+    began = time.perf_counter()
+    training = Training(trial.config(n_test=len(data.test_x)), data)
+    losses = [number(loss) for loss in training.epochs(scored=False)]
+    return TrialResult(None, trial, losses, training.diverged, number(time.perf_counter() - began))
 
 
 def run_best(trial: Trial, data: Dataset) -> BestRun:
     """Train one setting for long, with a checkpoint after each epoch, from which a killed run goes on."""
-    config = trial.config(n_test=len(data.test_images))
-    training = Training(config, data)
+    training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    history = checkpoint.restore(path, training) or History.empty()
-    with training_conditions(config):
-        while len(history.epoch) <= trial.epochs and None not in history.train_loss[-1:]:
-            start, norm = time.perf_counter(), math.nan
-            if history.epoch:
-                _, norm = training.run_epoch()
-            scores = training.scores()
-            history.append(len(history.epoch), *scores, norm, time.perf_counter() - start)
-            checkpoint.save(path, training, history)
-    return BestRun(trial, training.net.params.flat.size, history.train_loss[-1] is None, history)
+    checkpoint.restore(path, training)
+    for _ in training.epochs():
+        checkpoint.save(path, training)
+    run = training.run()
+    return BestRun(None, trial, run.n_params, run.diverged, run.history)
 
 
 def checkpoint_path(trial: Trial) -> Path:
     """Where the longer run of a trial is kept between epochs."""
-    name = f"{NAME}-{trial.dataset}-{trial.architecture}-{trial.depth}-{trial.index}.npz"
+    name = f"{EXPERIMENT.name}-{trial.dataset}-{trial.block}-{trial.depth}-{trial.index}.npz"
     return Path("runs") / "checkpoints" / name
 
 
@@ -234,48 +217,34 @@ def checkpoint_path(trial: Trial) -> Path:
 
 def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
     """Each arm's longer run of lowest training loss, among those that did not diverge if there are any."""
-    by_arm = group_by(runs, lambda run: run.trial.arm)
-    return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in by_arm.items()}
+    arms = group_by(runs, lambda run: run.trial.arm)
+    return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in arms.items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
-    """Results of each arm, best first; arms by architecture, then depth."""
-    return group_by(sorted(results, key=lambda result: result.best_loss), lambda result: result.trial.arm)
+    """Results of each arm, best first; arms by kind of block, then depth."""
+    return group_by(sorted(results, key=lambda result: result.lowest_loss), lambda result: result.trial.arm)
 
 
-def summary(results: list[TrialResult]) -> str:
-    """One line an arm: how many settings, how many diverged, the best loss and the mean of the ten best."""
-    lines = [f"{'arm':<12}{'settings':>9}{'diverged':>9}{'best loss':>12}{'mean of top ' + str(TOP):>16}"]
-    for (architecture, depth), ranked in by_arm(results).items():
-        top = [result.best_loss for result in ranked[:TOP]]
+def summary(results: Iterable[TrialResult], top: int = TOP) -> str:
+    """One line an arm: how many settings, how many diverged, the best loss and the mean of the `top` best."""
+    lines = [f"{'arm':<12}{'settings':>9}{'diverged':>9}{'best loss':>12}{f'mean of top {top}':>16}"]
+    for (block, depth), ranked in by_arm(results).items():
+        losses = [result.lowest_loss for result in ranked[:top]]
         diverged = sum(result.diverged for result in ranked)
-        lines.append(
-            f"{architecture + ' ' + str(depth):<12}{len(ranked):>9}{diverged:>9}{top[0]:>12.4g}{np.mean(top):>16.4g}"
-        )
+        lines.append(f"{f'{block} {depth}':<12}{len(ranked):>9}{diverged:>9}{losses[0]:>12.4g}{np.mean(losses):>16.4g}")
     return "\n".join(lines)
 
 
-def read_log(path: str | Path) -> DepthSearchLog:
-    """Read and check a log of this experiment; raises InputError."""
-    return run_log.read(path, DepthSearchLog, f"make it with python -m experiments.{NAME} run")
-
-
-def write_log(path: Path, command: str, results: list[TrialResult], n_test: int, best: list[BestRun]) -> None:
-    """Write the log of a search, or of a search and the longer runs of its best settings."""
+def write_log(
+    path: Path, command: str, results: list[TrialResult], n_test: int, best: Sequence[BestRun] = (), **given
+) -> None:
+    """Write the log of a search, or of a search and the longer runs of its best settings; `given`: other fields."""
     trial = results[0].trial
-    space = {
-        "lr": list(LR),
-        "1 - momentum": list(ONE_MINUS_MOMENTUM),
-        "1 - decay": list(ONE_MINUS_DECAY),
-        "gate_bias": list(GATE_BIAS),
-    }
     info = DatasetInfo(trial.dataset, trial.n_train, n_test)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = DepthSearchLog(
-        run_log.SCHEMA, run_log.now(), command, info, run_log.environment(threads=1), space, results, best
-    )
-    run_log.write(path, log)
-    print(f"{summary(results)}\nsaved {path}")
+    given = {"space": SPACE, "top": TOP, "level": LEVEL, "best_command": None} | given
+    log = DepthSearchLog.new(command, info, results=results, best=list(best), **given)
+    EXPERIMENT.keep(path, log, summary(results, log.top))
 
 
 # --------------------------------------------------------------------------------------- command line
@@ -285,15 +254,9 @@ def planned(arguments: argparse.Namespace, dataset: str, n_images: int) -> list[
     """The trials that the flags ask for."""
     if arguments.smoke:
         return draw_trials(2, (3, 5), dataset=dataset, n_train=256, epochs=2)
-    n_train = n_images if arguments.n_train is None else arguments.n_train
-    for flag, value, least in (
-        ("--configs", arguments.configs, 1),
-        ("--epochs", arguments.epochs, 1),
-        ("--n-train", n_train, 1),
-        ("--depths", min(arguments.depths), 2),
-    ):
-        if value < least:
-            raise InputError(f"{flag}: expected at least {least}, found {value}; raise it")
+    n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
+    if shallowest < 2:
+        raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")
     if n_train > n_images:
         raise InputError(f"--n-train: expected at most {n_images} images, found {n_train}; ask for fewer")
     return draw_trials(arguments.configs, arguments.depths, dataset=dataset, n_train=n_train, epochs=arguments.epochs)
@@ -307,33 +270,29 @@ def shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def list_command(arguments: argparse.Namespace) -> None:
+def show(arguments: argparse.Namespace) -> None:
     """Print the settings, one a line."""
     dataset, data = load_data(arguments)
-    print(
-        f"{'architecture':<13}{'depth':>5}{'index':>6}  act   {'lr':>10}{'momentum':>10}{'decay':>10}{'gate bias':>11}"
-    )
-    for t in planned(arguments, dataset, len(data.train_images)):
+    print(f"{'block':<9}{'depth':>5}{'index':>6}  act   {'lr':>10}{'momentum':>10}{'decay':>10}{'gate bias':>11}")
+    for t in planned(arguments, dataset, len(data.train_x)):
         bias = "" if t.gate_bias is None else f"{t.gate_bias:.3f}"
-        print(
-            f"{t.architecture:<13}{t.depth:>5}{t.index:>6}  {t.activation:<6}"
-            f"{t.lr:>10.5f}{t.momentum:>10.4f}{t.decay:>10.5f}{bias:>11}"
-        )
+        setting = f"{t.activation:<6}{t.lr:>10.5f}{t.momentum:>10.4f}{t.decay:>10.5f}{bias:>11}"
+        print(f"{t.block:<9}{t.depth:>5}{t.index:>6}  {setting}")
 
 
-def run_command(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Train what is missing; write the log once all settings are there."""
     dataset, data = load_data(arguments)
-    trials = planned(arguments, dataset, len(data.train_images))
     part, parts = arguments.shard
-    log = default_log(NAME, dataset, arguments.smoke)
-    lines = log.with_suffix(".jsonl") if parts == 1 else log.with_name(f"{log.stem}-{part}-of-{parts}.jsonl")
-    trials = trials[part - 1 :: parts]
+    trials = planned(arguments, dataset, len(data.train_x))[part - 1 :: parts]
+    log = EXPERIMENT.log_path(dataset, arguments.smoke)
+    whole = log.with_suffix(".jsonl")
+    lines = arguments.log or (whole if parts == 1 else whole.with_stem(f"{log.stem}-{part}-of-{parts}"))
     results = finish(
         run_trial,
         trials,
         data,
-        ResultFile(Path(arguments.log or lines), TrialResult),
+        ResultFile(lines, TrialResult),
         key=lambda item: getattr(item, "trial", item),
         command=arguments.command_line,
         jobs=arguments.jobs,
@@ -341,15 +300,15 @@ def run_command(arguments: argparse.Namespace) -> None:
         report=lambda done: summary(done) if len(done) % math.ceil(len(trials) / 10) == 0 else None,
     )
     if parts == 1:
-        write_log(log, arguments.command_line, results, len(data.test_images), best=[])
+        write_log(log, arguments.command_line, results, len(data.test_x))
     else:
-        print(f"shard {part} of {parts} is whole: {arguments.log or lines}; join the shards with merge")
+        print(f"shard {part} of {parts} is whole: {lines}; join the shards with merge")
 
 
-def merge_command(arguments: argparse.Namespace) -> None:
+def merge(arguments: argparse.Namespace) -> None:
     """Join shards into the log that `run` with the same flags would have written."""
     dataset, data = load_data(arguments)
-    trials = planned(arguments, dataset, len(data.train_images))
+    trials = planned(arguments, dataset, len(data.train_x))
     results = {}
     for path in arguments.files:
         if not path.exists():
@@ -360,21 +319,21 @@ def merge_command(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"merge: expected {len(trials)} trials, found {missing} missing; finish the shards, or give their flags"
         )
-    log = arguments.out or default_log(NAME, dataset, arguments.smoke)
-    write_log(log, arguments.command_line, [results[trial] for trial in trials], len(data.test_images), best=[])
+    path = arguments.out or EXPERIMENT.log_path(dataset, arguments.smoke)
+    write_log(path, arguments.command_line, [results[trial] for trial in trials], len(data.test_x))
 
 
-def best_command(arguments: argparse.Namespace) -> None:
+def best(arguments: argparse.Namespace) -> None:
     """Train each arm's best settings for longer, on all images; add the runs to the log, keep the 50-layer net.
 
     More than one setting, since a search of few epochs cannot know which rates decay too fast, or diverge later.
     """
     dataset, data = load_data(arguments)
-    path = default_log(NAME, dataset, arguments.smoke)
-    log = read_log(path)
-    epochs = 3 if arguments.smoke else arguments.epochs
+    path = EXPERIMENT.log_path(dataset, arguments.smoke)
+    log = EXPERIMENT.read(path)
+    budget = {"epochs": 3 if arguments.smoke else arguments.epochs, "n_train": len(data.train_x)}
     trials = [
-        dataclasses.replace(result.trial, epochs=epochs, n_train=len(data.train_images))
+        dataclasses.replace(result.trial, **budget)
         for ranked in by_arm(log.results).values()
         for result in ranked[: arguments.top]
     ]
@@ -387,71 +346,57 @@ def best_command(arguments: argparse.Namespace) -> None:
         command=arguments.command_line,
         jobs=arguments.jobs,
     )
-    write_log(path, f"{log.command}; {arguments.command_line}", log.results, len(data.test_images), best=runs)
+    for result in log.results:  # where the old log was made is not where this one is
+        result.environment = result.environment or log.environment
+    given = {"space": log.space, "top": log.top, "level": log.level, "best_command": arguments.command_line}
+    write_log(path, log.command, log.results, len(data.test_x), runs, **given)
     if dataset == "mnist" and ANALYSED in best_of_arm(runs):
         keep_net(best_of_arm(runs)[ANALYSED].trial, data)
 
 
 def keep_net(trial: Trial, data: Dataset) -> None:
     """Write the net of a finished longer run to models/."""
-    training = Training(trial.config(n_test=len(data.test_images)), data)
+    training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    if checkpoint.restore(path, training) is None:
+    if not checkpoint.restore(path, training):
         raise InputError(
             f"{path}: expected the checkpoint of the longer run, found none; "
-            f"delete that run's line in runs/{NAME}_best.jsonl and run best again"
+            f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"
         )
     MODEL.parent.mkdir(exist_ok=True)
     training.net.save(MODEL)
     print(f"saved {MODEL}")
 
 
-def plot_command(arguments: argparse.Namespace) -> None:
-    """Draw the figures of the paper, and what it does not show."""
-    from .depth_search_figures import draw
-
-    draw(read_log(arguments.log), arguments.log)
-
-
-def commands() -> Commands:
-    """The experiment's sub-commands."""
-    commands = Commands(NAME, __doc__.splitlines()[0])
-
-    parser = commands.add("list", list_command, "print the settings")
-    add_data_flags(parser)
-    add_search_flags(parser)
-
-    parser = commands.add("run", run_command, "train all settings; resumable")
-    add_run_flags(parser)
-    add_search_flags(parser)
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
-    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
-    parser.add_argument("--log", metavar="JSONL", help="where finished runs are kept, line by line")
-
-    parser = commands.add("merge", merge_command, "join shards into one log")
-    parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
-    add_data_flags(parser)
-    add_search_flags(parser)
-    parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
-
-    parser = commands.add("best", best_command, "train each arm's best settings for longer; resumable")
-    add_run_flags(parser)
-    parser.add_argument("--epochs", type=int, default=100, help="default: %(default)s")
-    parser.add_argument("--top", type=count, default=2, metavar="K", help="settings of each arm (default: %(default)s)")
-
-    add_plot_flags(commands.add("plot", plot_command, "draw the figures from the log"), NAME)
-    return commands
-
-
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
     """What defines a search."""
-    parser.add_argument("--configs", type=int, default=100, help="settings an arm (default: %(default)s)")
+    parser.add_argument("--configs", type=count, default=100, metavar="N", help="settings an arm (default: 100)")
     parser.add_argument("--depths", type=list_of_numbers, default=DEPTHS, help="default: 10,20,50,100")
-    parser.add_argument("--n-train", type=int, help="training images (default: all)")
-    parser.add_argument("--epochs", type=int, default=4, help="default: %(default)s")
+    parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
+    parser.add_argument("--epochs", type=count, default=4, metavar="N", help="default: 4")
 
+
+parser = EXPERIMENT.add("list", show, "print the settings")
+add_data_flags(parser)
+add_search_flags(parser)
+
+parser = EXPERIMENT.add("run", run, "train all settings; resumable")
+add_run_flags(parser)
+add_search_flags(parser)
+parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
+parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
+parser.add_argument("--log", type=Path, metavar="JSONL", help="where finished runs are kept, line by line")
+
+parser = EXPERIMENT.add("merge", merge, "join shards into one log")
+parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
+add_data_flags(parser)
+add_search_flags(parser)
+parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
+
+parser = EXPERIMENT.add("best", best, "train each arm's best settings for longer; resumable")
+add_run_flags(parser)
+parser.add_argument("--epochs", type=count, default=100, metavar="N", help="default: 100")
+parser.add_argument("--top", type=count, default=2, metavar="K", help="settings of each arm (default: 2)")
 
 if __name__ == "__main__":
-    from experiments import depth_search  # not as __main__, whose functions and classes workers cannot import
-
-    sys.exit(depth_search.commands().main())
+    start("depth_search")

@@ -1,45 +1,30 @@
-"""Pictures of the depth search: the paper's figure 1, and loss against the settings, which the paper does not show."""
+"""Pictures and tables of the depth search: the paper's figure 1, and loss against the settings, which are ours."""
 
-from pathlib import Path
+import math
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figure_style import COLORS, FAINT_INK, INK, label_ends, new_figure, pale, save
+from figure_style import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
 
-from .command_line import figure_path, group_by
-from .depth_search import ARCHITECTURES, FIGURES, TOP, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
+from .common import group_by, name_data
+from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, best_of_arm, by_arm
 
 SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest
 LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
 
 
-def draw(log: DepthSearchLog, source: Path) -> None:
-    """Draw both figures from a log."""
-    for name, figure in zip(FIGURES, (search_figure(log), settings_figure(log)), strict=True):
-        path = figure_path(name, log.dataset.name)
-        save(figure, path, source)
-        print(f"drew {path}")
-
-
 def search_figure(log: DepthSearchLog) -> Figure:
-    """Left: the training curve of each arm's best setting. Right: mean and spread of its ten best."""
-    trial = log.results[0].trial
-    title = (
-        f"{log.dataset.name.replace('mnist', 'MNIST')}: training loss by depth, {count_settings(log)} settings an arm"
-    )
+    """Left: the training curve of each arm's best setting. Right: mean and spread of its best of the search."""
+    settings = len(log.results) // len(by_arm(log.results))
+    title = f"{name_data(log.dataset.name)}: training loss by depth, {settings} settings an arm"
     figure, (left, right) = new_figure(title, 4.6, ncols=2, width_ratios=(1.25, 1))
     curves_panel(left, log.best)
-    top_panel(right, log.results)
-    right.set_title(f"ten best settings, {trial.epochs} epochs")
+    top_panel(right, log)
+    right.set_title(f"{log.top} best settings, {log.results[0].trial.epochs} epochs")
     return figure
-
-
-def count_settings(log: DepthSearchLog) -> int:
-    """Settings tried in each arm."""
-    return len(log.results) // len(by_arm(log.results))
 
 
 def curves_panel(axes: Axes, best: list[BestRun]) -> None:
@@ -51,10 +36,10 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
         axes.plot(
             run.history.epoch,
             np.maximum(loss, np.finfo(np.float32).tiny),
-            color=pale(COLORS[run.trial.architecture], SHADES[rank]),
+            color=pale(COLORS[run.trial.block], SHADES[rank]),
             linewidth=1.6,
             zorder=2 + rank,
-            label=f"{run.trial.architecture} {run.trial.depth}",
+            label=f"{run.trial.block} {run.trial.depth}",
         )
     axes.set(yscale="log", xlabel="epoch", ylabel="training loss", title="best setting, trained longer")
     axes.margins(x=0)
@@ -64,15 +49,15 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
         axes.text(0.5, 0.5, "not trained yet", transform=axes.transAxes, ha="center", color=FAINT_INK)
 
 
-def top_panel(axes: Axes, results: list[TrialResult]) -> None:
-    """Each arm's ten best losses as dots, their mean as a bar."""
-    arms = by_arm(results)
+def top_panel(axes: Axes, log: DepthSearchLog) -> None:
+    """Each arm's best losses as dots, their mean as a bar."""
+    arms = by_arm(log.results)
     depths = sorted({depth for _, depth in arms})
-    for (architecture, depth), ranked in arms.items():
-        x = depths.index(depth) + (0.16 if architecture == "highway" else -0.16)
-        top = np.array([result.best_loss for result in ranked[:TOP] if np.isfinite(result.best_loss)])
-        axes.plot(np.full(len(top), x), top, "o", color=COLORS[architecture], alpha=0.45, markersize=4.5)
-        axes.plot([x - 0.12, x + 0.12], [top.mean()] * 2, color=COLORS[architecture], linewidth=3)
+    for (block, depth), ranked in arms.items():
+        x = depths.index(depth) + (0.16 if block == "highway" else -0.16)
+        top = np.array([result.lowest_loss for result in ranked[: log.top] if np.isfinite(result.lowest_loss)])
+        axes.plot(np.full(len(top), x), top, "o", color=COLORS[block], alpha=0.45, markersize=4.5)
+        axes.plot([x - 0.12, x + 0.12], [top.mean()] * 2, color=COLORS[block], linewidth=3)
     axes.set(yscale="log", xlabel="depth (layers)", ylabel="training loss")
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(LOSS_TICKS, LOSS_TICKS)
@@ -82,14 +67,14 @@ def top_panel(axes: Axes, results: list[TrialResult]) -> None:
 def settings_figure(log: DepthSearchLog) -> Figure:
     """Loss of every setting against its learning rate (top) and gate bias (bottom), a column a depth."""
     by_depth = group_by(log.results, lambda result: result.trial.depth)
-    title = f"{log.dataset.name.replace('mnist', 'MNIST')}: training loss of every setting"
+    title = f"{name_data(log.dataset.name)}: training loss of every setting"
     figure, axes = new_figure(title, 5.6, nrows=2, ncols=len(by_depth), sharey=True, squeeze=False)
-    ceiling = max(result.best_loss for result in log.results if np.isfinite(result.best_loss))
+    ceiling = max(result.lowest_loss for result in log.results if np.isfinite(result.lowest_loss))
     for (over, under), (depth, results) in zip(axes.T, by_depth.items(), strict=True):
         for result in results:
-            trial, loss = result.trial, ceiling if result.diverged else result.best_loss
+            trial, loss = result.trial, ceiling if result.diverged else result.lowest_loss
             style = {
-                "color": COLORS[trial.architecture],
+                "color": COLORS[trial.block],
                 "marker": "x" if result.diverged else "o",
                 "markersize": 4,
                 "alpha": 0.6,
@@ -102,7 +87,68 @@ def settings_figure(log: DepthSearchLog) -> Figure:
         under.set(xlabel="initial gate bias", xticks=(-10, -7, -4, -1))
     for row in axes:
         row[0].set_ylabel("training loss")
-    handles = [Line2D([], [], color=COLORS[kind], marker="o", linestyle="none", label=kind) for kind in ARCHITECTURES]
+    handles = [Line2D([], [], color=COLORS[kind], marker="o", linestyle="none", label=kind) for kind in BLOCKS]
     handles.append(Line2D([], [], color=INK, marker="x", linestyle="none", label="diverged"))
     figure.legend(handles=handles, loc="upper right", ncols=len(handles), frameon=False, handletextpad=0.2)
     return figure
+
+
+def arms_table(log: DepthSearchLog) -> str:
+    """By arm: the best settings of the search, and the longer run of the best one."""
+    rows = []
+    longer = best_of_arm(log.best)
+    for arm, ranked in by_arm(log.results).items():
+        trial = longer[arm].trial if arm in longer else ranked[0].trial
+        losses = [result.lowest_loss for result in ranked[: log.top]]
+        bias = "" if trial.gate_bias is None else f", b_T {trial.gate_bias:.1f}"
+        rows.append(
+            [
+                f"{trial.block} {trial.depth}",
+                f"{np.mean(losses):.3g} ± {np.std(losses, ddof=1):.2g}",
+                f"{sum(result.diverged for result in ranked)} of {len(ranked)}",
+                f"{trial.activation}, lr {trial.lr:.2g}, momentum {trial.momentum:.2g}{bias}",
+                *(longer_run(longer[arm], log.level) if arm in longer else [""] * 3),
+            ]
+        )
+    search = [f"{log.top} best: loss", "diverged", "best setting"]
+    return markdown(["arm", *search, "lowest loss", f"epochs to {log.level:g}", "test accuracy"], rows)
+
+
+def longer_run(run: BestRun, level: float) -> list[str]:
+    """Lowest training loss, epochs until it was below the level, and final test accuracy."""
+    accuracy = "diverged" if run.diverged else f"{run.history.test_score[-1]:.4f}"
+    return [f"{run.lowest_loss:.2g}", epochs_to(run, level), accuracy]
+
+
+def epochs_to(run: BestRun, level: float) -> str:
+    """The first epoch after which the training loss was below the level."""
+    epochs = zip(run.history.epoch, run.history.train_loss, strict=True)
+    return next((str(epoch) for epoch, loss in epochs if loss is not None and loss < level), "never")
+
+
+def claims_table(log: DepthSearchLog) -> str:
+    """What the paper says of figure 1, beside the lowest training losses of the longer runs."""
+    best = best_of_arm(log.best)
+    orders = math.log10(best["plain", 100].lowest_loss / best["highway", 100].lowest_loss)
+
+    def losses(block: str, *depths: int) -> str:
+        return ", ".join(f"{best[block, depth].lowest_loss:.1e}" for depth in depths)
+
+    def reached(block: str) -> str:
+        return ", ".join(epochs_to(best[block, depth], log.level) for depth in DEPTHS)
+
+    rows = [
+        ["plain nets of 10 and 20 layers reach a loss below 1e-4", losses("plain", 10, 20)],
+        ["plain nets degrade as depth grows", f"at 10, 20, 50, 100: {losses('plain', *DEPTHS)}"],
+        ["highway nets of 50 and 100 layers do as well as 10 and 20", losses("highway", *DEPTHS)],
+        ["at 100 layers highway is more than 2 orders of magnitude better", f"{orders:.1f} orders"],
+        [
+            f"highway nets converge faster (epochs until the loss is below {log.level:g})",
+            f"highway {reached('highway')}; plain {reached('plain')}",
+        ],
+    ]
+    return markdown(["the paper", f"here, lowest loss in {best['plain', 10].trial.epochs} epochs"], rows)
+
+
+FIGURES = {"fig1_depth_search.png": search_figure, "fig1_settings.png": settings_figure}
+TABLES = {"depth_search": arms_table, "depth_search_claims": claims_table}

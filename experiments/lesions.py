@@ -17,28 +17,19 @@ k of which are a random set of k layers - and how many can go before accuracy ha
 """
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-import run_log
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
-from run_log import DatasetInfo, Environment, number, numbers
+from run_log import Log, Result, number, numbers
+from side_by_side import ResultFile, finish
 
 from . import models
-from .command_line import Commands, add_plot_flags, load_data
+from .common import Experiment, load_data, start, whole
 from .models import Source
-from .resumable import ResultFile, finish
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "lesions"
-FIGURES = ("fig4_lesions.png", "lesion_sets.png")
 SEEDS = (0, 1, 2)
 TRAIN_EPOCHS = 20
 POINT = 0.01  # one percentage point of error
@@ -59,7 +50,7 @@ class Closing:
 
 
 @dataclass
-class NetLesions:
+class NetLesions(Result):
     """What lesions do to one net; layers count from 1, errors are shares of the training images, losses in nats."""
 
     source: Source
@@ -68,30 +59,27 @@ class NetLesions:
     lesioned_error: list[float]  # by layer closed
     lesioned_loss: list[float]
     idle_share: float
-    idle: list[int]  # layers that change the error by less than each of IDLE_THRESHOLDS
+    idle: list[int]  # layers that change the error by less than each of the log's idle_thresholds
     needed: list[int]  # layers whose closing raises the error by more than one point
     closings: dict[str, Closing]
 
 
 @dataclass
-class LesionsLog:
-    """runs/lesions.json."""
+class LesionsLog(Log):
+    """runs/lesions.json; `idle` is the threshold of idle_share, `point` that of what is needed and spared."""
 
-    schema: int
-    created: str
-    command: str
-    dataset: DatasetInfo
-    environment: Environment
+    idle: float
     idle_thresholds: list[float]
+    point: float
     set_images: int
     nets: list[NetLesions]
 
 
-# ------------------------------------------------------------------------------------------- lesions
+EXPERIMENT = Experiment("lesions", __doc__, LesionsLog)
 
 
 def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the logits (B, K) with layer l closed, l = 0..L-1, and last the unlesioned ones, given x_0 (B, D).
+    """Yield the logits (B, K) with layer l closed, l = 0..L-1, and last the unlesioned ones, given x_0 (D, B).
 
     A layer whose T is 0 passes its input on, so the net without it goes on from there: half a forward pass on average.
     """
@@ -102,14 +90,14 @@ def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def predict_through(net: DeepNet, x: np.ndarray, layers: Iterable[int]) -> np.ndarray:
-    """Logits (B, K) given x_0 (B, D) when these layers alone are open; all others pass their input on."""
+    """Logits (B, K) given x_0 (D, B) when these layers alone are open; all others pass their input on."""
     for l in layers:
         _, x = next(net.walk(x, l))
     return net.predict_from(x, net.depth)
 
 
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Error and mean loss with each layer closed and, last, with none, (L+1,) each; images (n, d_in), uint8."""
+    """Error and mean loss with each layer closed and, last, with none, (L+1,) each; images (n, ...), uint8."""
     wrong, loss = np.zeros((2, net.depth + 1))
     for part, x in models.in_batches(net, images, "lesions"):
         y = labels[part]
@@ -152,9 +140,9 @@ def examine(source: Source, data: Dataset) -> NetLesions:
 
     with threadpool_limits(1):
         net = models.obtain(source, data)
-        error, loss = measure_layers(net, data.train_images, data.train_labels)
-        chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_images))[:SET_IMAGES]
-        images, labels = data.train_images[chosen], data.train_labels[chosen]
+        error, loss = measure_layers(net, data.train_x, data.train_y)
+        chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_x))[:SET_IMAGES]
+        images, labels = data.train_x[chosen], data.train_y[chosen]
         closings = {}
         for name, orders in closing_orders(loss[:-1]).items():
             errors = np.array([measure_order(net, images, labels, order) for order in orders])
@@ -162,6 +150,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     rise = error[:-1] - error[-1]
     idle = [int(np.count_nonzero(np.abs(rise) < threshold)) for threshold in IDLE_THRESHOLDS]
     return NetLesions(
+        None,
         source=source,
         error=number(error[-1]),
         loss=number(loss[-1]),
@@ -174,9 +163,6 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     )
 
 
-# ---------------------------------------------------------------------------------------------- log
-
-
 def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Source]:
     """The nets to examine: that of --model, or one for each seed and that of the depth search if it is there."""
     if arguments.model:
@@ -186,20 +172,15 @@ def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Sou
         models.setting(dataset, data, smoke=arguments.smoke, epochs=TRAIN_EPOCHS, seed=seed)
         for seed in SEEDS[: 2 if arguments.smoke else None]
     ]
-    trained = [models.of_training(config, NAME, dataset) for config in settings]
+    trained = [models.of_training(config, EXPERIMENT.name, dataset) for config in settings]
     return [*([models.of_file(found, data)] if found else []), *trained]
 
 
-def read_log(path: str | Path) -> LesionsLog:
-    """Read and check a log of this experiment; raises InputError."""
-    return run_log.read(path, LesionsLog, f"make it with python -m experiments.{NAME} run")
-
-
-def run_command(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Examine the nets that have not been examined yet, and write the log."""
     dataset, data = load_data(arguments)
     sources = plan(arguments, dataset, data)
-    path = models.prepare_log(NAME, dataset, arguments.smoke, sources[0])
+    path = models.log_path(EXPERIMENT, dataset, arguments.smoke, sources[0])
     nets = finish(
         examine,
         sources,
@@ -209,18 +190,16 @@ def run_command(arguments: argparse.Namespace) -> None:
         command=arguments.command_line,
         jobs=arguments.jobs,
     )
-    log = LesionsLog(
-        schema=run_log.SCHEMA,
-        created=run_log.now(),
-        command=arguments.command_line,
-        dataset=DatasetInfo(dataset, len(data.train_images), len(data.test_images)),
-        environment=run_log.environment(threads=1),
+    log = LesionsLog.new(
+        arguments.command_line,
+        whole(dataset, data),
+        idle=IDLE,
         idle_thresholds=list(IDLE_THRESHOLDS),
-        set_images=min(SET_IMAGES, len(data.train_images)),
+        point=POINT,
+        set_images=min(SET_IMAGES, len(data.train_x)),
         nets=nets,
     )
-    run_log.write(path, log)
-    print(f"{summary(log)}\nsaved {path}")
+    EXPERIMENT.keep(path, log, summary(log))
 
 
 def summary(log: LesionsLog) -> str:
@@ -236,81 +215,7 @@ def summary(log: LesionsLog) -> str:
     return "\n".join([*lines, f"the paper's net: about {PAPER_IDLE:.0%} idle"])
 
 
-# ----------------------------------------------------------------------------------------- pictures
-
-
-def plot_command(arguments: argparse.Namespace) -> None:
-    """Draw figure 4, and what closing sets of layers does."""
-    from figure_style import save
-
-    log = read_log(arguments.log)
-    for name, figure in zip(FIGURES, (lesions_figure(log), sets_figure(log)), strict=True):
-        path = models.figure_path(name, log.dataset.name, log.nets[0].source)
-        save(figure, path, arguments.log)
-        print(f"drew {path}")
-
-
-def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
-    """The nets trained here, which differ by their seed alone, and those that came from a file."""
-    trained = [net for net in log.nets if net.source.training]
-    kinds = {f"{len(trained)} seeds": trained} if trained else {}
-    return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
-
-
-def lesions_figure(log: LesionsLog) -> "Figure":
-    """Error, and loss, against the layer that is closed; dashed where none is."""
-    from matplotlib.ticker import NullFormatter
-
-    from figure_style import COLORS, INK, draw_seeds, label_ends, new_figure, number_layers
-
-    title = f"Training set with one layer closed: {models.name_data(log.dataset.name)}"
-    figure, panels = new_figure(title, 6.0, nrows=2, sharex=True)
-    for axes, field, factor in zip(panels, ("error", "loss"), (100, 1), strict=True):
-        for (name, nets), color in zip(groups(log).items(), (COLORS["highway"], INK), strict=False):
-            curves = factor * np.array([getattr(net, f"lesioned_{field}") for net in nets])
-            layers = np.arange(1, curves.shape[1] + 1)
-            draw_seeds(axes, layers, curves, label=name, color=color)
-            level = factor * np.mean([getattr(net, field) for net in nets])
-            axes.axhline(level, color=color, linewidth=1, linestyle=(0, (3, 5)), label="none closed")
-        axes.set_xlim(1, layers[-1])
-        number_layers(axes.xaxis, layers[-1])
-    panels[0].set_title("error (%)")
-    panels[0].set_ylim(bottom=0)
-    decades = np.log10(panels[1].dataLim.intervaly)
-    panels[1].set(title="mean loss (nats)", yscale="log", xlabel="closed layer")
-    panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
-    panels[1].yaxis.set_minor_formatter(NullFormatter())
-    for axes in panels:
-        label_ends(axes)
-    return figure
-
-
-def sets_figure(log: LesionsLog) -> "Figure":
-    """Error against the number of closed layers, a curve for each order, a panel for each group of nets."""
-    from figure_style import COLORS, draw_seeds, new_figure
-
-    kinds = groups(log)
-    title = f"{log.set_images:,} training images with several layers closed: {models.name_data(log.dataset.name)}"
-    figure, panels = new_figure(title, 4.2, ncols=len(kinds), sharey=True, squeeze=False)
-    for axes, (name, nets) in zip(panels[0], kinds.items(), strict=True):
-        for order, color in zip(nets[0].closings, COLORS.values(), strict=True):
-            errors = 100 * np.concatenate([net.closings[order].errors for net in nets])
-            draw_seeds(axes, np.arange(errors.shape[1]), errors, label=order, color=color)
-        axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
-    panels[0, 0].set(ylabel="error (%)", ylim=(0, None))
-    panels[0, 0].legend(frameon=False, loc="upper left")  # all curves end in the same net, without any layer
-    return figure
-
-
-def commands() -> Commands:
-    """The experiment's sub-commands."""
-    commands = Commands(NAME, __doc__.splitlines()[0])
-    models.add_model_flags(commands.add("run", run_command, "lesion nets; resumable"))
-    add_plot_flags(commands.add("plot", plot_command, "draw the figures from the log"), NAME)
-    return commands
-
+models.add_model_flags(EXPERIMENT.add("run", run, "lesion nets; resumable"))
 
 if __name__ == "__main__":
-    from experiments import lesions  # not as __main__, whose functions and classes workers cannot import
-
-    sys.exit(lesions.commands().main())
+    start("lesions")

@@ -1,21 +1,24 @@
-"""The net that an experiment looks into: a file, the depth search's best, or one trained here."""
+"""The net that an experiment looks into: a file, the depth search's best, or one trained here.
+
+What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; what they call blocks are its units.
+"""
 
 import argparse
-import dataclasses
 import hashlib
 import math
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from highway_networks import CLASSES, Config, Dataset, DeepNet, Training, evaluate, scale, training_conditions
-from run_log import InputError, check_writable, number
+from command_line import InputError
+from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
+from run_log import check_writable, number
 
-from . import command_line, depth_search
-from .command_line import add_run_flags, default_log
+from . import depth_search
+from .common import Experiment, add_run_flags
 
 EPOCHS = 10  # of a net that is trained here
 FALLBACK = Config(
@@ -27,9 +30,8 @@ FALLBACK = Config(
     momentum=0.9,
     clip=0.0,
 )
-SMOKE = dataclasses.replace(FALLBACK, depth=6, hidden=20)
-SHOWN = 0.995  # share of the differences that a colour scale covers: a few outliers would hide all others
-ROWS = 512  # images that are looked at together: their layers stay in the processor's cache
+SMOKE = replace(FALLBACK, depth=6, hidden=20)
+ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -41,27 +43,27 @@ class Source:
     training: Config | None  # of a net that was not
 
     @property
+    def own(self) -> bool:
+        """Whether the net is the user's, and not one that the project itself looks into."""
+        return self.training is None and Path(self.file) != depth_search.MODEL
+
+    @property
     def label(self) -> str:
         """What a table or a legend calls the net."""
         if self.training:
             return f"seed {self.training.seed}"
-        return "best of the search" if Path(self.file) == depth_search.MODEL else Path(self.file).stem
-
-    @property
-    def own_name(self) -> list[str]:
-        """The name of a net that is the user's, in a list; empty for the nets that the project itself looks into."""
-        return [] if self.training or Path(self.file) == depth_search.MODEL else [Path(self.file).stem]
+        return Path(self.file).stem if self.own else "best of the search"
 
 
 @dataclass
 class Model:
-    """The net that was looked into, and how well it does; `net` is DeepNet.config, losses are in nats."""
+    """The net that was looked into, and how well it does; `net` is DeepNet.config, the loss is in nats."""
 
     source: Source
     net: dict[str, int | float | str]
     train_loss: float
-    train_acc: float
-    test_acc: float
+    train_score: float
+    test_score: float
 
 
 # --------------------------------------------------------------------------------------- which net
@@ -78,9 +80,9 @@ def choose(arguments: argparse.Namespace, dataset: str, data: Dataset) -> Source
 
     Raises InputError if the file holds no highway net for these images.
     """
-    found = found_net(dataset, arguments.smoke)
-    if arguments.model or found:
-        return of_file(arguments.model or found, data)
+    found = arguments.model or found_net(dataset, arguments.smoke)
+    if found:
+        return of_file(found, data)
     return of_training(setting(dataset, data, smoke=arguments.smoke, epochs=EPOCHS, seed=0), "inside", dataset)
 
 
@@ -102,19 +104,26 @@ def of_training(config: Config, name: str, dataset: str) -> Source:
 
 def setting(dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Config:
     """How to train a 50-layer net on all images: as the data set's depth search found best, else FALLBACK."""
-    n_train, n_test = len(data.train_images), len(data.test_images)
-    best = None if smoke else best_trial(default_log(depth_search.NAME, dataset, smoke=False))
-    if best:
-        return dataclasses.replace(best, index=seed, n_train=n_train, epochs=epochs).config(n_test)
-    config = SMOKE if smoke else FALLBACK
-    return dataclasses.replace(config, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
-
-
-def best_trial(log: Path) -> depth_search.Trial | None:
-    """The setting of the 50-layer highway net that a depth search ended with; None before that."""
-    runs = depth_search.read_log(log).best if log.exists() else []
+    n_train, n_test = len(data.train_x), len(data.test_x)
+    log = depth_search.EXPERIMENT.log_path(dataset)
+    runs = depth_search.EXPERIMENT.read(log).best if log.exists() and not smoke else []
     best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
-    return best and best.trial
+    if best:
+        return replace(best.trial, index=seed, n_train=n_train, epochs=epochs).config(n_test)
+    return replace(SMOKE if smoke else FALLBACK, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+
+
+def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) -> Path:
+    """Where a log goes: one of a net of the user's bears its name, and so replaces no committed log.
+
+    Makes its folder; raises InputError if it could not be written.
+    """
+    path = experiment.log_path(dataset, smoke)
+    if source.own:
+        path = path.with_stem(f"{path.stem}-{Path(source.file).stem}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(path)
+    return path
 
 
 # ---------------------------------------------------------------------------------------- the net
@@ -122,10 +131,10 @@ def best_trial(log: Path) -> depth_search.Trial | None:
 
 def obtain(source: Source, data: Dataset) -> DeepNet:
     """Load the net, or train it and keep it; raises InputError if it cannot be used."""
-    if source.training is None:
-        return load(Path(source.file), data)
-    net = train(source.training, data)
     path = Path(source.file)
+    if source.training is None:
+        return load(path, data)
+    net = train(source.training, data)
     path.parent.mkdir(parents=True, exist_ok=True)
     net.save(path)
     return net
@@ -134,17 +143,17 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
 def load(path: Path, data: Dataset) -> DeepNet:
     """Read a highway net whose input and output fit the data set; raises InputError for any other."""
     net = DeepNet.load(path)
-    pixels = data.train_images.shape[1]
+    d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
+    pixels = math.prod(data.train_x.shape[1:])
 
-    def reject(expected: str, found: object, remedy: str) -> InputError:
+    def reject(expected: str, found: str, remedy: str) -> InputError:
         return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
 
-    if net.config["block"] != "highway" or net.depth == 0:
-        found = f"{net.depth} {net.config['block']} blocks"
-        raise reject("a net with coupled gates (highway blocks)", found, "train one with --block highway")
-    if (net.config["d_in"], net.config["d_out"]) != (pixels, CLASSES):
-        found = f"{net.config['d_in']} and {net.config['d_out']}"
-        raise reject(f"{pixels} inputs and {CLASSES} outputs", found, "give its own --dataset")
+    if block != "highway" or net.depth == 0:
+        expected = "a net with coupled gates (highway blocks)"
+        raise reject(expected, f"{net.depth} {block} blocks", "train one with --block highway")
+    if (d_in, d_out) != (pixels, data.outputs):
+        raise reject(f"{pixels} inputs and {data.outputs} outputs", f"{d_in} and {d_out}", "give its own --dataset")
     if not np.isfinite(net.params.flat).all():
         raise reject("finite parameters", "some that are not", "train it again at a lower rate")
     return net
@@ -153,64 +162,22 @@ def load(path: Path, data: Dataset) -> DeepNet:
 def train(config: Config, data: Dataset) -> DeepNet:
     """Train a net; raises InputError if its loss does not stay finite."""
     training = Training(config, data)
-    with training_conditions(config):
-        for _ in progress(range(config.epochs), "training"):
-            loss, _ = training.run_epoch()
-            if not math.isfinite(loss):
-                raise InputError(
-                    f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
-                    "give one saved by highway_networks.py --save-model"
-                )
+    for _ in progress(training.epochs(scored=False), config.epochs, "training"):
+        pass
+    if training.diverged:
+        raise InputError(
+            f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
+            "give one saved by highway_networks.py --save-model"
+        )
     return training.net
 
 
 def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
     """What a log says of the net."""
-    train_loss, train_acc = evaluate(net, data.train_images, data.train_labels)
-    _, test_acc = evaluate(net, data.test_images, data.test_labels)
-    return Model(source, net.config, number(train_loss), number(train_acc), number(test_acc))
-
-
-# --------------------------------------------------------------------------------- looking into it
-
-
-def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield a slice of the images (n, d_in), uint8, and the inputs (B, D) that it gives to the first block."""
-    for start in progress(range(0, len(images), ROWS), label):
-        part = slice(start, start + ROWS)
-        yield part, net.enter(scale(images[part], net.dtype))
-
-
-def progress(items: range, label: str) -> Iterator[int]:
-    """The items, with a progress bar on a terminal."""
-    from tqdm import tqdm
-
-    return tqdm(items, desc=label, leave=False, disable=not sys.stderr.isatty())
-
-
-# -------------------------------------------------------------------------------- logs and pictures
-
-
-def prepare_log(name: str, dataset: str, smoke: bool, source: Source) -> Path:
-    """`default_log`, with the name of a net that is the user's own: its log replaces no committed one.
-
-    Makes its folder; raises InputError if it could not be written.
-    """
-    path = default_log(name, dataset, smoke)
-    path = path.with_stem("-".join([path.stem, *source.own_name]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(path)
-    return path
-
-
-def figure_path(name: str, dataset: str, source: Source) -> Path:
-    """Where a picture goes: a net of the user's own has a folder of its own."""
-    return command_line.figure_path(str(Path(*source.own_name, name)), dataset)
-
-
-def name_data(dataset: str) -> str:
-    """A data set's name as titles have it."""
-    return dataset.replace("mnist", "MNIST")
+    loss = LOSSES["cross-entropy"]
+    train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
+    _, test_score = evaluate(net, data.test_x, data.test_y, loss)
+    return Model(source, net.config, number(train_loss), number(train_score), number(test_score))
 
 
 def summary(model: Model) -> str:
@@ -219,5 +186,23 @@ def summary(model: Model) -> str:
     origin = f"trained here for {training.epochs} epochs" if training else model.source.file
     return (
         f"{net['depth']} layers of {net['hidden']}, {net['activation']}, b_T {net['gate_bias']:g} ({origin}): "
-        f"training loss {model.train_loss:.4g}, accuracy {model.train_acc:.4f}, on test images {model.test_acc:.4f}"
+        f"training loss {model.train_loss:.4g}, accuracy {model.train_score:.4f}, on test images {model.test_score:.4f}"
     )
+
+
+# --------------------------------------------------------------------------------- looking into it
+
+
+def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield a slice of the images (n, ...), uint8, and the inputs (D, B) that it gives to the first block."""
+    starts = range(0, len(images), ROWS)
+    for start in progress(starts, len(starts), label):
+        part = slice(start, start + ROWS)
+        yield part, net.enter(as_inputs(images[part], net.dtype))
+
+
+def progress(items: Iterable, total: int, label: str) -> Iterable:
+    """The items, with a progress bar on a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())

@@ -13,21 +13,15 @@ Deviations: Adam in place of SGD with momentum, and budgets of minutes, in the c
 """
 
 import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
+from highway_networks import Config, Dataset, train
+from reporting import mean_sd
+from run_log import DatasetInfo, History, Log, Result
+from side_by_side import ResultFile, finish
 
-import run_log
-from highway_networks import Config, Dataset, mean_sd, train
-from run_log import DatasetInfo, Environment, History
+from .common import Experiment, add_run_flags, final_scores, fit, group_by, load_data, start
 
-from .command_line import Commands, add_plot_flags, add_run_flags, default_log, fit, group_by, load_data
-from .resumable import ResultFile, finish
-
-NAME = "very_deep"
-FIGURES = ("very_deep.png", "gate_bias.png")
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
 ARMS = (("highway", -6.0), ("highway", -20.0), ("plain", None))  # block, gate bias
@@ -39,7 +33,7 @@ SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
 
 @dataclass
-class DeepRun:
+class DeepRun(Result):
     """One training run; gate_means is the mean T of each block after training, null without gates."""
 
     config: Config
@@ -49,16 +43,14 @@ class DeepRun:
 
 
 @dataclass
-class VeryDeepLog:
+class VeryDeepLog(Log):
     """runs/very_deep.json."""
 
-    schema: int
-    created: str
-    command: str
-    dataset: DatasetInfo
-    environment: Environment
     by_depth: list[DeepRun]
     by_bias: list[DeepRun]
+
+
+EXPERIMENT = Experiment("very_deep", __doc__, VeryDeepLog)
 
 
 def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
@@ -88,18 +80,13 @@ def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
 def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net; of its gates, only the last epoch's means are kept."""
     run = train(config, data)
-    return DeepRun(config, run.diverged, run.history, run.gate_means and run.gate_means[-1])
+    return DeepRun(None, config, run.diverged, run.history, run.gate_means and run.gate_means[-1])
 
 
-def read_log(path: str | Path) -> VeryDeepLog:
-    """Read and check a log of this experiment; raises InputError."""
-    return run_log.read(path, VeryDeepLog, f"make it with python -m experiments.{NAME} run")
-
-
-def run_command(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Train what is missing and write the log."""
     dataset, data = load_data(arguments)
-    path = default_log(NAME, dataset, arguments.smoke)
+    path = EXPERIMENT.log_path(dataset, arguments.smoke)
     by_depth, by_bias = depth_configs(data, arguments.smoke), bias_configs(data, arguments.smoke)
     runs = finish(
         run_config,
@@ -110,18 +97,10 @@ def run_command(arguments: argparse.Namespace) -> None:
         command=arguments.command_line,
         jobs=arguments.jobs,
     )
-    config = by_depth[0]
-    log = VeryDeepLog(
-        schema=run_log.SCHEMA,
-        created=run_log.now(),
-        command=arguments.command_line,
-        dataset=DatasetInfo(dataset, config.n_train, config.n_test),
-        environment=run_log.environment(threads=1),
-        by_depth=runs[: len(by_depth)],
-        by_bias=runs[len(by_depth) :],
-    )
-    run_log.write(path, log)
-    print(f"{summary(log)}\nsaved {path}")
+    info = DatasetInfo(dataset, by_depth[0].n_train, by_depth[0].n_test)
+    measured = {"by_depth": runs[: len(by_depth)], "by_bias": runs[len(by_depth) :]}
+    log = VeryDeepLog.new(arguments.command_line, info, **measured)
+    EXPERIMENT.keep(path, log, summary(log))
 
 
 def group(runs: list[DeepRun], *names: str) -> dict[tuple, list[DeepRun]]:
@@ -129,39 +108,23 @@ def group(runs: list[DeepRun], *names: str) -> dict[tuple, list[DeepRun]]:
     return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
 
 
-def accuracies(runs: list[DeepRun]) -> list[float]:
-    """Final test accuracy of each run; NaN where it diverged."""
-    return [np.nan if run.diverged else run.history.test_acc[-1] for run in runs]
+def name_arm(block: str, bias: float) -> str:
+    """What a table or a legend calls an arm."""
+    return block if block == "plain" else f"{block}, b_T {bias:g}"
 
 
 def summary(log: VeryDeepLog) -> str:
     """Final test accuracies, mean ± sd over seeds."""
     lines = ["test accuracy by depth"]
     for (block, bias, depth), runs in group(log.by_depth, "block", "gate_bias", "depth").items():
-        arm = block if block == "plain" else f"{block}, b_T {bias:g}"
-        lines.append(f"  {arm:<20}{depth:>6}   {mean_sd(accuracies(runs))}")
+        lines.append(f"  {name_arm(block, bias):<20}{depth:>6}   {mean_sd(final_scores(runs))}")
     lines.append("test accuracy by gate bias")
     for (depth, bias), runs in group(log.by_bias, "depth", "gate_bias").items():
-        lines.append(f"  depth {depth:<6}b_T {bias:>5g}   {mean_sd(accuracies(runs))}")
+        lines.append(f"  depth {depth:<6}b_T {bias:>5g}   {mean_sd(final_scores(runs))}")
     return "\n".join(lines)
 
 
-def plot_command(arguments: argparse.Namespace) -> None:
-    """Draw both measurements."""
-    from .very_deep_figures import draw
-
-    draw(read_log(arguments.log), arguments.log)
-
-
-def commands() -> Commands:
-    """The experiment's sub-commands."""
-    commands = Commands(NAME, __doc__.splitlines()[0])
-    add_run_flags(commands.add("run", run_command, "train all nets; resumable"))
-    add_plot_flags(commands.add("plot", plot_command, "draw the figures from the log"), NAME)
-    return commands
-
+add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
 
 if __name__ == "__main__":
-    from experiments import very_deep  # not as __main__, whose functions and classes workers cannot import
-
-    sys.exit(very_deep.commands().main())
+    start("very_deep")

@@ -1,34 +1,24 @@
-"""Pictures of the very deep nets and of the gate-bias sweep."""
-
-from pathlib import Path
+"""Pictures and tables of the very deep nets and of the gate-bias sweep."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, draw_level, draw_seeds, label_ends, new_figure, pale, save
+from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 from highway_networks import CLASSES
+from reporting import final, seeds_of
 
-from .command_line import figure_path
-from .very_deep import FIGURES, DeepRun, VeryDeepLog, accuracies, group
+from .common import final_scores, name_data
+from .very_deep import DeepRun, VeryDeepLog, group, name_arm
 
 SHADES = {-6.0: 1.0, -20.0: 0.55}
-
-
-def draw(log: VeryDeepLog, source: Path) -> None:
-    """Draw both figures from a log."""
-    for name, figure in zip(FIGURES, (depth_figure(log), bias_figure(log)), strict=True):
-        path = figure_path(name, log.dataset.name)
-        save(figure, path, source)
-        print(f"drew {path}")
 
 
 def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
     """Data set, images, epochs and seeds."""
     config = runs[0].config
     seeds = len({run.config.seed for run in runs})
-    name = log.dataset.name.replace("mnist", "MNIST")
-    return f"{name}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
+    return f"{name_data(log.dataset.name)}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
 
 
 def depth_figure(log: VeryDeepLog) -> Figure:
@@ -37,7 +27,7 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     by_arm = group(log.by_depth, "block", "gate_bias")
     for (block, bias), runs in by_arm.items():
         depths = sorted({run.config.depth for run in runs})
-        table = np.array([accuracies(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
+        table = np.array([final_scores(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
         label = block if block == "plain" else f"highway, {minus(bias)}"
         color = pale(COLORS[block], SHADES.get(bias, 1.0))
         draw_seeds(left, depths, table.T, label=label, color=color, marker="o", markersize=5)
@@ -76,7 +66,7 @@ def bias_figure(log: VeryDeepLog) -> Figure:
         by_bias = group(runs, "gate_bias")
         positions = range(len(by_bias))
         losses = [[np.nan if r.diverged else r.history.train_loss[-1] for r in same] for same in by_bias.values()]
-        accuracy = [accuracies(same) for same in by_bias.values()]
+        accuracy = [final_scores(same) for same in by_bias.values()]
         color = pale(COLORS["highway"], (0.5, 1.0)[rank % 2])
         for axes, table in ((left, accuracy), (right, losses)):
             draw_seeds(
@@ -92,3 +82,27 @@ def bias_figure(log: VeryDeepLog) -> Figure:
     for axes in (left, right):
         label_ends(axes)
     return figure
+
+
+def depth_table(log: VeryDeepLog) -> str:
+    """Final test accuracy by depth: highway nets from two biases, and plain ones."""
+    arms = list(group(log.by_depth, "block", "gate_bias"))
+    cells = group(log.by_depth, "depth", "block", "gate_bias")
+    depths = sorted({run.config.depth for run in log.by_depth})
+    rows = [[f"{depth:,}", *(final(cells[depth, *arm], "test_score") for arm in arms)] for depth in depths]
+    header = ["blocks", *(name_arm(*arm) for arm in arms)]
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.by_depth)}"
+
+
+def bias_table(log: VeryDeepLog) -> str:
+    """Final test accuracy by initial gate bias."""
+    cells = group(log.by_bias, "gate_bias", "depth")
+    depths = sorted({run.config.depth for run in log.by_bias})
+    biases = sorted({run.config.gate_bias for run in log.by_bias}, reverse=True)
+    rows = [[f"{bias:g}", *(final(cells[bias, depth], "test_score") for depth in depths)] for bias in biases]
+    header = ["b_T", *(f"{depth} blocks" for depth in depths)]
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.by_bias)}"
+
+
+FIGURES = {"very_deep.png": depth_figure, "gate_bias.png": bias_figure}
+TABLES = {"very_deep": depth_table, "gate_bias": bias_table}

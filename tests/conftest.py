@@ -10,6 +10,7 @@ from helpers import MNIST_FILES, write_small_mnist
 from hypothesis import settings
 
 import highway_networks as hn
+from download import IDX_SOURCES
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
@@ -19,9 +20,8 @@ settings.load_profile("project")
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch) -> Path:
     """A data directory with a small made-up MNIST that counts as the real one; nothing can be downloaded."""
-    checksums = write_small_mnist(tmp_path / "data" / hn.IDX_SOURCES["mnist"].folder)
-    source = hn.IDX_SOURCES["mnist"]._replace(mirrors=(), checksums=checksums)
-    monkeypatch.setitem(hn.IDX_SOURCES, "mnist", source)
+    checksums = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
+    monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), checksums=checksums))
     return tmp_path / "data"
 
 

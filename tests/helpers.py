@@ -1,5 +1,6 @@
 """What several tests share: derivatives without backpropagation, writers of idx and gzip files, a log to spoil."""
 
+import dataclasses
 import gzip
 import hashlib
 import re
@@ -12,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import InputError
 from highway_networks import Config, DeepNet
-from run_log import SCHEMA, DatasetInfo, Environment, History, InputError, Run, RunLog
+from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -135,26 +137,34 @@ def files_below(folder: Path) -> dict[str, bytes]:
 # ---------------------------------------------------------------------------------------------- logs
 
 
+SOME_ENVIRONMENT = Environment(
+    "3.11.7", "2.4.6", "openblas 0.3", "Haswell", 1, "Linux", "a processor", "0123456789abcdef", False
+)
+
+
 def small_log() -> RunLog[Config]:
-    """A valid log of two runs, highway and a diverged plain one."""
+    """A valid log of two runs, highway, which was made elsewhere, and a diverged plain one."""
     highway = Run(
+        dataclasses.replace(SOME_ENVIRONMENT, kernels="Zen", commit=None),
         Config(depth=2, epochs=1),
         100,
+        "accuracy",
         False,
         History([0, 1], [2.3, 0.5], [0.1, 0.8], [2.4, 0.625], [0.1, 0.75], [None, 1.5], [0.0, 0.25]),
         [[0.12, 0.12], [0.125, 0.25]],
     )
     plain = Run(
+        None,
         Config(block="plain", depth=2, epochs=1),
         50,
+        "accuracy",
         True,
         History([0, 1], [2.3, None], [0.1, None], [2.4, None], [0.1, None], [None, None], [0.0, 0.25]),
         None,
     )
-    environment = Environment("3.11.7", "2.4.6", "openblas 0.3", 1, "Linux", "a processor", None, None)
     command = "python highway_networks.py --depth 2"
     dataset = DatasetInfo("mnist", 6000, 2000)
-    return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, dataset, environment, [highway, plain])
+    return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, dataset, SOME_ENVIRONMENT, [highway, plain])
 
 
 # -------------------------------------------------------------------------------------------- errors

@@ -7,10 +7,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, SOME_ENVIRONMENT
 
 from highway_networks import Config
-from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
+from run_log import SCHEMA, DatasetInfo, History, Run, RunLog
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> Run[Config]:
@@ -27,14 +27,15 @@ def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) 
     history = History(
         epoch=list(rows),
         train_loss=finite([2.3 - 2 * value for value in learned]),
-        train_acc=finite([0.12 + value for value in learned]),
+        train_score=finite([0.12 + value for value in learned]),
         test_loss=finite([2.4 - 2 * value for value in learned]),
-        test_acc=finite([0.1 + value for value in learned]),
+        test_score=finite([0.1 + value for value in learned]),
         grad_norm=[None, *finite([1 + value for value in learned[1:]])],
         seconds=[0.125 * (epoch + 1) for epoch in rows],
     )
     gates = [[0.12 + 0.01 * epoch * layer + 0.005 * seed for layer in range(depth)] for epoch in rows]
-    return Run(config, 1000 + depth, diverged, history, gates if block == "highway" and depth else None)
+    gate_means = gates if block == "highway" and depth else None
+    return Run(None, config, 1000 + depth, "accuracy", diverged, history, gate_means)
 
 
 def made_up_log(
@@ -51,9 +52,8 @@ def made_up_log(
         made_up_run(block, depth, seed, epochs, (block, seed) in diverged)
         for depth, seed, block in product(depths, seeds, blocks)
     ]
-    environment = Environment("3.11.7", "2.4.6", "openblas 0.3", 1, "Linux", "a processor", "0123456789abcdef", False)
     command = "python highway_networks.py --seed 0"
-    return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, DatasetInfo(dataset, 6000, 2000), environment, runs)
+    return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, DatasetInfo(dataset, 6000, 2000), SOME_ENVIRONMENT, runs)
 
 
 def committed_log(name: str) -> Path:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers import small_batch, small_net
 
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, evaluate, softmax_cross_entropy
-from run_log import InputError
+from command_line import InputError
+from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, DeepNet, Workspace, evaluate, softmax_cross_entropy
 
-DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: (H > 0).astype(H.dtype)}
+DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: H > 0}
 
 
 def loss_and_gradients(net, x, y, workspace=None):
@@ -25,28 +25,31 @@ def loss_and_gradients(net, x, y, workspace=None):
 @pytest.mark.parametrize(
     ("block", "branches"), [("plain", "H"), ("highway", "HT"), ("highway-uncoupled", "HTC"), ("residual", "H")]
 )
-def test_parameters_and_gradients_have_these_names_shapes_and_order(block, branches):
-    shapes = {"W_in": (5, 4), "b_in": (4,)}
+def test_parameters_and_gradients_have_these_names_and_shapes(block, branches):
+    shapes = {"W_in": (4, 5), "b_in": (4,)}
     for branch in branches:
         shapes |= {f"W_{branch}": (3, 4, 4), f"b_{branch}": (3, 4)}
-    shapes |= {"W_out": (4, 2), "b_out": (2,)}
+    shapes |= {"W_out": (2, 4), "b_out": (2,)}
     net = small_net(block, "tanh", 3, d_out=2)
     x, y = small_batch(d_out=2)
     logits, cache = net.forward(x)
     for tensors in (net.params, net.backward(softmax_cross_entropy(logits, y)[1], cache)):
         assert [(name, tensor.shape) for name, tensor in tensors.items()] == list(shapes.items())
         assert tensors.flat.shape == (sum(math.prod(shape) for shape in shapes.values()),)
-        np.testing.assert_array_equal(np.concatenate([tensor.ravel() for tensor in tensors.values()]), tensors.flat)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_parameters_are_views_into_the_flat_vector(block):
-    params = small_net(block, "tanh", 3).params
-    params.flat[...] = np.arange(params.flat.size)
-    np.testing.assert_array_equal(np.concatenate([tensor.ravel() for tensor in params.values()]), params.flat)
-    for tensor in params.values():
+def test_parameters_are_views_that_share_out_the_flat_vector(block):
+    """Each entry of the vector belongs to one tensor, and each block's branches, biases last, to one matrix."""
+    net = small_net(block, "tanh", 3)
+    p, L = net.params, range(3)
+    p.flat[...] = np.arange(p.flat.size)
+    np.testing.assert_array_equal(np.sort(np.concatenate([tensor.ravel() for tensor in p.values()])), p.flat)
+    rows = [[np.c_[p[f"W_{branch}"][l], p[f"b_{branch}"][l]] for branch in net.block.branches] for l in L]
+    np.testing.assert_array_equal(p.blocks, [np.concatenate(matrices) for matrices in rows])
+    for tensor in p.values():
         tensor[...] = -1
-    assert (params.flat == -1).all()
+    assert (p.flat == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -113,39 +116,25 @@ def test_a_highway_block_is_equation_3():
     p = net.params
     for layer in range(3):
         x = cache.x[layer]
-        H = np.tanh(x @ p["W_H"][layer] + p["b_H"][layer])
-        T = 1 / (1 + np.exp(-(x @ p["W_T"][layer] + p["b_T"][layer])))
+        H = np.tanh(p["W_H"][layer] @ x + p["b_H"][layer, :, None])
+        T = 1 / (1 + np.exp(-(p["W_T"][layer] @ x + p["b_T"][layer, :, None])))
         np.testing.assert_allclose(cache.H[layer], H, rtol=1e-12)
         np.testing.assert_allclose(cache.T[layer], T, rtol=1e-12)
         np.testing.assert_allclose(cache.x[layer + 1], H * T + x * (1 - T), rtol=1e-12)
-    np.testing.assert_allclose(logits, cache.x[3] @ p["W_out"] + p["b_out"], rtol=1e-12)
+    np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[3] + p["b_out"][:, None], rtol=1e-12)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_highway_blocks_gradients_are_equation_9(activation):
-    """dH = T·dy, dT = (H − x)·dy, dx = (1 − T)·dy, then through the two affine maps."""
-    net = small_net("highway", activation, 1)
-    inputs, y = small_batch()
-    logits, cache = net.forward(inputs)
-    _, dlogits = softmax_cross_entropy(logits, y)
-    grads = net.backward(dlogits, cache)
-
-    p, (x, _), (H,), (T,) = net.params, cache.x, cache.H, cache.T
-    dy = dlogits @ p["W_out"].T
-    dH, dT, dx = T * dy, (H - x) * dy, (1 - T) * dy
-    dz_H, dz_T = dH * DERIVATIVES[activation](H), dT * T * (1 - T)
-    dx = dx + dz_H @ p["W_H"][0].T + dz_T @ p["W_T"][0].T
-    dz_in = dx * DERIVATIVES[activation](x)
-    expected = {
-        "W_in": inputs.T @ dz_in,
-        "b_in": dz_in.sum(axis=0),
-        "W_H": [x.T @ dz_H],
-        "b_H": [dz_H.sum(axis=0)],
-        "W_T": [x.T @ dz_T],
-        "b_T": [dz_T.sum(axis=0)],
-    }
-    for name, gradient in expected.items():
-        np.testing.assert_allclose(grads[name], gradient, rtol=1e-12, atol=1e-16, err_msg=name)
+    """dH = T·dy, dT = (H − x)·dy, dx = (1 − T)·dy; the first two go on through the activation and σ."""
+    x, dy, y, dx, scratch = np.random.default_rng(0).standard_normal((5, 4, 7))
+    H, T = z = np.random.default_rng(1).standard_normal((2, 4, 7))
+    dz = np.empty_like(z)
+    BLOCKS["highway"].forward(x, z, y, ACTIVATIONS[activation])
+    BLOCKS["highway"].backward(dy, x, z, dz, dx, ACTIVATIONS[activation], scratch)
+    np.testing.assert_allclose(dz[0], T * dy * DERIVATIVES[activation](H), rtol=1e-12)
+    np.testing.assert_allclose(dz[1], (H - x) * dy * T * (1 - T), rtol=1e-12)
+    np.testing.assert_allclose(dx, (1 - T) * dy, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -200,14 +189,6 @@ def test_an_uncoupled_block_is_equation_2_and_equals_the_coupled_one_where_c_is_
     np.testing.assert_allclose(grads["W_T"] - grads["W_C"], coupled_grads["W_T"], rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_residual_block_adds_the_plain_ones_output_to_its_input(activation):
-    residual = small_net("residual", activation, 2)
-    _, cache = residual.forward(small_batch()[0])
-    for layer in range(2):
-        np.testing.assert_allclose(cache.x[layer + 1], cache.x[layer] + cache.H[layer], rtol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gates_keep_their_relative_precision_at_very_negative_biases(dtype):
     """A thousand layers want b_T near −20, where T is 2e-9: rounded to 0 it would never learn to open."""
@@ -216,7 +197,7 @@ def test_gates_keep_their_relative_precision_at_very_negative_biases(dtype):
     net.params["b_T"][...] = [-5, -10, -20, -40]
     _, cache = net.forward(small_batch()[0].astype(dtype))
     expected = [1 / (1 + math.exp(-b)) for b in (-5, -10, -20, -40)]
-    np.testing.assert_allclose(cache.T[0, 0], expected, rtol=8 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(cache.T[0, :, 0], expected, rtol=8 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -224,7 +205,7 @@ def test_depth_zero_is_one_plain_layer_and_the_classifier(block):
     net = small_net(block, "tanh", 0)
     x, _ = small_batch()
     p = net.params
-    expected = np.tanh(x @ p["W_in"] + p["b_in"]) @ p["W_out"] + p["b_out"]
+    expected = np.tanh(x @ p["W_in"].T + p["b_in"]) @ p["W_out"].T + p["b_out"]
     np.testing.assert_allclose(net.forward(x)[0], expected, rtol=1e-12)
 
 
@@ -243,15 +224,6 @@ def test_a_batch_of_one_is_a_row_of_the_batch(block):
 
 
 # -------------------------------------------------------------------------------------- the cache
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_cache_holds_block_inputs_states_and_gates(block):
-    net = small_net(block, "tanh", 3)
-    _, cache = net.forward(small_batch()[0])
-    assert cache.x.shape == (4, 7, 4)
-    for branch in net.block.branches:
-        assert getattr(cache, branch).shape == (3, 7, 4)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -278,9 +250,9 @@ def test_evaluation_between_forward_and_backward_changes_nothing(block, own_work
     x = x.astype(np.float32)
     _, expected = loss_and_gradients(net, x, y)
     params = net.params.flat.copy()
-    logits, cache = net.forward(x, net.workspace(len(x)) if own_workspace else None)
-    evaluate(net, images, y)
-    net.gate_means(-x)
+    logits, cache = net.forward(x, Workspace(net, len(x)) if own_workspace else None)
+    evaluate(net, images, y, LOSSES["cross-entropy"])
+    list(net.walk(net.enter(-x)))
     net.predict(-x)
     grads = net.backward(softmax_cross_entropy(logits, y)[1], cache)
     np.testing.assert_array_equal(grads.flat, expected)
@@ -288,48 +260,63 @@ def test_evaluation_between_forward_and_backward_changes_nothing(block, own_work
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_reused_workspace_gives_the_results_of_a_fresh_one(block):
+def test_a_workspace_full_of_nan_gives_the_results_of_a_fresh_one(block):
+    """Nothing that an earlier pass left behind is read; the rows of ones alone are there for good."""
     net = small_net(block, "tanh", 3)
     x, y = small_batch()
-    workspace = net.workspace(len(x))
+    workspace = Workspace(net, len(x))
     for sign in (1, -1, 1):
         loss, gradients = loss_and_gradients(net, sign * x, y)
         reused_loss, reused_gradients = loss_and_gradients(net, sign * x, y, workspace)
         assert reused_loss == loss
         np.testing.assert_array_equal(reused_gradients, gradients)
+        assert (workspace.input[:, -1] == 1).all()
+        assert (workspace.x1[:, -1] == 1).all()
+        for array in (*arrays_of(workspace), workspace.gradients.flat):
+            array[...] = np.nan
+        workspace.input[:, -1] = workspace.x1[:, -1] = 1
+
+
+def arrays_of(workspace: Workspace) -> list[np.ndarray]:
+    """Every array that a workspace holds, those of its backward pass included."""
+    arrays = [value for value in vars(workspace).values() if isinstance(value, np.ndarray)]
+    assert len(arrays) == 7, "input, x1, x, z, branches, dz, flows: more would not be emptied here"
+    return arrays
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_backward_function_writes_before_it_reads(block, activation):
+    """What lies in scratch, dz and dx beforehand does not matter, and what belongs to the forward pass stays."""
+    (branches, forward, backward), activation = BLOCKS[block], ACTIVATIONS[activation]
+    rng = np.random.default_rng(0)
+    x, dy, y = rng.standard_normal((3, 4, 7))
+    z = rng.standard_normal((len(branches), 4, 7))
+    forward(x, z, y, activation)
+    kept, results = (x.copy(), z.copy(), dy.copy()), []
+    for fill in (0, np.nan):
+        dz, dx, scratch = np.full_like(z, fill), np.full_like(x, fill), np.full_like(x, fill)
+        backward(dy, x, z, dz, dx, activation, scratch)
+        results.append((dz, dx))
+        for array, before in zip((x, z, dy), kept, strict=True):
+            np.testing.assert_array_equal(array, before)
+    for from_zeros, from_nan in zip(*results, strict=True):
+        np.testing.assert_array_equal(from_nan, from_zeros)
+        assert np.isfinite(from_nan).all()
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_workspace_full_of_nan_gives_the_results_of_a_fresh_one(block):
-    """Nothing that an earlier pass left behind is read."""
-    net = small_net(block, "tanh", 3)
-    x, y = small_batch()
-    workspace = net.workspace(len(x))
-    loss_and_gradients(net, np.full_like(x, np.nan), y, workspace)
-    assert np.isnan(workspace.x).all()
-    np.testing.assert_array_equal(loss_and_gradients(net, x, y, workspace)[1], loss_and_gradients(net, x, y)[1])
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_pass_leaves_the_batch_and_the_parameters_alone(block):
+def test_a_pass_leaves_the_batch_and_the_parameters_and_the_backward_pass_the_cache_and_can_be_repeated(block):
     net = small_net(block, "relu", 3)
     x, y = small_batch()
-    params, inputs = net.params.flat.copy(), x.copy()
-    loss_and_gradients(net, x, y)
-    np.testing.assert_array_equal(net.params.flat, params)
-    np.testing.assert_array_equal(x, inputs)
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_backward_pass_leaves_the_forward_passs_values_and_can_be_repeated(block):
-    net = small_net(block, "tanh", 3)
-    x, y = small_batch()
+    before, inputs = net.params.flat.copy(), x.copy()
     logits, cache = net.forward(x)
-    kept = cache.x.copy(), cache.z.copy()
     dlogits = softmax_cross_entropy(logits, y)[1]
+    kept = cache.x.copy(), cache.workspace.z.copy(), dlogits.copy()
     first = net.backward(dlogits, cache).flat.copy()
-    np.testing.assert_array_equal(cache.x, kept[0])
-    np.testing.assert_array_equal(cache.z, kept[1])
+    pairs = zip((net.params.flat, x, cache.x, cache.workspace.z, dlogits), (before, inputs, *kept), strict=True)
+    for found, expected in pairs:
+        np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(net.backward(dlogits, cache).flat, first)
 
 
@@ -351,13 +338,16 @@ def test_a_net_can_be_walked_block_by_block_from_any_block_on(block):
     net = small_net(block, "relu", 4)
     x, _ = small_batch()
     logits, cache = net.forward(x)
+    assert cache.x.shape == (5, 4, 7)
+    assert {getattr(cache, branch).shape for branch in net.block.branches} == {(4, 4, 7)}
     np.testing.assert_allclose(net.enter(x), cache.x[0], rtol=1e-12)
     for start in range(5):
         x_l = cache.x[start].copy()
         blocks = [(z.copy(), y.copy()) for z, y in net.walk(x_l, start)]
         assert len(blocks) == 4 - start
         for layer, (z, y) in enumerate(blocks, start):
-            np.testing.assert_allclose(z, cache.z[layer], rtol=1e-12, atol=1e-15)
+            for branch, found in zip(net.block.branches, z, strict=True):
+                np.testing.assert_allclose(found, getattr(cache, branch)[layer], rtol=1e-12, atol=1e-15)
             np.testing.assert_allclose(y, cache.x[layer + 1], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(net.predict_from(x_l, start), logits, rtol=1e-12)
         np.testing.assert_array_equal(x_l, cache.x[start])
@@ -374,15 +364,14 @@ def test_every_array_has_the_nets_precision(dtype):
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}
 
 
-def test_gate_means_are_the_mean_of_T_per_block_and_none_without_gates():
+def test_gate_means_are_the_mean_of_T_per_block():
     x, _ = small_batch()
     net = small_net("highway", "tanh", 3)
     _, cache = net.forward(x)
     np.testing.assert_allclose(net.gate_means(x), [T.mean() for T in cache.T], rtol=1e-3)
-    assert small_net("plain", "tanh", 3).gate_means(x) is None
 
 
-# --------------------------------------------------------------------------------------- the loss
+# ------------------------------------------------------------------------------------- the losses
 
 
 @pytest.mark.parametrize("classes", [2, 10, 1000])
@@ -407,3 +396,23 @@ def test_the_loss_is_the_mean_over_the_batch_of_the_negative_log_softmax():
     loss, dlogits = softmax_cross_entropy(logits + np.array([[3], [-8]]), np.array([1, 2]))
     assert loss == pytest.approx(-(math.log(0.25) + math.log(0.7)) / 2, rel=1e-12)
     np.testing.assert_allclose(dlogits, [[0.25, -0.375, 0.125], [0.05, 0.1, -0.15]], rtol=1e-12)
+
+
+def test_squared_error_is_the_mean_over_samples_and_targets():
+    outputs, y = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0, 3], [1, 5, 7]])
+    loss, gradient = LOSSES["squared-error"].function(outputs, y)
+    assert loss == pytest.approx((4 + 9 + 1) / 6, rel=1e-14)
+    np.testing.assert_allclose(gradient, np.array([[0, 4, 0], [6, 0, -2]]) / 6, rtol=1e-14)
+
+
+def test_r_squared_is_the_mean_over_targets_of_the_variation_explained():
+    """A residual of 1 in a total of 2, and of 0 in 8: the mean of 1/2 and 1. A constant target has no such share."""
+    r_squared = LOSSES["squared-error"].score
+    y = np.array([[0.0, 1], [1, 5], [2, 3]])
+    outputs = np.array([[0.0, 1], [1, 5], [1, 3]])
+    assert r_squared(outputs, y) == pytest.approx(0.75, rel=1e-14)
+    assert r_squared(np.broadcast_to(y.mean(axis=0), y.shape), y) == pytest.approx(0, abs=1e-14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert math.isnan(r_squared(outputs, np.array([[0.0, 3], [1, 3], [2, 3]])))
+        assert math.isnan(r_squared(np.full((3, 1), 2.0), np.full((3, 1), 2.0)))

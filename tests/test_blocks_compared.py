@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from experiments.blocks_compared import (
     BLOCKS,
     CHOOSING_SEEDS,
     DEPTHS,
+    EXPERIMENT,
     GATE_BIAS,
     RATES,
     SEEDS,
@@ -27,12 +29,14 @@ from experiments.blocks_compared import (
     plan,
     run_task,
 )
-from highway_networks import ACTIVATIONS, Config, Dataset, DeepNet, new_net, softmax_cross_entropy
+from experiments.blocks_compared_figures import FIGURES
+from experiments.common import final_scores
+from highway_networks import ACTIVATIONS, Config, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 from run_log import History
 
 SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
-TASK = Task("depth", True, SHORT)
+TASK = Task("depth", False, SHORT)
 
 
 # ------------------------------------------------------------------------------------------- gradients
@@ -51,10 +55,10 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     net = small_net(block, "tanh", 3)
     inputs, _ = small_batch()
     _, cache = net.forward(inputs)
-    twin, x = complex_twin(net), cache.x[l][:1].astype(np.complex128)
-    expected = np.array([complex_step(lambda i=i: next(twin.walk(x, l))[1][0, i], x[0]) for i in range(net.hidden)])
+    twin, x = complex_twin(net), cache.x[l, :, :1].astype(np.complex128)
+    expected = np.array([complex_step(lambda i=i: next(twin.walk(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)])
 
-    found = jacobian(net, cache.x[l, 0], l)
+    found = jacobian(net, cache.x[l, :, 0], l)
     assert np.abs(expected).max() > 0.1
     assert relative_error(found, expected) < 1e-12
     assert relative_error(found, expected.T) > 0.01, "rows and columns could be swapped"
@@ -83,13 +87,23 @@ def test_gradient_norms_are_those_of_the_loss_by_each_blocks_input(block):
     found = gradient_norms(net, x, y)
 
     logits, cache = net.forward(x)
-    dx = softmax_cross_entropy(logits, y)[1] @ net.params["W_out"].T
+    dx = softmax_cross_entropy(logits, y)[1] @ net.params["W_out"]  # (B, D)
     expected = [np.linalg.norm(dx)]
     for l in (2, 1, 0):
-        dx = np.array([row @ jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l], strict=True)])
+        dx = np.array([row @ jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l].T, strict=True)])
         expected.insert(0, np.linalg.norm(dx))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert expected[-1] > 1e-3
+
+
+def test_gradient_norms_are_true_where_float32_can_hold_the_gradient_but_not_its_square(digits):
+    x, y = digits.train_x[:20], digits.train_y[:20]
+    norms = {}
+    for dtype in (np.float32, np.float64):
+        net = DeepNet(64, 10, depth=100, block="plain", dtype=dtype, rng=np.random.default_rng(0))
+        norms[dtype] = gradient_norms(net, as_inputs(x, dtype), y)
+    assert norms[np.float64][0] < 1e-24
+    np.testing.assert_allclose(norms[np.float32], norms[np.float64], rtol=1e-3)
 
 
 def test_the_flow_is_of_the_middle_layer_at_the_first_image():
@@ -97,7 +111,7 @@ def test_the_flow_is_of_the_middle_layer_at_the_first_image():
     x, y = small_batch()
     _, cache = net.forward(x)
     flow = measure_flow(net, x, y)
-    values = np.linalg.svd(jacobian(net, cache.x[1, 0], 1), compute_uv=False)
+    values = np.linalg.svd(jacobian(net, cache.x[1, :, 0], 1), compute_uv=False)
     np.testing.assert_allclose(flow.singular_values, values, rtol=1e-3)
     np.testing.assert_allclose(flow.gradient_norms, gradient_norms(net, x, y), rtol=1e-3)
 
@@ -113,27 +127,24 @@ def test_the_flow_of_a_net_that_diverged_is_null():
 # --------------------------------------------------------------------------------------- what is compared
 
 
-def test_blocks_have_equal_widths_or_equal_parameters_a_layer(digits):
+def test_blocks_have_equal_widths_or_equal_parameters():
     assert set(BLOCKS) == {"plain", "residual", "highway", "highway-uncoupled"} == set(ALL_BLOCKS)
-    per_layer = {}
+    sizes = {}
     for equal, widths in WIDTHS.items():
         assert widths.keys() == set(BLOCKS)
         for block, hidden in widths.items():
-            sizes = [
-                new_net(Config(block=block, hidden=hidden, depth=depth), 784, np.random.default_rng(0)).params.flat.size
-                for depth in (1, 2)
-            ]
-            per_layer[equal, block] = sizes[1] - sizes[0]
+            net = DeepNet(784, 10, block=block, hidden=hidden, depth=1, rng=np.random.default_rng(0))
+            sizes[equal, block] = net.params.blocks.size
     assert set(WIDTHS["depth"].values()) == {50}
-    sizes = [per_layer["parameters", block] for block in BLOCKS]
-    assert max(sizes) / min(sizes) < 1.015
-    assert per_layer["parameters", "highway"] == per_layer["depth", "highway"]
+    equal = [sizes["parameters", block] for block in BLOCKS]
+    assert max(equal) / min(equal) < 1.015
+    assert sizes["parameters", "highway"] == sizes["depth", "highway"]
 
 
 @pytest.fixture(scope="module")
 def as_many_as_mnist() -> Dataset:
     """Images in MNIST's numbers, of one pixel."""
-    return Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)))
+    return Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)), outputs=10)
 
 
 def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many_as_mnist):
@@ -179,20 +190,20 @@ def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
 
 def test_what_is_held_out_is_a_sixth_of_the_training_images_and_no_test_image(digits):
     kept = hold_out(digits)
-    train, held = rows(*kept[:2]), rows(*kept[2:])
-    assert len(kept.train_labels) + len(kept.test_labels) == len(digits.train_labels)
-    assert len(kept.test_labels) == len(digits.train_labels) // 6
+    train, held = rows(*kept[:2]), rows(*kept[2:4])
+    assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
+    assert len(kept.test_y) == len(digits.train_y) // 6
     assert train | held == rows(*digits[:2])
     assert not train & held
-    assert not (train | held) & rows(*digits[2:])
-    again = hold_out(digits._replace(test_images=digits.test_images[:0], test_labels=digits.test_labels[:0]))
+    assert not (train | held) & rows(*digits[2:4])
+    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]))
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
 
 
 def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "depth") -> ComparedRun:
     config = dataclasses.replace(SHORT, block=block, lr=lr, seed=seed)
     history = History([0, 2], [2.3, 0.1], [0.1, 0.9], [2.3, loss], [0.1, 0.9], [None, 1.0], [0.0, 1.0])
-    return ComparedRun(Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
+    return ComparedRun(None, Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
 
 
 def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
@@ -214,10 +225,10 @@ def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
 # ------------------------------------------------------------------------------------------ what is run
 
 
-def test_a_run_has_a_first_and_a_last_row_and_the_flow_of_both(digits):
+def test_a_run_has_its_history_and_the_flow_before_and_after(digits):
     run = run_task(TASK, digits)
-    assert run.history.epoch == [0, 2]
-    assert run.history.train_loss[1] < run.history.train_loss[0]
+    assert run.history.epoch == [0, 1, 2]
+    assert run.history.train_loss[2] < run.history.train_loss[0]
     assert run.history.grad_norm[0] is None
     assert run.history.seconds[1] > 0
     assert not run.diverged
@@ -225,25 +236,20 @@ def test_a_run_has_a_first_and_a_last_row_and_the_flow_of_both(digits):
         assert len(flow.gradient_norms) == 3
         assert len(flow.singular_values) == 8
     assert run.untrained != run.trained
-
-
-def test_measuring_the_flow_leaves_the_training_as_it_is(digits, monkeypatch):
-    with_flow = run_task(TASK, digits)
-    monkeypatch.setattr(blocks_compared, "measure_flow", lambda *_: Flow([], []))
-    without = run_task(TASK, digits)
-    assert with_flow.history.train_loss == without.history.train_loss
-    assert with_flow.history.test_loss == without.history.test_loss
+    choosing = run_task(dataclasses.replace(TASK, choosing=True), digits)
+    assert choosing.untrained == choosing.trained == Flow([], [])
+    assert choosing.history.test_loss == run.history.test_loss
 
 
 def test_a_diverged_run_says_so_and_when(digits):
     config = dataclasses.replace(
         SHORT, block="residual", activation="relu", optimizer="momentum", lr=1e9, clip=0.0, epochs=9
     )
-    run = run_task(Task("depth", True, config), digits)
+    run = run_task(Task("depth", False, config), digits)
     assert run.diverged
     assert run.history.train_loss[-1] is None
     assert 1 <= run.history.epoch[-1] < 9
-    assert math.isnan(blocks_compared.accuracies([run])[0])
+    assert math.isnan(final_scores([run])[0])
 
 
 def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, tmp_path, monkeypatch):
@@ -256,19 +262,19 @@ def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_im
         return finish(function, tasks, data, *rest, **options)
 
     monkeypatch.setattr(blocks_compared, "finish", watched_finish)
-    assert blocks_compared.commands().main(["run", "--smoke"]) == 0
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
     (choosing, kept), (measuring, all_images) = seen
     assert all(task.choosing for task in choosing)
     assert not any(task.choosing for task in measuring)
-    shown = rows(*kept[:2]) | rows(*kept[2:])
-    assert not shown & rows(*digits[2:])
+    shown = rows(*kept[:2]) | rows(*kept[2:4])
+    assert not shown & rows(*digits[2:4])
     assert all(np.array_equal(a, b) for a, b in zip(all_images, digits, strict=True))
 
     path = "runs/blocks_compared-smoke.json"
-    log = blocks_compared.read_log(path)
+    log = EXPERIMENT.read(Path(path))
     assert [run.task for run in log.choosing] == choosing
     assert [run.task for run in log.runs] == measuring == plan(digits, True, chosen_rates(log.choosing))
     assert log.dataset.name == "digits"
 
-    assert blocks_compared.commands().main(["plot", path]) == 0
-    assert files_below(tmp_path / "viz").keys() == {f"digits/{name}" for name in blocks_compared.FIGURES}
+    assert EXPERIMENT.main(["plot", path]) == 0
+    assert files_below(tmp_path / "viz").keys() == {f"smoke/{name}" for name in FIGURES}

@@ -2,38 +2,40 @@
 
 import dataclasses
 import json
-import math
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says
+from helpers import assert_says, files_below, limited_file_size
 
-from experiments import checkpoint
-from experiments.depth_search import Trial, run_best
+import checkpoint
+from command_line import InputError, Interrupted
 from highway_networks import Config, Training
-from run_log import History, InputError
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
 CONFIGS = {
     "adam": SHORT,
     "momentum": dataclasses.replace(SHORT, optimizer="momentum", lr=0.05, lr_decay=0.99, clip=0.0),
     "nesterov": dataclasses.replace(SHORT, optimizer="momentum", lr=0.05, lr_decay=0.99, nesterov=True),
+    "plain": dataclasses.replace(SHORT, block="plain"),
 }
 
 
-def train(training: Training, history: History, epochs: int) -> None:
+def train(training: Training, epochs: int, scored: bool = True) -> Training:
     """Train up to `epochs`."""
-    for epoch in range(len(history.epoch) + 1, epochs + 1):
-        _, norm = training.run_epoch()
-        history.append(epoch, *training.scores(), norm, 0.0)
+    for _ in training.epochs(scored=scored):
+        if training.epoch == epochs:
+            break
+    return training
 
 
 def everything(training: Training) -> dict[str, object]:
-    """All that the rest of a run depends on."""
-    optimizer = {name: value for name, value in vars(training.optimizer).items() if name != "params"}
-    return {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, **optimizer}
+    """All that the rest of a run depends on, and its record but for the seconds."""
+    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"}
+    found |= {name: getattr(training, name) for name in ("epoch", "diverged", "gate_means")}
+    history = dataclasses.asdict(training.history) | {"seconds": len(training.history.seconds)}
+    return found | {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, "history": history}
 
 
 def assert_same_bits(found: Training, expected: Training) -> None:
@@ -54,59 +56,60 @@ def path(tmp_path) -> Path:
 
 
 @pytest.fixture
-def saved(digits, path) -> tuple[Training, History]:
-    """A run and its history after two epochs, of which `path` holds the checkpoint."""
-    training, history = Training(SHORT, digits), History.empty()
-    train(training, history, epochs=2)
-    checkpoint.save(path, training, history)
-    return training, history
+def saved(digits, path) -> Training:
+    """A run after two epochs, of which `path` holds the checkpoint."""
+    training = train(Training(SHORT, digits), epochs=2)
+    checkpoint.save(path, training)
+    return training
 
 
+@pytest.mark.parametrize(("scored", "epochs"), [(True, 0), (True, 2), (False, 2)])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, config):
-    whole, whole_history = Training(config, digits), History.empty()
-    train(whole, whole_history, epochs=4)
-
-    first, history = Training(config, digits), History.empty()
-    train(first, history, epochs=2)
-    checkpoint.save(path, first, history)
-
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, config, scored, epochs):
+    whole = train(Training(config, digits), 4, scored)
+    first = train(Training(config, digits), epochs, scored)
+    checkpoint.save(path, first)
     second = Training(config, digits)
-    restored = checkpoint.restore(path, second)
-    assert restored == history
+    assert checkpoint.restore(path, second)
     assert_same_bits(second, first)
-    train(second, restored, epochs=4)
-    assert_same_bits(second, whole)
-    assert restored == whole_history
+    assert second.history == first.history
+    assert_same_bits(train(second, 4, scored), whole)
+    assert whole.history.epoch == ([0, 1, 2, 3, 4] if scored else [])
 
 
 def test_saving_leaves_the_run_as_it_was(digits, saved):
-    training, _ = saved
-    undisturbed = Training(SHORT, digits)
-    train(undisturbed, History.empty(), epochs=2)
-    assert_same_bits(training, undisturbed)
+    assert_same_bits(saved, train(Training(SHORT, digits), epochs=2))
 
 
-def test_a_history_with_nulls_is_restored(digits, path):
-    history = History.empty()
-    history.append(0, math.nan, 0.1, math.inf, 0.1, math.nan, 0.5)
-    training = Training(SHORT, digits)
-    checkpoint.save(path, training, history)
-    assert checkpoint.restore(path, training) == history
-    assert history.train_loss == [None]
+def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, path):
+    config = dataclasses.replace(SHORT, optimizer="momentum", activation="relu", lr=1e12, clip=0.0)
+    training, restored = train(Training(config, digits), 4), Training(config, digits)
+    assert training.diverged
+    assert training.history.train_loss[-1] is None
+    checkpoint.save(path, training)
+    assert checkpoint.restore(path, restored)
+    assert list(restored.epochs()) == []
+    assert_same_bits(restored, training)
 
 
 def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):
-    training, history = saved
-    train(training, history, epochs=3)
-    checkpoint.save(path, training, history)
-    assert checkpoint.restore(path, Training(SHORT, digits)).epoch == [1, 2, 3]
+    checkpoint.save(path, train(saved, epochs=3))
+    restored = Training(SHORT, digits)
+    assert checkpoint.restore(path, restored)
+    assert restored.history.epoch == [0, 1, 2, 3]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_checkpoint_that_the_disk_will_not_have_leaves_the_one_before(path, saved):
+    before = files_below(path.parent)
+    with limited_file_size(1000), pytest.raises(Interrupted, match="File too large"):
+        checkpoint.save(path, saved)
+    assert files_below(path.parent) == before
 
 
 def test_without_a_checkpoint_a_run_begins(digits, path):
     training = Training(SHORT, digits)
-    assert checkpoint.restore(path, training) is None
+    assert not checkpoint.restore(path, training)
     assert_same_bits(training, Training(SHORT, digits))
 
 
@@ -116,8 +119,17 @@ def test_without_a_checkpoint_a_run_begins(digits, path):
 def test_the_checkpoint_of_another_config_is_left_aside(digits, path, saved, change):
     config = dataclasses.replace(SHORT, **change)
     training = Training(config, digits)
-    assert checkpoint.restore(path, training) is None
+    assert not checkpoint.restore(path, training)
     assert_same_bits(training, Training(config, digits))
+
+
+def test_a_checkpoint_from_before_there_was_a_choice_of_loss_is_restored(digits, path, saved):
+    config = dataclasses.asdict(SHORT)
+    del config["loss"]
+    change_state(path, config=config)
+    training = Training(SHORT, digits)
+    assert checkpoint.restore(path, training)
+    assert_same_bits(training, saved)
 
 
 # ---------------------------------------------------------------------------------------- no checkpoint
@@ -156,7 +168,7 @@ def test_a_directory_is_refused(digits, path):
 
 
 def test_a_saved_net_is_refused(digits, path, saved):
-    saved[0].net.save(path)
+    saved.net.save(path)
     refuse(path, digits)
 
 
@@ -191,8 +203,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", ["params", "m", "v"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_array_of_another_shape_or_precision_is_refused(digits, path, saved, name, fault):
-    training, _ = saved
-    change_arrays(path, **{name: FAULTS[fault](everything(training)[name])})
+    change_arrays(path, **{name: FAULTS[fault](everything(saved)[name])})
     refuse(path, digits)
 
 
@@ -210,56 +221,3 @@ def test_an_array_of_another_shape_or_precision_is_refused(digits, path, saved, 
 def test_a_state_that_is_none_is_refused(digits, path, saved, changes):
     change_state(path, **changes)
     refuse(path, digits)
-
-
-# ------------------------------------------------------------------------------ the longer runs of a search
-
-
-@pytest.fixture
-def trial(tmp_path, monkeypatch) -> Trial:
-    """A setting to train for four epochs, in an empty current directory."""
-    monkeypatch.chdir(tmp_path)
-    return Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.9, -2.0, "digits", 200, 4)
-
-
-def without_seconds(run):
-    return dataclasses.replace(run, history=dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch)))
-
-
-class Killed(BaseException):
-    """As the system would end the process: nothing catches it."""
-
-
-@pytest.mark.parametrize("epochs", [0, 1, 3, 4])
-def test_a_longer_run_killed_after_any_epoch_goes_on_as_if_it_had_not_been(digits, trial, monkeypatch, epochs):
-    """Killed once the checkpoint of an epoch is on disk; after the last one too, before the result is."""
-    whole = without_seconds(run_best(trial, digits))
-    assert whole.history.epoch == [0, 1, 2, 3, 4]
-    (path,) = Path("runs/checkpoints").iterdir()
-    path.rename("whole.npz")
-    save, run_epoch, trained = checkpoint.save, Training.run_epoch, []
-
-    def save_and_die(path, training, history):
-        save(path, training, history)
-        if history.epoch[-1] == epochs:
-            raise Killed
-
-    monkeypatch.setattr(checkpoint, "save", save_and_die)
-    with pytest.raises(Killed):
-        run_best(trial, digits)
-    monkeypatch.setattr(checkpoint, "save", save)
-    monkeypatch.setattr(Training, "run_epoch", lambda self: trained.append(self) or run_epoch(self))
-
-    assert without_seconds(run_best(trial, digits)) == whole
-    assert len(trained) == 4 - epochs
-    with np.load(path) as found, np.load("whole.npz") as expected:
-        assert all(found[name].tobytes() == expected[name].tobytes() for name in ("params", "v"))
-
-
-def test_a_diverged_run_that_was_killed_is_not_trained_on(digits, trial, monkeypatch):
-    trial = dataclasses.replace(trial, activation="relu", lr=1e9)
-    whole = without_seconds(run_best(trial, digits))
-    assert whole.diverged
-    assert whole.history.train_loss[-1] is None
-    assert len(whole.history.epoch) < 5
-    assert without_seconds(run_best(trial, digits)) == whole

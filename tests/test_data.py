@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_networks as hn
-from run_log import InputError
+from command_line import InputError
+from download import IDX_SOURCES
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
 PAYLOAD = idx_bytes(IMAGES)
@@ -126,24 +127,20 @@ def test_no_bytes_at_all_make_read_idx_fail_otherwise(tmp_path_factory, content,
             assert idx_bytes(found) in (start + content, PAYLOAD)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: path.mkdir(), "directory"),
+        (lambda path: path.symlink_to(path), "symbolic links"),
+    ],
+    ids=["nothing", "a directory", "a loop of links"],
+)
+def test_what_is_no_file_is_refused(tmp_path, make, found):
+    make(tmp_path / "images.gz")
     with pytest.raises(InputError) as error:
         hn.read_idx(tmp_path / "images.gz")
-    assert_says(error.value, tmp_path / "images.gz", "No such file")
-
-
-def test_a_directory_is_refused(tmp_path):
-    (tmp_path / "images.gz").mkdir()
-    with pytest.raises(InputError) as error:
-        hn.read_idx(tmp_path / "images.gz")
-    assert_says(error.value, tmp_path / "images.gz", "directory")
-
-
-def test_a_loop_of_links_is_refused(tmp_path):
-    (tmp_path / "images.gz").symlink_to(tmp_path / "images.gz")
-    with pytest.raises(InputError) as error:
-        hn.read_idx(tmp_path / "images.gz")
-    assert_says(error.value, tmp_path / "images.gz", "symbolic links")
+    assert_says(error.value, tmp_path / "images.gz", found)
 
 
 def test_a_file_without_read_permission_is_refused(public_folder, as_ordinary_user):
@@ -162,18 +159,19 @@ def replace(data_dir: Path, name: str, payload: bytes) -> Path:
     """Put another payload there, and let its checksum count as the right one."""
     path = data_dir / "hinton-mnist" / name
     path.write_bytes(gz(payload))
-    hn.IDX_SOURCES["mnist"].checksums[name] = hashlib.sha256(payload).hexdigest()
+    IDX_SOURCES["mnist"].checksums[name] = hashlib.sha256(payload).hexdigest()
     return path
 
 
-def test_images_become_rows_and_labels_stay_beside_them(small_mnist):
+def test_images_keep_their_form_and_labels_stay_beside_them(small_mnist):
     data = hn.load_dataset("mnist", small_mnist)
     folder = small_mnist / "hinton-mnist"
-    np.testing.assert_array_equal(data.train_images, hn.read_idx(folder / TRAIN_IMAGES).reshape(60, 16))
-    np.testing.assert_array_equal(data.train_labels, hn.read_idx(folder / TRAIN_LABELS))
-    np.testing.assert_array_equal(data.test_images, hn.read_idx(folder / TEST_IMAGES).reshape(20, 16))
-    np.testing.assert_array_equal(data.test_labels, hn.read_idx(folder / TEST_LABELS))
-    assert {array.dtype for array in data} == {np.dtype(np.uint8)}
+    np.testing.assert_array_equal(data.train_x, hn.read_idx(folder / TRAIN_IMAGES).reshape(60, 1, 4, 4))
+    np.testing.assert_array_equal(data.train_y, hn.read_idx(folder / TRAIN_LABELS))
+    np.testing.assert_array_equal(data.test_x, hn.read_idx(folder / TEST_IMAGES).reshape(20, 1, 4, 4))
+    np.testing.assert_array_equal(data.test_y, hn.read_idx(folder / TEST_LABELS))
+    assert {array.dtype for array in data[:4]} == {np.dtype(np.uint8)}
+    assert data.outputs == 10
 
 
 def test_the_data_directory_is_the_argument_else_the_variable_else_the_cache(small_mnist, tmp_path, monkeypatch):
@@ -207,7 +205,7 @@ def test_a_payload_of_the_right_size_but_the_wrong_checksum_is_refused(small_mni
     array = hn.read_idx(path).copy()
     array.flat[-1] ^= 1
     path.write_bytes(gz(idx_bytes(array)))
-    expected = hn.IDX_SOURCES["mnist"].checksums[name]
+    expected = IDX_SOURCES["mnist"].checksums[name]
     with pytest.raises(InputError) as error:
         hn.load_dataset("mnist", small_mnist)
     assert_says(error.value, path, expected, hashlib.sha256(idx_bytes(array)).hexdigest())
@@ -217,58 +215,38 @@ def test_a_payload_compressed_anew_is_accepted_where_the_payload_is_what_is_chec
     path = small_mnist / "hinton-mnist" / TRAIN_IMAGES
     data = hn.load_dataset("mnist", small_mnist)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=1))
-    np.testing.assert_array_equal(hn.load_dataset("mnist", small_mnist).train_images, data.train_images)
+    np.testing.assert_array_equal(hn.load_dataset("mnist", small_mnist).train_x, data.train_x)
 
 
 def test_fashion_mnist_is_checked_by_the_md5_of_the_file_itself(small_mnist, monkeypatch):
     folder = small_mnist / "hinton-mnist"
     checksums = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
     folder.rename(small_mnist / "fashion-mnist")
-    source = hn.IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), checksums=checksums)
-    monkeypatch.setitem(hn.IDX_SOURCES, "fashion-mnist", source)
-    assert hn.load_dataset("fashion-mnist", small_mnist).train_images.shape == (60, 16)
+    source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), checksums=checksums)
+    monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", source)
+    assert hn.load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
     checksums[TEST_LABELS] = "0" * 32
     with pytest.raises(InputError) as error:
         hn.load_dataset("fashion-mnist", small_mnist)
     assert_says(error.value, small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32)
 
 
-def test_swapped_files_are_refused_by_their_checksums(small_mnist):
-    images, labels = (small_mnist / "hinton-mnist" / name for name in (TRAIN_IMAGES, TRAIN_LABELS))
-    kept = images.read_bytes()
-    images.write_bytes(labels.read_bytes())
-    labels.write_bytes(kept)
+WRONG_ARRAYS = [
+    (TEST_IMAGES, np.zeros(20), ("images (3 dimensions)", "1 dimension", "swapped")),
+    (TEST_LABELS, np.zeros((20, 4, 4)), ("labels (1 dimension", "3 dimensions", "swapped")),
+    (TEST_LABELS, np.array([*range(9), 10] * 2), ("0..9", "found 10")),
+    (TRAIN_LABELS, np.zeros(59), ("60 labels", TRAIN_IMAGES, "found 59")),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "parts"), WRONG_ARRAYS, ids=[parts[0] for _, _, parts in WRONG_ARRAYS])
+def test_arrays_that_are_no_images_with_their_labels_are_refused_whatever_their_checksums(
+    small_mnist, name, array, parts
+):
+    path = replace(small_mnist, name, idx_bytes(array.astype(np.uint8)))
     with pytest.raises(InputError) as error:
         hn.load_dataset("mnist", small_mnist)
-    assert_says(error.value, images)
-
-
-def test_labels_where_images_belong_are_refused_whatever_their_checksums(small_mnist):
-    path = replace(small_mnist, TEST_IMAGES, idx_bytes(np.zeros(20, np.uint8)))
-    with pytest.raises(InputError) as error:
-        hn.load_dataset("mnist", small_mnist)
-    assert_says(error.value, path, "images (3 dimensions)", "1 dimension", "swapped")
-
-
-def test_images_where_labels_belong_are_refused_whatever_their_checksums(small_mnist):
-    path = replace(small_mnist, TEST_LABELS, idx_bytes(np.zeros((20, 4, 4), np.uint8)))
-    with pytest.raises(InputError) as error:
-        hn.load_dataset("mnist", small_mnist)
-    assert_says(error.value, path, "labels (1 dimension", "3 dimensions", "swapped")
-
-
-def test_a_label_above_nine_is_refused(small_mnist):
-    path = replace(small_mnist, TEST_LABELS, idx_bytes(np.array([*range(9), 10] * 2, np.uint8)))
-    with pytest.raises(InputError) as error:
-        hn.load_dataset("mnist", small_mnist)
-    assert_says(error.value, path, "0..9", "found 10")
-
-
-def test_as_many_labels_as_images_are_expected(small_mnist):
-    path = replace(small_mnist, TRAIN_LABELS, idx_bytes(np.zeros(59, np.uint8)))
-    with pytest.raises(InputError) as error:
-        hn.load_dataset("mnist", small_mnist)
-    assert_says(error.value, path, "60 labels", TRAIN_IMAGES, "found 59")
+    assert_says(error.value, path, *parts)
 
 
 def test_a_directory_in_a_files_place_is_refused(small_mnist):
@@ -297,12 +275,13 @@ def test_an_unknown_data_set_is_refused():
 
 
 def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):
-    assert digits.train_images.shape == (1437, 64)
-    assert digits.test_images.shape == (360, 64)
-    assert {array.dtype for array in digits} == {np.dtype(np.uint8)}
-    assert digits.train_images.min() == 0
-    assert digits.train_images.max() == 255
-    counts = np.bincount(digits.train_labels) + np.bincount(digits.test_labels)
+    assert digits.train_x.shape == (1437, 1, 8, 8)
+    assert digits.test_x.shape == (360, 1, 8, 8)
+    assert {array.dtype for array in digits[:4]} == {np.dtype(np.uint8)}
+    assert digits.outputs == 10
+    assert digits.train_x.min() == 0
+    assert digits.train_x.max() == 255
+    counts = np.bincount(digits.train_y) + np.bincount(digits.test_y)
     np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
 
 
@@ -314,17 +293,27 @@ def test_digits_are_cut_the_same_way_each_time(digits):
 # ---------------------------------------------------------------------------------------- subsets
 
 
-def test_pixels_are_scaled_to_minus_one_to_one():
-    scaled = hn.scale(np.array([[0, 51, 204, 255]], np.uint8))
-    assert scaled.dtype == np.float32
-    np.testing.assert_allclose(scaled, [[-1, -0.6, 0.6, 1]], rtol=1e-6)
-    np.testing.assert_allclose(hn.scale(np.array([0, 255], np.uint8), np.float64), [-1, 1], rtol=1e-15)
+def test_pixels_become_rows_from_minus_one_to_one():
+    images = np.array([[[0, 51], [204, 255]], [[255, 0], [0, 0]]], np.uint8)[:, None]
+    rows = hn.as_inputs(images)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, [[-1, -0.6, 0.6, 1], [1, -1, -1, -1]], rtol=1e-6)
+    np.testing.assert_allclose(hn.as_inputs(images, np.float64)[0], [-1, -0.6, 0.6, 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_that_are_no_pixels_become_rows_and_stay_what_they_are(dtype):
+    x = np.random.default_rng(0).normal(0, 1000, (5, 2, 3)).astype(dtype)
+    rows = hn.as_inputs(x, dtype)
+    assert rows.dtype == dtype
+    np.testing.assert_array_equal(rows, x.reshape(5, 6))
+    np.testing.assert_array_equal(hn.as_inputs(x, np.float32), x.reshape(5, 6).astype(np.float32))
 
 
 def numbered(n_train: int, n_test: int) -> hn.Dataset:
     """Images that say their own number, with the labels that belong to them."""
     train, test = np.arange(n_train, dtype=np.uint8), np.arange(n_test, dtype=np.uint8)
-    return hn.Dataset(train[:, None], train % 10, test[:, None], test % 10)
+    return hn.Dataset(train[:, None], train % 10, test[:, None], test % 10, outputs=10)
 
 
 def test_a_subset_is_drawn_without_repeats_and_keeps_each_label_with_its_image():
@@ -336,7 +325,7 @@ def test_a_subset_is_drawn_without_repeats_and_keeps_each_label_with_its_image()
 
 def test_a_subset_is_decided_by_its_seed():
     first, second, other = (hn.draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(s)) for s in (0, 0, 1))
-    for a, b, c in zip(first, second, other, strict=True):
+    for a, b, c in zip(first[:4], second[:4], other[:4], strict=True):
         np.testing.assert_array_equal(a, b)
         assert (a != c).any()
 
@@ -353,26 +342,11 @@ def test_more_images_than_there_are_cannot_be_drawn(n_train, n_test, flag):
 
 def test_the_real_mnist_is_read_as_it_is_known(real_mnist):
     data = hn.load_dataset("mnist", real_mnist)
-    assert data.train_images.shape == (60_000, 784)
-    assert data.test_images.shape == (10_000, 784)
-    assert data.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
-    assert data.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert data.train_x.shape == (60_000, 1, 28, 28)
+    assert data.test_x.shape == (10_000, 1, 28, 28)
+    assert data.train_y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert data.test_y[:5].tolist() == [7, 2, 1, 0, 4]
     counts = [[5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]]
     counts += [[980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]]
-    assert [np.bincount(labels).tolist() for labels in (data.train_labels, data.test_labels)] == counts
-    assert data.train_images.mean() == pytest.approx(33.318421, abs=1e-6)
-
-
-def test_the_real_mnist_with_one_bit_flipped_is_refused(real_mnist, tmp_path):
-    folder = tmp_path / "hinton-mnist"
-    folder.mkdir()
-    for name in MNIST_FILES:
-        (folder / name).symlink_to((real_mnist / "hinton-mnist" / name).absolute())
-    path = folder / TRAIN_LABELS
-    labels = hn.read_idx(path).copy()
-    labels[-1] ^= 1
-    path.unlink()
-    path.write_bytes(gz(idx_bytes(labels)))
-    with pytest.raises(InputError) as error:
-        hn.load_dataset("mnist", tmp_path)
-    assert_says(error.value, path, hn.IDX_SOURCES["mnist"].checksums[TRAIN_LABELS])
+    assert [np.bincount(labels).tolist() for labels in (data.train_y, data.test_y)] == counts
+    assert data.train_x.mean() == pytest.approx(33.318421, abs=1e-6)

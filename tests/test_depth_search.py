@@ -18,28 +18,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below, limited_file_size
+from picture_helpers import committed_log
 
+import checkpoint
+import run_log
+from command_line import InputError
 from experiments import depth_search
 from experiments.depth_search import (
-    ARCHITECTURES,
+    BLOCKS,
     DEPTHS,
-    GATE_BIAS,
-    LR,
-    ONE_MINUS_DECAY,
-    ONE_MINUS_MOMENTUM,
+    EXPERIMENT,
+    SPACE,
     BestRun,
+    DepthSearchLog,
     Trial,
     TrialResult,
     best_of_arm,
     by_arm,
     draw_trials,
-    read_log,
     run_best,
     run_trial,
 )
-from experiments.resumable import ResultFile
-from highway_networks import Dataset, DeepNet, Training, evaluate, load_dataset, new_net
-from run_log import History, InputError
+from experiments.depth_search_figures import FIGURES, arms_table, claims_table
+from highway_networks import LOSSES, DeepNet, Training, evaluate, load_dataset
+from run_log import History
+from side_by_side import ResultFile
 
 BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
 TRIAL = Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)
@@ -55,24 +58,23 @@ def workdir(tmp_path, monkeypatch) -> Path:
 
 
 def main(*arguments: str) -> int:
-    return depth_search.commands().main([*arguments])
+    return EXPERIMENT.main([*arguments])
+
+
+def read_log(path: str = "runs/depth_search-digits.json") -> DepthSearchLog:
+    return EXPERIMENT.read(Path(path))
 
 
 # ------------------------------------------------------------------------------------------- settings
 
 
-def test_settings_are_the_same_whenever_they_are_drawn():
-    assert draw_trials(5, DEPTHS, **BUDGET) == draw_trials(5, DEPTHS, **BUDGET)
-
-
 def test_a_setting_depends_on_nothing_but_its_arm_and_index():
-    few = draw_trials(3, (20,), **BUDGET)
-    many = draw_trials(7, (50, 20, 10), **BUDGET)
+    few, many = draw_trials(3, (20,), **BUDGET), draw_trials(7, (50, 20, 10), **BUDGET)
     assert set(few) < set(many)
 
 
 def test_every_setting_is_another():
-    drawn = [dataclasses.replace(t, architecture="", depth=0, index=0) for t in draw_trials(100, DEPTHS, **BUDGET)]
+    drawn = [dataclasses.replace(t, block="", depth=0, index=0) for t in draw_trials(100, DEPTHS, **BUDGET)]
     assert len(set(drawn)) == 800
 
 
@@ -80,16 +82,16 @@ def test_an_unfinished_search_is_a_fair_smaller_one():
     trials = draw_trials(6, DEPTHS, **BUDGET)
     for n in range(1, 7):
         arms = Counter(trial.arm for trial in trials[: 8 * n])
-        assert arms == {(architecture, depth): n for architecture in ARCHITECTURES for depth in DEPTHS}
+        assert arms == {(block, depth): n for block in BLOCKS for depth in DEPTHS}
         assert {trial.index for trial in trials[: 8 * n]} == set(range(n))
 
 
 N = 2_000
-RANGES = {
-    "lr": (lambda trial: trial.lr, LR, np.log),
-    "momentum": (lambda trial: 1 - trial.momentum, ONE_MINUS_MOMENTUM, np.log),
-    "decay": (lambda trial: 1 - trial.decay, ONE_MINUS_DECAY, np.log),
-    "gate bias": (lambda trial: trial.gate_bias, GATE_BIAS, lambda bias: bias),
+DRAWN = {
+    "lr": (lambda trial: trial.lr, np.log),
+    "1 - momentum": (lambda trial: 1 - trial.momentum, np.log),
+    "1 - decay": (lambda trial: 1 - trial.decay, np.log),
+    "gate_bias": (lambda trial: trial.gate_bias, lambda bias: bias),
 }
 
 
@@ -98,15 +100,15 @@ def many() -> list[Trial]:
     return draw_trials(N, (50,), **BUDGET)
 
 
-@pytest.mark.parametrize("name", RANGES)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_settings_fill_their_ranges_evenly(many, architecture, name):
+@pytest.mark.parametrize("name", SPACE)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_settings_fill_their_ranges_evenly(many, block, name):
     """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range."""
-    value, (low, high), law = RANGES[name]
-    if name == "gate bias" and architecture == "plain":
-        assert all(trial.gate_bias is None for trial in many if trial.architecture == "plain")
+    (value, law), (low, high) = DRAWN[name], SPACE[name]
+    if name == "gate_bias" and block == "plain":
+        assert all(trial.gate_bias is None for trial in many if trial.block == "plain")
         return
-    values = np.sort([value(trial) for trial in many if trial.architecture == architecture])
+    values = np.sort([value(trial) for trial in many if trial.block == block])
     assert low - 1e-9 <= values[0]
     assert values[-1] <= high + 1e-9
     quantiles = (law(values) - law(low)) / (law(high) - law(low))
@@ -120,51 +122,76 @@ def test_the_activations_are_drawn_equally_often(many):
 
 
 def test_the_ranges_are_those_that_the_paper_states():
-    """Section 3.1: b_T in [-10, -1]; 10, 20, 50 and 100 layers; both architectures."""
-    assert GATE_BIAS == (-10, -1)
+    """Section 3.1: b_T in [-10, -1]; 10, 20, 50 and 100 layers; plain and highway nets; the ten best."""
+    assert SPACE["gate_bias"] == [-10, -1]
     assert DEPTHS == (10, 20, 50, 100)
-    assert ARCHITECTURES == ("plain", "highway")
+    assert BLOCKS == ("plain", "highway")
+    assert depth_search.TOP == 10
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_net_has_the_papers_depth_width_and_initialisation(architecture, depth):
+def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, depth):
     """One plain layer, then depth - 1 blocks: 50 wide highway, 71 wide plain, about 5,000 parameters each."""
     for trial in draw_trials(20, (depth,), **BUDGET):
-        if trial.architecture != architecture:
+        if trial.block != block:
             continue
         config = trial.config(n_test=100)
-        assert (config.block, config.depth) == (architecture, depth - 1)
-        assert config.hidden == {"plain": 71, "highway": 50}[architecture]
+        assert (config.block, config.depth) == (block, depth - 1)
+        assert config.hidden == {"plain": 71, "highway": 50}[block]
         assert config.init == {"tanh": "glorot", "relu": "he"}[config.activation]
         assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
         assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
-        if architecture == "highway":
+        if block == "highway":
             assert config.gate_bias == trial.gate_bias
-    net = new_net(config, 784, np.random.default_rng(0))
-    in_and_out = 784 * config.hidden + config.hidden + config.hidden * 10 + 10
+    net = Training(config, digits).net
+    in_and_out = 64 * config.hidden + config.hidden + config.hidden * 10 + 10
     assert (net.params.flat.size - in_and_out) / (depth - 1) == pytest.approx(5_100, rel=0.01)
 
 
 @pytest.mark.parametrize("n_train", [128, 200, 1_000])
 def test_the_rate_decays_by_its_factor_in_an_epoch(digits, n_train):
     training = Training(dataclasses.replace(TRIAL, n_train=n_train).config(n_test=50), digits)
-    for epoch in (1, 2):
-        training.run_epoch()
+    for epoch, _ in enumerate(training.epochs(scored=False), start=1):
         assert training.optimizer.lr == pytest.approx(TRIAL.lr * TRIAL.decay**epoch, rel=1e-12)
+    assert training.epoch == 2
 
 
-def test_the_committed_log_holds_the_settings_that_are_drawn():
-    path = ROOT / depth_search.default_log(depth_search.NAME, "mnist", smoke=False)
-    if not path.exists():
-        pytest.skip(f"needs {path.name}: python -m experiments.depth_search run makes it")
-    log = read_log(path)
-    trial = log.results[0].trial
-    n, depths = len(log.results) // len(by_arm(log.results)), sorted({r.trial.depth for r in log.results})
+@pytest.fixture(scope="module")
+def committed() -> DepthSearchLog:
+    return read_log(committed_log(EXPERIMENT.log_path()))
+
+
+def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
+    trial, arms = committed.results[0].trial, by_arm(committed.results)
+    n, depths = len(committed.results) // len(arms), sorted({depth for _, depth in arms})
     drawn = draw_trials(n, depths, dataset="mnist", n_train=trial.n_train, epochs=trial.epochs)
-    assert [result.trial for result in log.results] == drawn
-    assert {len(ranked) for ranked in by_arm(log.results).values()} == {n}
+    assert [result.trial for result in committed.results] == drawn
+    assert {len(ranked) for ranked in arms.values()} == {n}
+
+
+def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
+    """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
+    first = dataclasses.asdict(whole)
+    del first["top"], first["level"], first["best_command"], first["environment"]["kernels"]
+    for result in first["results"]:
+        del result["environment"]
+        result["trial"]["architecture"] = result["trial"].pop("block")
+    path, environment = tmp_path / "first.json", dataclasses.replace(whole.environment, kernels="unknown")
+    path.write_text(json.dumps(first))
+    assert read_log(path) == dataclasses.replace(whole, environment=environment)
+
+
+def test_the_tables_keep_to_the_thresholds_of_their_log(committed):
+    log = dataclasses.replace(committed, top=3, level=0.005)
+    losses = [result.lowest_loss for result in by_arm(log.results)["plain", 10][:3]]
+    longer = best_of_arm(log.best)["plain", 10].history.train_loss
+    reached = next(epoch for epoch, loss in enumerate(longer) if loss < 0.005)
+    assert re.search(r"\| 3 best: loss \| .* \| epochs to 0\.005 \|", arms_table(log))
+    row = rf"\| plain 10 \| {np.mean(losses):.3g} ± {np.std(losses, ddof=1):.2g} \| .* \| {reached} \| [0-9.]+ \|\n"
+    assert re.search(row, arms_table(log))
+    assert re.search(rf"until the loss is below 0\.005\) \| highway .*; plain {reached},", claims_table(log))
 
 
 def test_list_prints_each_setting(workdir, capsys):
@@ -173,8 +200,8 @@ def test_list_prints_each_setting(workdir, capsys):
     trials = draw_trials(2, (10, 3), **BUDGET)
     assert len(rows) == len(trials) == 8
     for row, trial in zip(rows, trials, strict=True):
-        architecture, depth, index, activation, lr, momentum, decay, *bias = row.split()
-        assert (architecture, int(depth), int(index)) == (trial.architecture, trial.depth, trial.index)
+        block, depth, index, activation, lr, momentum, decay, *bias = row.split()
+        assert (block, int(depth), int(index)) == (trial.block, trial.depth, trial.index)
         assert activation == trial.activation
         assert float(lr) == pytest.approx(trial.lr, abs=6e-6)
         assert float(momentum) == pytest.approx(trial.momentum, abs=6e-5)
@@ -186,23 +213,21 @@ def test_list_prints_each_setting(workdir, capsys):
 # ------------------------------------------------------------------------------------------ selection
 
 
-def timeless(result: TrialResult) -> TrialResult:
-    return dataclasses.replace(result, seconds=0.0)
-
-
 def test_no_test_image_has_a_say(digits):
     """Other test images, and another number of them, change nothing that the selection sees."""
     rng = np.random.default_rng(0)
-    noise = Dataset(*digits[:2], rng.integers(0, 256, (7, 64), dtype=np.uint8), rng.integers(0, 10, 7, dtype=np.uint8))
-    assert timeless(run_trial(TRIAL, digits)) == timeless(run_trial(TRIAL, noise))
+    test_x, test_y = rng.integers(0, 256, (7, 1, 8, 8), np.uint8), rng.integers(0, 10, 7, np.uint8)
+    noise = digits._replace(test_x=test_x, test_y=test_y)
+    results = [dataclasses.replace(run_trial(TRIAL, data), seconds=0.0) for data in (digits, noise)]
+    assert results[0] == results[1]
 
 
 def test_a_trial_learns_and_its_losses_are_of_the_training_images(digits):
     result = run_trial(dataclasses.replace(TRIAL, epochs=12), digits)
     assert len(result.train_loss) == 12
     assert not result.diverged
-    assert result.best_loss < 1 < result.train_loss[0]
-    other = Dataset(255 - digits.train_images, *digits[1:])
+    assert result.lowest_loss < 1 < result.train_loss[0]
+    other = digits._replace(train_x=255 - digits.train_x)
     assert run_trial(TRIAL, other).train_loss != result.train_loss[:2]
 
 
@@ -216,8 +241,8 @@ def test_a_diverged_trial_is_a_result(digits, workdir):
 
 
 def made_up(arm: tuple[str, int], index: int, *losses: float | None) -> TrialResult:
-    trial = dataclasses.replace(TRIAL, architecture=arm[0], depth=arm[1], index=index)
-    return TrialResult(trial, list(losses), losses[-1] is None, 1.0)
+    trial = dataclasses.replace(TRIAL, block=arm[0], depth=arm[1], index=index)
+    return TrialResult(None, trial, list(losses), losses[-1] is None, 1.0)
 
 
 def test_settings_are_ranked_by_their_lowest_training_loss():
@@ -232,7 +257,7 @@ def test_settings_are_ranked_by_their_lowest_training_loss():
     ranked = by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
     assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [2, 0, 1]]
-    assert [result.best_loss for result in ranked["highway", 20]] == [1.9, math.inf]
+    assert [result.lowest_loss for result in ranked["highway", 20]] == [1.9, math.inf]
 
 
 def test_the_summary_counts_settings_and_divergence_and_averages_the_ten_best():
@@ -244,7 +269,7 @@ def test_the_summary_counts_settings_and_divergence_and_averages_the_ten_best():
 def longer_run(index: int, *losses: float | None) -> BestRun:
     n = len(losses)
     history = History([*range(n)], list(losses), *([0.5] * n for _ in range(5)))
-    return BestRun(dataclasses.replace(TRIAL, index=index), 1, losses[-1] is None, history)
+    return BestRun(None, dataclasses.replace(TRIAL, index=index), 1, losses[-1] is None, history)
 
 
 def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last():
@@ -263,8 +288,8 @@ def test_the_best_50_layer_highway_net_is_kept(small_mnist, workdir):
     best = best_of_arm(read_log("runs/depth_search.json").best)["highway", 50]
     net = DeepNet.load("models/highway-50.npz")
     assert (net.depth, net.hidden, net.config["block"]) == (49, 50, "highway")
-    images = load_dataset("mnist", small_mnist)
-    assert evaluate(net, *images[:2])[0] == pytest.approx(best.history.train_loss[-1], rel=1e-5)
+    loss, _ = evaluate(net, *load_dataset("mnist", small_mnist)[:2], LOSSES["cross-entropy"])
+    assert loss == pytest.approx(best.history.train_loss[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
@@ -283,23 +308,23 @@ SEARCH = ("--dataset", "digits", "--configs", "6", "--depths", "3,5", "--epochs"
 TRIALS = 24
 
 
-def run_search(*flags: str) -> depth_search.DepthSearchLog:
+def run_search(*flags: str) -> DepthSearchLog:
     """Run the search; returns its log."""
     assert main("run", *SEARCH, *flags) == 0
-    return read_log("runs/depth_search-digits.json")
+    return read_log()
 
 
-def findings(log: depth_search.DepthSearchLog) -> dict:
+def findings(log: DepthSearchLog) -> dict:
     """All of a log but where, when and by which command it was made."""
     kept = dataclasses.asdict(log)
     del kept["created"], kept["command"], kept["environment"]
     for result in kept["results"]:
-        del result["seconds"]
+        del result["seconds"], result["environment"]
     return kept
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> depth_search.DepthSearchLog:
+def whole(tmp_path_factory) -> DepthSearchLog:
     """The log of a search that nothing cut short, by one process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("whole"))
@@ -308,10 +333,11 @@ def whole(tmp_path_factory) -> depth_search.DepthSearchLog:
 
 def test_the_log_holds_every_setting_in_order(whole):
     assert [r.trial for r in whole.results] == draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
-    assert whole.space["lr"] == list(LR)
+    assert (whole.space, whole.top, whole.level) == (SPACE, 10, 0.1)
+    assert {result.environment for result in whole.results} == {None}, "made where the log was"
     assert whole.command == f"python -m experiments.depth_search run {shlex.join(SEARCH)}"
     assert (whole.dataset.name, whole.dataset.n_train, whole.dataset.n_test) == ("digits", 1437, 360)
-    assert whole.best == []
+    assert (whole.best, whole.best_command) == ([], None)
 
 
 def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
@@ -322,14 +348,15 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
     assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
     assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
     assert main("merge", *SEARCH, *reversed(shards)) == 0
-    assert findings(read_log("runs/depth_search-digits.json")) == findings(whole)
+    assert findings(read_log()) == findings(whole)
 
 
 @pytest.fixture
 def shards(workdir) -> list[str]:
     """Two shards of a made-up search of one index at depth 3: a plain and a highway net."""
     for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
-        ResultFile(f"{name}.jsonl", TrialResult).append(TrialResult(trial, [1.0, 0.5], False, 1.0))
+        made_on = dataclasses.replace(run_log.environment(), cpu=name)
+        ResultFile(f"{name}.jsonl", TrialResult).append(TrialResult(made_on, trial, [1.0, 0.5], False, 1.0))
     return ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
 
 
@@ -343,9 +370,20 @@ def refused(capsys, *arguments: str) -> str:
     return error.removeprefix("python -m experiments.depth_search: error: ")
 
 
-def test_shards_may_hold_a_run_twice(shards):
-    assert main("merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl") == 0
-    assert len(read_log("runs/depth_search-digits.json").results) == 2
+def test_results_say_where_they_were_made_however_often_their_log_is_written_again(shards, monkeypatch):
+    """Made on a and b, merged on b (one shard given twice), trained for longer on c, from where d has them."""
+    here = run_log.environment()
+    merge, best = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"], ["best", *shards[:2], "--epochs", "1"]
+    for machine, command in (("b", merge), ("c", best), ("d", best)):
+        there = dataclasses.replace(here, cpu=machine)
+        monkeypatch.setattr(run_log, "environment", lambda threads=1, there=there: there)
+        assert main(*command) == 0
+        log = read_log()
+        assert log.environment == there
+        assert [(result.environment or there).cpu for result in log.results] == ["a", "b"]
+        assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
+        assert log.command == f"python -m experiments.depth_search {shlex.join(merge)}", "that of the search alone"
+    assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
 @pytest.mark.parametrize(
@@ -367,20 +405,18 @@ def test_shards_that_do_not_make_the_search_are_refused(shards, capsys, flags, f
 
 
 BAD_ARGUMENTS = {
-    "run --configs 0": "--configs: expected at least 1, found 0",
-    "run --epochs 0": "--epochs: expected at least 1, found 0",
-    "run --n-train 0": "--n-train: expected at least 1, found 0",
+    "run --configs 0": "argument --configs: expected a positive number, found '0'",
+    "run --epochs 0": "argument --epochs: expected a positive number, found '0'",
+    "run --n-train 0": "argument --n-train: expected a positive number, found '0'",
     "run --n-train 1438": "--n-train: expected at most 1437 images, found 1438",
     "run --depths 1,10": "--depths: expected at least 2, found 1",
     "run --depths 10,x": "argument --depths: expected integers like 5,10,20, found '10,x'",
     "run --jobs 0": "argument --jobs: expected a positive number, found '0'",
-    "run --jobs -1": "argument --jobs: expected",
-    "run --jobs two": "argument --jobs: expected a positive number, found 'two'",
     "run --shard 0/4": "argument --shard: expected a part like 2/8, found '0/4'",
     "run --shard 5/4": "argument --shard: expected a part like 2/8, found '5/4'",
     "run --shard 1": "argument --shard: expected a part like 2/8, found '1'",
     "run --log .": ".: expected ",
-    "best --epochs 0": "--epochs: expected a positive number, found 0",
+    "best --epochs 0": "argument --epochs: expected a positive number, found '0'",
     "best --top 0": "argument --top: expected a positive number, found '0'",
 }
 
@@ -403,6 +439,54 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, capsys):
         assert refused(capsys, *command).endswith(expected)
 
 
+# ------------------------------------------------------------------------- longer runs, cut in the middle
+
+LONGER = dataclasses.replace(TRIAL, epochs=4)
+
+
+def without_seconds(run):
+    return dataclasses.replace(run, history=dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch)))
+
+
+class Killed(BaseException):
+    """As the system would end the process: nothing catches it."""
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 3, 4])
+def test_a_longer_run_killed_after_any_epoch_goes_on_as_if_it_had_not_been(digits, workdir, monkeypatch, epochs):
+    """Killed once the checkpoint of an epoch is on disk; after the last one too, before the result is."""
+    whole = without_seconds(run_best(LONGER, digits))
+    assert whole.history.epoch == [0, 1, 2, 3, 4]
+    (path,) = Path("runs/checkpoints").iterdir()
+    path.rename("whole.npz")
+    save, train_epoch, trained = checkpoint.save, Training._train_epoch, []
+
+    def save_and_die(path, training):
+        save(path, training)
+        if training.epoch == epochs:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "save", save_and_die)
+    with pytest.raises(Killed):
+        run_best(LONGER, digits)
+    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(Training, "_train_epoch", lambda self: trained.append(self) or train_epoch(self))
+
+    assert without_seconds(run_best(LONGER, digits)) == whole
+    assert len(trained) == 4 - epochs
+    with np.load(path) as found, np.load("whole.npz") as expected:
+        assert all(found[name].tobytes() == expected[name].tobytes() for name in ("params", "v"))
+
+
+def test_a_diverged_run_that_was_killed_is_not_trained_on(digits, workdir, monkeypatch):
+    trial = dataclasses.replace(LONGER, activation="relu", lr=1e9)
+    whole = without_seconds(run_best(trial, digits))
+    assert whole.diverged
+    assert whole.history.train_loss[-1] is None
+    assert len(whole.history.epoch) < 5
+    assert without_seconds(run_best(trial, digits)) == whole
+
+
 # ---------------------------------------------------------------------- real processes, cut in the middle
 
 
@@ -412,16 +496,10 @@ def start() -> Iterator[Callable[[str], subprocess.Popen]]:
     processes = []
 
     def start(command: str) -> subprocess.Popen:
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, *shlex.split(command)[1:]],
-                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        )
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        program = [sys.executable, *shlex.split(command)[1:]]
+        processes.append(subprocess.Popen(program, env=environment, **pipes, start_new_session=True))
         return processes[-1]
 
     yield start
@@ -469,7 +547,7 @@ def test_a_search_that_is_killed_twice_loses_no_finished_run_and_repeats_none(wo
     assert 3 <= len(safe) < TRIALS
     message = first.stderr.read()
     found = re.fullmatch(
-        r"python -m experiments\.depth_search: interrupted: TerminatedWorkerError: .*; (\d+) of 24 runs are safe in "
+        r"\npython -m experiments\.depth_search: interrupted: TerminatedWorkerError: .*; (\d+) of 24 runs are safe in "
         r"runs/depth_search-digits\.jsonl; to continue: (.*)\n",
         message,
     )
@@ -505,8 +583,8 @@ def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(wor
     with limited_file_size(50_000):
         assert main("best", "--smoke") == 1
     assert re.fullmatch(
-        r"python -m experiments\.depth_search: interrupted: runs/checkpoints/.*: File too large; .*; 0 of 8 runs are "
-        r"safe in runs/depth_search-smoke_best\.jsonl; to continue: python -m experiments\.depth_search best --smoke\n",
+        r"\n(python -m experiments\.depth_search): interrupted: runs/checkpoints/.*: File too large; .*; "
+        r"0 of 8 runs are safe in runs/depth_search-smoke_best\.jsonl; to continue: \1 best --smoke\n",
         capsys.readouterr().err,
     )
     assert files_below(Path("runs/checkpoints")) == {}
@@ -535,8 +613,7 @@ def test_run_best_and_plot_end_to_end(workdir, capsys):
         assert main("run", "--smoke") == 0
         assert main("best", "--smoke") == 0
     log = read_log("runs/depth_search-smoke.json")
-    assert len(log.results) == 8
-    assert len(log.best) == 8
+    assert len(log.results) == len(log.best) == 8
     for run in log.best:
         assert run.history.epoch == [0, 1, 2, 3]
         assert run.trial.n_train == 1437
@@ -546,5 +623,5 @@ def test_run_best_and_plot_end_to_end(workdir, capsys):
     capsys.readouterr()
     assert main("plot", "runs/depth_search-smoke.json") == 0
     pictures = files_below(Path("viz"))
-    assert pictures.keys() == {f"digits/{name}" for name in depth_search.FIGURES}
+    assert pictures.keys() == {f"smoke/{name}" for name in FIGURES}
     assert all(content.startswith(b"\x89PNG") for content in pictures.values())

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from helpers import MNIST_FILES, ROOT, assert_says, files_below, write_small_mnist
 
+import download
 import highway_networks as hn
-from run_log import InputError
+from command_line import InputError
+from download import IDX_SOURCES, DownloadError
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -57,8 +59,8 @@ def mirrored(tmp_path, monkeypatch) -> Callable[..., Path]:
     checksums = write_small_mnist(tmp_path / "good")
 
     def set_mirrors(*mirrors: str) -> Path:
-        source = hn.IDX_SOURCES["mnist"]._replace(mirrors=mirrors, checksums=checksums)
-        monkeypatch.setitem(hn.IDX_SOURCES, "mnist", source)
+        source = IDX_SOURCES["mnist"]._replace(mirrors=mirrors, checksums=checksums)
+        monkeypatch.setitem(IDX_SOURCES, "mnist", source)
         return tmp_path / "data"
 
     return set_mirrors
@@ -143,7 +145,7 @@ def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[s
     if request.param == "closed port":
         yield closed_port
     elif request.param == "silent":
-        monkeypatch.setattr(hn, "MIRROR_SECONDS", 2.0)
+        monkeypatch.setattr(download, "ANSWER_SECONDS", 2.0)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
@@ -165,7 +167,7 @@ def test_the_next_mirror_is_used_where_one_fails(mirrored, bad_mirror, serve, tm
 
 def test_where_every_mirror_fails_nothing_half_written_stays(mirrored, bad_mirror):
     data_dir = mirrored(bad_mirror)
-    with pytest.raises(hn.DownloadError) as error:
+    with pytest.raises(DownloadError) as error:
         hn.load_dataset("mnist", data_dir)
     assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "--dataset digits")
     assert files_below(data_dir) == {}
@@ -174,14 +176,14 @@ def test_where_every_mirror_fails_nothing_half_written_stays(mirrored, bad_mirro
 def test_auto_is_mnist_where_it_can_be_had(mirrored, serve, tmp_path, capsys):
     data_dir = mirrored(serve(tmp_path / "good"))
     assert hn.choose_dataset(data_dir) == "mnist"
-    assert hn.load_dataset("auto", data_dir).train_images.shape == (60, 16)
+    assert hn.load_dataset("auto", data_dir).train_x.shape == (60, 1, 4, 4)
     assert capsys.readouterr().err == ""
 
 
 def test_auto_falls_back_to_digits_and_says_so_loudly(mirrored, closed_port, capsys):
     data_dir = mirrored(closed_port)
     data = hn.load_dataset("auto", data_dir)
-    assert data.train_images.shape == (1437, 64)
+    assert data.train_x.shape == (1437, 1, 8, 8)
     warning = capsys.readouterr().err
     assert "NOT MNIST" in warning
     assert "digits" in warning
@@ -225,7 +227,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_pa
         with pytest.raises(InputError) as error:
             hn.load_dataset(name, tmp_path / "file")
         assert_says(error.value, tmp_path / "file", "--data-dir")
-        assert not isinstance(error.value, hn.DownloadError)
+        assert not isinstance(error.value, DownloadError)
 
 
 def test_a_data_directory_without_write_permission_is_refused(
@@ -250,11 +252,10 @@ def test_two_processes_may_start_at_once_on_an_empty_cache(mirrored, serve, tmp_
             super().do_GET()
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
-    source = hn.IDX_SOURCES["mnist"]
     program = (
-        "import sys, highway_networks as hn\n"
-        f"hn.IDX_SOURCES['mnist'] = hn.{source!r}\n"
-        "print(hn.load_dataset('mnist', sys.argv[1]).train_images.sum())"
+        "import sys, download, highway_networks\n"
+        f"download.IDX_SOURCES['mnist'] = download.{IDX_SOURCES['mnist']!r}\n"
+        "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     processes = [

@@ -1,7 +1,7 @@
 """`python -m experiments`: the list of all experiments, running them all, the figures of the logs that are there."""
 
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from helpers import ROOT, files_below
@@ -9,8 +9,8 @@ from picture_helpers import committed_log
 from test_pictures import assert_redrawn
 
 from experiments import __main__ as experiments
-from experiments.__main__ import STEPS, module
-from experiments.command_line import default_log
+from experiments.__main__ import STEPS
+from experiments.common import Experiment, load
 
 
 @pytest.fixture
@@ -26,19 +26,21 @@ def workdir(tmp_path, monkeypatch) -> Path:
 
 
 def test_every_experiment_is_in_the_list_and_has_its_steps():
-    with_figures = {path.stem for path in (ROOT / "experiments").glob("*.py") if "\nFIGURES = " in path.read_text()}
-    assert with_figures == set(STEPS)
+    sources = {path.stem: path.read_text() for path in (ROOT / "experiments").glob("*.py")}
+    assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(STEPS)
+    assert {name for name, text in sources.items() if "\nFIGURES = " in text} == {f"{name}_figures" for name in STEPS}
     for name, steps in STEPS.items():
-        parsers = module(name).commands().parsers.choices
-        assert {*steps, "plot"} <= parsers.keys()
+        experiment = load(name)
+        assert experiment.name == name
+        assert experiment.parser.parse_args(["plot"]).action == experiment.plot
         for step in steps:
-            parsed = module(name).commands().parser.parse_args([step, "--jobs", "3"])
-            assert parsed.jobs == 3
+            assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
 
 
-def test_no_two_experiments_share_a_figure():
-    figures = [figure for name in STEPS for figure in module(name).FIGURES]
-    assert len(figures) == len(set(figures)) > len(STEPS)
+@pytest.mark.parametrize("of", ["FIGURES", "TABLES"])
+def test_no_two_experiments_share_a_figure_or_a_table(of):
+    names = [name for experiment in map(load, STEPS) for name in getattr(experiment.figures, of)]
+    assert len(names) == len(set(names)) > len(STEPS)
 
 
 @pytest.mark.parametrize("arguments", [[], ["list"]])
@@ -51,8 +53,9 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys, argu
     lines = capsys.readouterr().out.splitlines()
     expected = []
     for name in STEPS:
-        paths = [default_log(name, "mnist", smoke=False), *(Path("viz") / figure for figure in module(name).FIGURES)]
-        expected.append(f"{name} {module(name).__doc__.splitlines()[0]}")
+        experiment = load(name)
+        paths = [Path(f"runs/{name}.json"), *(Path("viz") / figure for figure in experiment.figures.FIGURES)]
+        expected.append(f"{name} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
     assert sum("there" in line.split()[:1] for line in lines) == 2
@@ -63,17 +66,14 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys, argu
 
 @pytest.fixture
 def called(monkeypatch) -> list[tuple[str, ...]]:
-    """The command lines that would have been carried out; the one of "lesions run" ends with exit code 1."""
+    """The command lines that would have been carried out; those of lesions end with exit code 1."""
     calls = []
 
-    def stand_in(name: str) -> SimpleNamespace:
-        def main(argv: list[str]) -> int:
-            calls.append((name, *argv))
-            return 1 if name == "lesions" else 0
+    def main(experiment: Experiment, argv: list[str]) -> int:
+        calls.append((experiment.name, *argv))
+        return 1 if experiment.name == "lesions" else 0
 
-        return SimpleNamespace(commands=lambda: SimpleNamespace(main=main))
-
-    monkeypatch.setattr(experiments, "module", stand_in)
+    monkeypatch.setattr(Experiment, "main", main)
     return calls
 
 
@@ -91,12 +91,15 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
 def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsys):
     Path("runs").mkdir()
     for name in ("depth_search", "very_deep"):
-        default_log(name, "mnist", smoke=False).touch()
+        Path(f"runs/{name}.json").touch()
     assert experiments.main(["plot"]) == 0
     assert called == [("depth_search", "plot"), ("very_deep", "plot")]
     error = capsys.readouterr().err
     assert error.count("\n") == len(STEPS) - 2
     assert "no log, no figure: python -m experiments.gate_maps run makes it\n" in error
+    Path("runs/lesions.json").touch()
+    assert experiments.main(["plot"]) == 1
+    assert called[2:] == [("depth_search", "plot"), ("lesions", "plot")]
 
 
 @pytest.mark.parametrize(
@@ -124,10 +127,10 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, capsys, a
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_committed_log_is_small_and_its_figures_are_those_that_it_gives(workdir, name):
-    log = committed_log(default_log(name, "mnist", smoke=False))
+    log, experiment = committed_log(f"runs/{name}.json"), load(name)
     assert log.stat().st_size <= 1_000_000
-    assert module(name).commands().main(["plot", str(log)]) == 0
+    assert experiment.main(["plot", str(log)]) == 0
     redrawn = files_below(workdir / "viz")
-    assert redrawn.keys() == set(module(name).FIGURES)
+    assert redrawn.keys() == set(experiment.figures.FIGURES)
     for figure, content in redrawn.items():
         assert_redrawn(ROOT / "viz" / figure, log, content)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import central_differences, check_gradients, complex_step, small_batch, small_net
 
-from highway_networks import ACTIVATIONS, BLOCKS, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, softmax_cross_entropy
 
 every_net = pytest.mark.parametrize(
     ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]
@@ -12,7 +12,7 @@ every_net = pytest.mark.parametrize(
 
 
 def gradients(net, x, y):
-    """Backpropagation's gradients by every parameter and by the input, called x."""
+    """Backpropagation's gradients with respect to every parameter and to the input, called x."""
     logits, cache = net.forward(x)
     _, dlogits = softmax_cross_entropy(logits, y)
     grads, dx = net.backward(dlogits, cache, return_dx=True)
@@ -37,19 +37,20 @@ def test_gradients_equal_complex_step_derivatives(block, activation, depth):
 
 
 @every_net
-def test_the_cache_keeps_the_gradient_by_each_blocks_input(block, activation, depth):
+def test_walking_back_yields_the_gradient_with_respect_to_each_blocks_input_the_last_first(block, activation, depth):
     x, y = small_batch()
     net = small_net(block, activation, depth)
     logits, cache = net.forward(x)
-    net.backward(softmax_cross_entropy(logits, y)[1], cache)
+    walk = net.walk_back(softmax_cross_entropy(logits, y)[1], cache)
+    found = {layer: dx.copy() for layer, dx in zip(range(depth, -1, -1), walk, strict=True)}
     complex_net = small_net(block, activation, depth, np.complex128)
     expected = {}
-    for layer in range(depth + 1):
+    for layer in found:
         x_l = cache.x[layer].astype(complex)
         expected[layer] = complex_step(
             lambda x_l=x_l, layer=layer: softmax_cross_entropy(complex_net.predict_from(x_l, layer), y)[0], x_l
         )
-    check_gradients(dict(enumerate(cache.dx)), expected, 1e-10)
+    check_gradients(found, expected, 1e-10)
 
 
 @every_net
@@ -85,25 +86,23 @@ def test_the_check_fails_on_any_gradient_that_is_a_thousandth_wrong(method):
                 check_gradients(exact | {name: wrong}, expected, tolerance)
 
 
-def test_the_check_fails_where_a_gradient_is_missing_or_too_small_to_check():
+def test_the_check_fails_where_a_gradient_is_missing_too_small_to_check_or_nan():
     ones = {"W": np.ones((2, 2)), "b": np.ones(2)}
     check_gradients(ones, ones, 1e-10)
     with pytest.raises(AssertionError):
         check_gradients({"W": ones["W"]}, ones, 1e-10)
     with pytest.raises(AssertionError, match="too small"):
         check_gradients(ones | {"b": np.zeros(2)}, ones | {"b": np.zeros(2)}, 1e-10)
-
-
-def test_the_check_fails_on_a_nan():
-    ones = {"b": np.ones(2)}
     with pytest.raises(AssertionError):
-        check_gradients({"b": np.array([1, np.nan])}, ones, 1e-10)
+        check_gradients(ones | {"b": np.array([1, np.nan])}, ones, 1e-10)
 
 
-def test_the_gradient_of_the_logits_equals_its_complex_step_derivative():
-    logits = 3 * np.random.default_rng(0).standard_normal((5, 4))
-    y = np.array([0, 3, 1, 1, 2])
-    _, dlogits = softmax_cross_entropy(logits, y)
-    logits = logits.astype(complex)
-    expected = complex_step(lambda: softmax_cross_entropy(logits, y)[0], logits)
-    check_gradients({"logits": dlogits}, {"logits": expected}, 1e-10)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_gradient_of_a_loss_equals_its_derivatives(loss):
+    rng = np.random.default_rng(0)
+    function, outputs = LOSSES[loss].function, 3 * rng.standard_normal((5, 4))
+    y = np.array([0, 3, 1, 1, 2]) if LOSSES[loss].target == "classes" else rng.standard_normal((5, 4))
+    found = {"outputs": function(outputs, y)[1]}
+    moved = outputs.astype(complex)
+    check_gradients(found, {"outputs": complex_step(lambda: function(moved, y)[0], moved)}, 1e-10)
+    check_gradients(found, {"outputs": central_differences(lambda: function(outputs, y)[0], outputs)}, 1e-6)

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from helpers import ROOT, assert_says
 
-import run_log
-from experiments import class_routing, depth_search, gate_maps, lesions, models
+from command_line import InputError
+from experiments import class_routing, depth_search, gate_maps, lesions, lesions_figures, models
+from experiments.common import load
 from experiments.depth_search import BestRun, Trial, TrialResult
-from highway_networks import DeepNet, evaluate, scale
-from run_log import History, InputError
+from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
+from run_log import DatasetInfo, History
 
-MODULES = {"gate_maps": gate_maps, "class_routing": class_routing, "lesions": lesions}
+NAMES = ("gate_maps", "class_routing", "lesions")
+LOSS = LOSSES["cross-entropy"]
 
 
 def digits_net(depth: int = 4, **options) -> DeepNet:
@@ -38,7 +40,7 @@ def closed(net: DeepNet, layers) -> DeepNet:
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, activation):
     net = digits_net(activation=activation)
-    x = scale(digits.test_images[:50], net.dtype)
+    x = as_inputs(digits.test_x[:50], net.dtype)
     found = list(lesions.lesion_each(net, net.enter(x)))
     assert len(found) == net.depth + 1
     for l, logits in enumerate(found[:-1]):
@@ -49,17 +51,17 @@ def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, a
 
 def test_lesions_from_reused_prefixes_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
-    images, labels = digits.train_images, digits.train_labels
+    images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * models.ROWS, "several batches, the last one short"
     error, loss = lesions.measure_layers(net, images, labels)
     for l in range(net.depth):
-        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(closed(net, l), images, labels), rtol=1e-10)
-    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels), rtol=1e-10)
+        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(closed(net, l), images, labels, LOSS), rtol=1e-10)
+    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
 
 
 def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     net = digits_net()
-    images, labels = digits.train_images[:600], digits.train_labels[:600]
+    images, labels = digits.train_x[:600], digits.train_y[:600]
     _, loss = lesions.measure_layers(net, images, labels)
     orders = lesions.closing_orders(loss[:-1])
     assert orders["last first"][0].tolist() == [3, 2, 1, 0]
@@ -69,7 +71,7 @@ def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     for order in (orders[name][0] for name in orders):
         assert sorted(order) == [0, 1, 2, 3]
         errors = lesions.measure_order(net, images, labels, order)
-        expected = [1 - evaluate(closed(net, order[:k]), images, labels)[1] for k in range(net.depth + 1)]
+        expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
         np.testing.assert_allclose(errors, expected, rtol=1e-10)
 
 
@@ -100,19 +102,20 @@ def test_a_layer_that_is_shut_already_is_idle_and_one_that_decides_is_needed(dig
 
 def test_activity_equals_what_whole_caches_hold(digits):
     net = digits_net()
-    images = digits.train_images
-    _, cache = net.forward(scale(images, net.dtype))
+    images = digits.train_x
+    _, cache = net.forward(as_inputs(images, net.dtype))
     activity = gate_maps.measure(net, images)
-    np.testing.assert_allclose(activity.T, cache.T.mean(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=1), rtol=1e-12)
-    change = np.linalg.norm(cache.x[1:] - cache.x[:-1], axis=2).mean(axis=1)
+    np.testing.assert_allclose(activity.T, cache.T.mean(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=2), rtol=1e-12)
+    change = np.linalg.norm(cache.x[1:] - cache.x[:-1], axis=1).mean(axis=1)
     np.testing.assert_allclose(activity.change, change, rtol=1e-12)
 
     T, y, sample_change = gate_maps.look_at(net, images[5])
-    np.testing.assert_allclose(T, cache.T[:, 5], rtol=1e-10)
-    np.testing.assert_allclose(y, cache.x[1:, 5], rtol=1e-10)
-    np.testing.assert_allclose(sample_change, np.linalg.norm(np.diff(cache.x[:, 5], axis=0), axis=1), rtol=1e-10)
+    x = cache.x[:, :, 5]
+    np.testing.assert_allclose(T, cache.T[:, :, 5], rtol=1e-10)
+    np.testing.assert_allclose(y, x[1:], rtol=1e-10)
+    np.testing.assert_allclose(sample_change, np.linalg.norm(np.diff(x, axis=0), axis=1), rtol=1e-10)
 
 
 @pytest.mark.parametrize(("change", "layer"), [([50, 45, 5], 2), ([1, 1, 1, 7], 4), ([95, 5], 1), ([3], 1)])
@@ -136,11 +139,11 @@ def test_claims_count_gates_as_they_say():
 
 def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(digits):
     net = digits_net()
-    images, labels = digits.train_images, digits.train_labels
+    images, labels = digits.train_x, digits.train_y
     means = class_routing.class_means(net, images, labels)
-    _, cache = net.forward(scale(images, net.dtype))
+    _, cache = net.forward(as_inputs(images, net.dtype))
     for digit in range(10):
-        np.testing.assert_allclose(means[digit], cache.T[:, labels == digit].mean(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(means[digit], cache.T[:, :, labels == digit].mean(axis=2), rtol=1e-12)
     overall = np.average(means, axis=0, weights=np.bincount(labels))
     np.testing.assert_allclose(overall, gate_maps.measure(net, images).T, rtol=1e-12)
     difference = class_routing.differences(net, images, labels)
@@ -149,20 +152,20 @@ def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(di
 
 def test_gate_vectors_hold_the_gates_of_all_layers(digits):
     net = digits_net()
-    vectors = np.concatenate(list(class_routing.gate_vectors(net, digits.train_images)))
-    _, cache = net.forward(scale(digits.train_images, net.dtype))
-    np.testing.assert_allclose(vectors, cache.T.swapaxes(0, 1).reshape(len(vectors), -1), rtol=1e-12)
+    vectors = np.concatenate(list(class_routing.gate_vectors(net, digits.train_x)))
+    _, cache = net.forward(as_inputs(digits.train_x, net.dtype))
+    np.testing.assert_allclose(vectors, cache.T.transpose(2, 0, 1).reshape(len(vectors), -1), rtol=1e-12)
 
 
 def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
     net = digits_net()
-    train, test = (scale(images[:20], net.dtype) for images in (digits.train_images, digits.test_images))
+    train, test = (as_inputs(images[:20], net.dtype) for images in (digits.train_x, digits.test_x))
     found = list(class_routing.features(net, train, test))
     _, cache = net.forward(test)
     gates = [each.test for each in found if each.kind == "gates"]
     outputs = [each.test for each in found if each.kind == "outputs"]
-    np.testing.assert_allclose(gates, cache.T, rtol=1e-12)
-    np.testing.assert_allclose(outputs, cache.x[1:], rtol=1e-12)
+    np.testing.assert_allclose(gates, cache.T.swapaxes(1, 2), rtol=1e-12)
+    np.testing.assert_allclose(outputs, cache.x[1:].swapaxes(1, 2), rtol=1e-12)
 
 
 def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_not():
@@ -180,7 +183,7 @@ def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_
 
 def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(digits):
     net = digits_net(depth=3)
-    net.params["W_T"][1, :, 1:] = 0  # a single gate of the second layer knows anything of the image
+    net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
     one, two = (class_routing.measure_accuracies(net, digits, jobs) for jobs in (1, 2))
     assert one == two
     for found in one.values():
@@ -194,17 +197,11 @@ def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(di
 def test_nets_are_trained_as_the_depth_search_found_best(digits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert models.setting("digits", digits, smoke=False, epochs=3, seed=1).lr == models.FALLBACK.lr
-    trials = [
-        Trial("highway", 50, index, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4)
-        for index, lr in ((7, 0.03), (8, 0.01))
-    ]
-    results = [TrialResult(trial, [0.5], False, 1.0) for trial in trials]
-    runs = [
-        BestRun(trial, 1, False, History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]))
-        for trial, loss in zip(trials, (0.5, 0.2), strict=True)
-    ]
-    (tmp_path / "runs").mkdir()
-    depth_search.write_log(tmp_path / "runs" / "depth_search-digits.json", "made up", results, 360, runs)
+    trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
+    results = [TrialResult(None, trial, [0.5], False, 1.0) for trial in trials]
+    histories = [History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]) for loss in (0.5, 0.2)]
+    runs = [BestRun(None, trial, 1, False, history) for trial, history in zip(trials, histories, strict=True)]
+    depth_search.write_log(depth_search.EXPERIMENT.log_path("digits"), "made up", results, 360, runs)
     config = models.setting("digits", digits, smoke=False, epochs=3, seed=1)
     assert (config.lr, config.activation, config.gate_bias, config.depth) == (0.01, "relu", -6.0, 49)
     assert (config.seed, config.epochs, config.n_train, config.n_test) == (1, 3, 1437, 360)
@@ -225,6 +222,7 @@ BAD_NETS = {
     "residual": (lambda: digits_net(block="residual"), "4 residual blocks"),
     "no layers": (lambda: digits_net(depth=0), "0 highway blocks"),
     "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
+    "not finite": (lambda: digits_net(gate_bias=np.nan), "finite parameters"),
     "two classes": (lambda: DeepNet(64, 2, depth=1, rng=np.random.default_rng(0)), "found 64 and 2"),
 }
 
@@ -237,20 +235,11 @@ def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, fou
     assert_says(error.value, tmp_path / "net.npz", found)
 
 
-def test_a_net_that_has_diverged_is_refused(digits, tmp_path):
-    net = digits_net()
-    net.params["W_H"][0, 0, 0] = np.nan
-    net.save(tmp_path / "net.npz")
-    with pytest.raises(InputError) as error:
-        models.of_file(tmp_path / "net.npz", digits)
-    assert_says(error.value, "finite parameters")
-
-
-@pytest.mark.parametrize("module", MODULES.values(), ids=list(MODULES))
-def test_a_bad_model_is_one_line_and_leaves_nothing_behind(module, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
-        module.commands().main(["run", "--dataset", "digits", "--model", "missing.npz"])
+        load(name).main(["run", "--dataset", "digits", "--model", "missing.npz"])
     assert stop.value.code == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
@@ -261,27 +250,36 @@ def test_a_bad_model_is_one_line_and_leaves_nothing_behind(module, tmp_path, mon
 # ------------------------------------------------------------------------------------- end to end
 
 
-@pytest.mark.parametrize(("name", "module"), MODULES.items(), ids=list(MODULES))
-def test_smoke_run_and_pictures(name, module, tmp_path, monkeypatch):
+THRESHOLDS = {  # others than those of today, and how a table states them
+    "gate_maps": ({"closed": 0.125, "open": 0.75, "most": 0.35}, ("below 0.125 is", "above 0.75 is", "| 35% of it")),
+    "class_routing": ({"first_layers": 37}, ("first 37 layers",)),
+    "lesions": ({"idle": 0.0025, "point": 0.03}, ("less than 0.25 p", "rises by over 3.", "has fallen by 3.")),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke_run_pictures_and_table(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert module.commands().main(["run", "--smoke"]) == 0
-    path = tmp_path / "runs" / f"{name}-smoke.json"
-    log = module.read_log(path)
-    assert log.dataset == run_log.DatasetInfo("digits", 1437, 360)
+    experiment, path = load(name), tmp_path / "runs" / f"{name}-smoke.json"
+    assert experiment.main(["run", "--smoke"]) == 0
+    log = experiment.read(path)
+    assert log.dataset == DatasetInfo("digits", 1437, 360)
     assert log.command == f"python -m experiments.{name} run --smoke"
     for _ in range(2):
-        assert module.commands().main(["plot", str(path)]) == 0
-    assert {picture.name for picture in (tmp_path / "viz" / "digits").iterdir()} == set(module.FIGURES)
+        assert experiment.main(["plot", str(path)]) == 0
+    assert {picture.name for picture in (tmp_path / "viz" / "smoke").iterdir()} == set(experiment.figures.FIGURES)
+    thresholds, stated = THRESHOLDS[name]
+    table = experiment.figures.TABLES[name](dataclasses.replace(log, **thresholds))
+    assert all(words in table for words in stated), table
 
 
-@pytest.mark.parametrize(("name", "module"), MODULES.items(), ids=list(MODULES))
-def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, module, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
-    assert module.commands().main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    path = tmp_path / "runs" / f"{name}-digits-mine.json"
-    assert module.commands().main(["plot", str(path)]) == 0
-    assert {picture.name for picture in (tmp_path / "viz" / "digits" / "mine").iterdir()} == set(module.FIGURES)
+    assert load(name).main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    assert load(name).main(["plot", f"runs/{name}-digits-mine.json"]) == 0
+    assert {picture.name for picture in (tmp_path / "viz" / "digits-mine").iterdir()} == set(load(name).figures.FIGURES)
 
 
 def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, tmp_path, monkeypatch):
@@ -292,28 +290,29 @@ def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits
     monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
     for depth, count in ((2, 1), (2, 1), (3, 2)):
         digits_net(depth=depth).save("mine.npz")
-        assert lesions.commands().main(run) == 0
+        assert lesions.EXPERIMENT.main(run) == 0
         assert len(examined) == count
-        log = lesions.read_log(tmp_path / "runs" / "lesions-digits-mine.json")
+        log = lesions.EXPERIMENT.read(tmp_path / "runs" / "lesions-digits-mine.json")
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
 
 
 def test_seeds_and_a_net_from_a_file_are_drawn_apart(digits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert lesions.commands().main(["run", "--smoke"]) == 0
-    log = lesions.read_log("runs/lesions-smoke.json")
+    assert lesions.EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = lesions.EXPERIMENT.read("runs/lesions-smoke.json")
     seed_0, seed_1 = log.nets
     found = dataclasses.replace(seed_1, source=models.Source(str(depth_search.MODEL), "", None))
     log.nets = [found, seed_0, seed_1]
-    assert list(lesions.groups(log)) == ["2 seeds", "best of the search"]
-    for axes in lesions.lesions_figure(log).axes:
+    assert list(lesions_figures.groups(log)) == ["2 seeds", "best of the search"]
+    for axes in lesions_figures.lesions_figure(log).axes:
         labels = [line.get_label() for line in axes.lines if not line.get_label().startswith("_")]
         assert labels == ["2 seeds", "none closed", "best of the search", "none closed"]
-    assert [axes.get_title("left") for axes in lesions.sets_figure(log).axes] == ["2 seeds", "best of the search"]
+    figure = lesions_figures.sets_figure(log)
+    assert [axes.get_title("left") for axes in figure.axes] == ["2 seeds", "best of the search"]
 
 
 def test_training_and_measuring_need_no_pictures():
     """Not even scikit-learn is imported before it is needed: listing the experiments stays quick."""
-    code = f"import sys; from experiments import {', '.join(MODULES)}; print(*sys.modules)"
+    code = f"import sys; from experiments import {', '.join(NAMES)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"matplotlib", "sklearn", "figure_style"} & set(done.stdout.split())

@@ -16,11 +16,11 @@ def as_tensors(net):
 
 
 def torch_logits(p, x, block, activation):
-    """The same net in PyTorch's words; a Linear's weight is the transpose of ours."""
+    """The same net in PyTorch's words."""
     linear, act = torch.nn.functional.linear, getattr(torch, activation)
-    x = act(linear(x, p["W_in"].T, p["b_in"]))
+    x = act(linear(x, p["W_in"], p["b_in"]))
     for layer in range(len(p["W_H"])):
-        z = {name[2:]: linear(x, W[layer].T, p["b_" + name[2:]][layer]) for name, W in p.items() if W.ndim == 3}
+        z = {name[2:]: linear(x, W[layer], p["b_" + name[2:]][layer]) for name, W in p.items() if W.ndim == 3}
         H = act(z["H"])
         if block == "plain":
             x = H
@@ -29,7 +29,7 @@ def torch_logits(p, x, block, activation):
         else:
             T = torch.sigmoid(z["T"])
             x = T * H + (torch.sigmoid(z["C"]) if block == "highway-uncoupled" else 1 - T) * x
-    return linear(x, p["W_out"].T, p["b_out"])
+    return linear(x, p["W_out"], p["b_out"])
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 10])

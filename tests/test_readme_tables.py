@@ -9,8 +9,10 @@ from helpers import ROOT, assert_says, files_below
 from picture_helpers import committed_log, made_up_log, outdated
 
 import readme_tables
+from command_line import InputError
 from figure_style import fingerprint
-from run_log import InputError, write
+from run_log import write
+from visualize_highway_networks import headline, sweep_table
 
 README = """# Title
 
@@ -31,19 +33,19 @@ def marked(text: str) -> dict[str, str]:
     return {match[1]: match[0] for match in readme_tables.MARKED.finditer(text)}
 
 
-def committed_tables() -> list[str]:
-    path = ROOT / "README.md"
-    return list(marked(path.read_text(encoding="utf-8"))) if path.exists() else []
+def committed_tables() -> list[tuple[Path, str]]:
+    readmes = [readme for readme in readme_tables.READMES if (ROOT / readme).exists()]
+    return [(readme, name) for readme in readmes for name in marked((ROOT / readme).read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("name", committed_tables())
-def test_committed_table_equals_its_log(name, monkeypatch):
+@pytest.mark.parametrize(("readme", "name"), committed_tables(), ids=str)
+def test_committed_table_equals_its_log(readme, name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    log = committed_log(readme_tables.TABLES[name].log)
-    table = marked(Path("README.md").read_text(encoding="utf-8"))[name]
+    log = committed_log(readme_tables.all_tables()[name].log)
+    table = marked(readme.read_text(encoding="utf-8"))[name]
     if f"<!-- {fingerprint(log)} -->" not in table:
-        outdated(f"README.md: the table {name} was made from another {log.name}")
-    assert table == readme_tables.block(name)
+        outdated(f"{readme}: the table {name} was made from another {log.name}")
+    assert table == readme_tables.block(name, readme)
 
 
 # ------------------------------------------------------------------------------------------ made-up logs
@@ -53,6 +55,7 @@ def test_committed_table_equals_its_log(name, monkeypatch):
 def folder(tmp_path, monkeypatch) -> Path:
     """A working directory with a README and the logs that its tables need."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(readme_tables, "READMES", (Path("README.md"),))
     Path("README.md").write_text(README, encoding="utf-8")
     write("run.json", made_up_log(depths=(30,)))
     write("run_sweep.json", made_up_log(depths=(5, 10), seeds=(0, 1, 2), diverged=[("plain", 1)]))
@@ -69,7 +72,7 @@ def test_tables_are_written_between_their_markers_and_nowhere_else(folder):
     assert readme_tables.main([]) == 0
     text = Path("README.md").read_text(encoding="utf-8")
     for name, table in marked(text).items():
-        assert table == readme_tables.block(name)
+        assert table == readme_tables.block(name, Path("README.md"))
         text = text.replace(table, re.search(rf"<!-- table: {name} -->\n.*?<!-- end table -->", README, re.DOTALL)[0])
     assert text == README
 
@@ -92,24 +95,24 @@ def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
     assert files_below(folder) == before
 
 
-def test_headline_holds_the_final_scores_of_each_net_beside_the_stub():
+def test_headline_holds_the_final_scores_of_each_net_beside_the_sketch():
     log = made_up_log(depths=(30,))
-    header, *rows = cells(readme_tables.headline(log))
+    header, *rows = cells(headline(log))
     assert [row[0] for row in rows] == ["highway, depth 30", "plain, depth 30"]
     for run, row in zip(log.runs, rows, strict=True):
         found = dict(zip(header, row, strict=True))
-        assert found["test accuracy"] == f"{run.history.test_acc[-1]:.3f}"
+        assert found["test accuracy"] == f"{run.history.test_score[-1]:.3f}"
         assert found["training loss"] == f"{run.history.train_loss[-1]:.3f}"
         assert found["parameters"] == f"{run.n_params:,}"
         assert float(found["seconds"]) == pytest.approx(sum(run.history.seconds), abs=0.051)
-    assert [rows[0][i] for i, name in enumerate(header) if name == "stub"] == ["0.926", "0.189", "4.9"]
-    assert [rows[1][i] for i, name in enumerate(header) if name == "stub"] == ["0.124", "2.302", "1.9"]
+    assert [rows[0][i] for i, name in enumerate(header) if name == "sketch"] == ["0.926", "0.189", "4.9"]
+    assert [rows[1][i] for i, name in enumerate(header) if name == "sketch"] == ["0.124", "2.302", "1.9"]
 
 
 def test_seconds_are_those_of_one_run():
     log = made_up_log(depths=(30,), seeds=(0, 1))
     log.runs[0].history.seconds[0] += 4
-    header, highway, _ = cells(readme_tables.headline(log))
+    header, highway, _ = cells(headline(log))
     expected = sum(sum(run.history.seconds) for run in log.runs if run.config.block == "highway") / 2
     assert float(highway[header.index("seconds")]) == pytest.approx(expected, abs=0.051)
 
@@ -118,12 +121,12 @@ def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
     log = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
     for run in log.runs:
         run.diverged = (run.config.block, run.config.seed) == ("plain", 1)  # though its last numbers are finite
-    table = readme_tables.depth_sweep(log)
+    table = sweep_table(log)
     header, *rows = cells(table)
     assert [row[0] for row in rows] == ["5", "7"]
     for row in rows:
         for kind in ("highway", "plain"):
-            for field, words in (("test_acc", "test accuracy"), ("train_loss", "training loss")):
+            for field, words in (("test_score", "test accuracy"), ("train_loss", "training loss")):
                 values = [
                     getattr(run.history, field)[-1]
                     for run in log.runs
@@ -132,26 +135,26 @@ def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
                 expected = f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
                 expected += " (1 diverged)" if kind == "plain" else ""
                 assert row[header.index(f"{kind} {words}")] == expected
-    stub = [i for i, name in enumerate(header) if name == "stub"]
-    assert [rows[0][i] for i in stub] == ["0.903", "0.857", "0.190", "0.478"]
-    assert [rows[1][i] for i in stub] == [""] * 4
+    sketch = [i for i, name in enumerate(header) if name == "sketch"]
+    assert [rows[0][i] for i in sketch] == ["0.903", "0.857", "0.190", "0.478"]
+    assert [rows[1][i] for i in sketch] == [""] * 4
     assert "3 seeds (0, 1, 2)" in table
 
 
 def test_environment_names_what_a_rerun_needs():
     log = made_up_log()
     text = readme_tables.environment(log)
-    for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3", "1 BLAS thread,", "commit 0123456,"):
+    for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3 (Haswell kernels), 1 BLAS thread,"):
         assert part in text
     log.environment.dirty = True
     assert "commit 0123456 with changes" in readme_tables.environment(log)
 
 
 def test_each_table_of_run_logs_can_be_made(folder):
-    tables = {name: table for name, table in readme_tables.TABLES.items() if Path(table.log).exists()}
+    tables = {name: table for name, table in readme_tables.all_tables().items() if Path(table.log).exists()}
     assert tables.keys() == {"headline", "run_environment", "depth_sweep", "run_sweep_environment"}
     for name, table in tables.items():
-        made = readme_tables.block(name)
+        made = readme_tables.block(name, Path("README.md"))
         assert fingerprint(table.log) in made
         assert list(marked(made)) == [name]
 

@@ -1,14 +1,14 @@
 """The engine against the same mathematics written as plainly as can be: a dictionary of tensors, loops, new arrays.
 
-Whatever the engine does for speed (flat vectors, stacked products, reused memory, folded constants) must not change
-its float64 results beyond rounding.
+Whatever the engine does for speed (samples as columns, biases among the weights, flat vectors, reused memory, folded
+constants) must not change its float64 results beyond rounding.
 """
 
 import numpy as np
 import pytest
 from helpers import relative_error, small_batch, small_net
 
-from highway_networks import Adam, Momentum, clip_global_norm, softmax_cross_entropy
+from highway_networks import Adam, Momentum, Workspace, clip_global_norm, softmax_cross_entropy
 
 ACTIVATIONS = {
     "tanh": (np.tanh, lambda H: 1 - H**2),
@@ -27,23 +27,23 @@ def gates(p, x, layer, block):
         return 1.0, 0.0
     if block == "residual":
         return 1.0, 1.0
-    T = sigmoid(x @ p["W_T"][layer] + p["b_T"][layer])
+    T = sigmoid(x @ p["W_T"][layer].T + p["b_T"][layer])
     if block == "highway":
         return T, 1 - T
-    return T, sigmoid(x @ p["W_C"][layer] + p["b_C"][layer])
+    return T, sigmoid(x @ p["W_C"][layer].T + p["b_C"][layer])
 
 
 def forward(p, x, block, activation):
     """Logits, and what the backward pass needs: the net's input and x, H, T, C of every block."""
     act, _ = ACTIVATIONS[activation]
-    inputs, x = x, act(x @ p["W_in"] + p["b_in"])
+    inputs, x = x, act(x @ p["W_in"].T + p["b_in"])
     blocks = []
     for layer in range(len(p["W_H"])):
-        H = act(x @ p["W_H"][layer] + p["b_H"][layer])
+        H = act(x @ p["W_H"][layer].T + p["b_H"][layer])
         T, C = gates(p, x, layer, block)
         blocks.append((x, H, T, C))
         x = H * T + x * C
-    return x @ p["W_out"] + p["b_out"], (inputs, blocks, x)
+    return x @ p["W_out"].T + p["b_out"], (inputs, blocks, x)
 
 
 def cross_entropy(logits, y):
@@ -60,11 +60,11 @@ def backward(p, dlogits, values, block, activation):
     grads = {name: np.zeros_like(tensor) for name, tensor in p.items()}
 
     def through_affine_map(branch, layer, x, dz):
-        grads[f"W_{branch}"][layer], grads[f"b_{branch}"][layer] = x.T @ dz, dz.sum(axis=0)
-        return dz @ p[f"W_{branch}"][layer].T
+        grads[f"W_{branch}"][layer], grads[f"b_{branch}"][layer] = dz.T @ x, dz.sum(axis=0)
+        return dz @ p[f"W_{branch}"][layer]
 
-    grads["W_out"], grads["b_out"] = x.T @ dlogits, dlogits.sum(axis=0)
-    dy = dlogits @ p["W_out"].T
+    grads["W_out"], grads["b_out"] = dlogits.T @ x, dlogits.sum(axis=0)
+    dy = dlogits @ p["W_out"]
     for layer in reversed(range(len(blocks))):
         x, H, T, C = blocks[layer]
         dH, dT, dC = T * dy, H * dy, x * dy
@@ -77,7 +77,7 @@ def backward(p, dlogits, values, block, activation):
         dy = dx
     x_0, *_ = blocks[0]
     dz = dy * act_prime(x_0)
-    grads["W_in"], grads["b_in"] = inputs.T @ dz, dz.sum(axis=0)
+    grads["W_in"], grads["b_in"] = dz.T @ inputs, dz.sum(axis=0)
     return grads
 
 
@@ -141,7 +141,7 @@ def test_several_training_steps_equal_the_reference(block, activation, optimizer
     net = small_net(block, activation, 3)
     p = {name: tensor.copy() for name, tensor in net.params.items()}
     engine_step, reference_step = (make(of) for make, of in zip(OPTIMIZERS[optimizer], (net.params, p), strict=True))
-    workspaces = {rows: net.workspace(rows) for rows in (7, 3)}
+    workspaces = {rows: Workspace(net, rows) for rows in (7, 3)}
     images, labels = small_batch(40)
     for start, rows, max_norm in ((0, 7, 9), (7, 3, 9), (10, 7, 0.1), (17, 7, 9), (24, 3, 0.1), (27, 7, 9)):
         x, y = images[start : start + rows], labels[start : start + rows]

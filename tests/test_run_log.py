@@ -1,5 +1,6 @@
 """The run log: written whole or not at all, read back exactly, and refused where any field is not as it should be."""
 
+import dataclasses
 import errno
 import json
 import math
@@ -10,22 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, limited_file_size, small_log
+from helpers import SOME_ENVIRONMENT, assert_says, files_below, limited_file_size, small_log
+from threadpoolctl import threadpool_info
 
+from command_line import InputError
 from highway_networks import Config
-from run_log import (
-    InputError,
-    RunLog,
-    atomic_write,
-    check_writable,
-    dumps,
-    environment,
-    now,
-    number,
-    numbers,
-    read,
-    write,
-)
+from run_log import RunLog, atomic_write, check_writable, dumps, environment, now, number, numbers, read, write
 
 REMEDY = "run python highway_networks.py"
 LOG = asdict(small_log())
@@ -70,7 +61,14 @@ def fresh() -> dict:
     return json.loads(json.dumps(LOG))
 
 
-FIELDS = [path for path in places(LOG) if isinstance(path[-1], str)]
+LATER = {  # what a log means that was written before these fields were added
+    ("environment", "kernels"): "unknown",
+    ("runs", 0, "environment"): None,
+    ("runs", 0, "environment", "kernels"): "unknown",
+    ("runs", 0, "config", "loss"): "cross-entropy",
+    ("runs", 0, "metric"): "accuracy",
+}
+FIELDS = [path for path in places(LOG) if isinstance(path[-1], str) and path not in LATER]
 OBJECTS = [(), *(path for path in places(LOG) if isinstance(holder({"": LOG}, ("", *path, "")), dict))]
 
 
@@ -108,11 +106,62 @@ def test_the_time_is_utc_to_the_second():
     assert now().endswith("Z")
 
 
-def test_the_environment_names_versions_and_threads():
+def test_the_environment_names_versions_kernels_and_threads():
     found = environment(threads=3)
     assert found.numpy == np.__version__
     assert found.threads == 3
     assert all((found.python, found.blas, found.platform, found.cpu))
+    assert found.kernels in {pool.get("architecture", "unknown") for pool in threadpool_info()}
+
+
+def test_a_result_made_elsewhere_keeps_its_environment_in_a_log_and_one_made_here_has_the_logs_own():
+    here = dataclasses.replace(environment(threads=2))
+    others = [SOME_ENVIRONMENT, dataclasses.replace(here, kernels="Zen"), dataclasses.replace(here, commit="another")]
+    runs = [dataclasses.replace(small_log().runs[0], environment=made) for made in (here, None, *others)]
+    log = RunLog.new("a command", None, threads=2, runs=runs)
+    assert log.environment == here
+    assert [run.environment for run in log.runs] == [None, None, *others]
+
+
+# ------------------------------------------------------------------------------------- what is older
+
+FIRST_EDITION = Path(__file__).with_name("first_edition.json")  # a log as it was written then, cut to two epochs
+
+
+def test_a_log_of_the_first_edition_is_read_as_what_it_meant():
+    raw, log = json.loads(FIRST_EDITION.read_text()), read(FIRST_EDITION, RunLog[Config], REMEDY)
+    assert asdict(log.environment) == raw["environment"] | {"kernels": "unknown"}
+    assert [run.config.block for run in log.runs] == ["highway", "plain"]
+    for run, old in zip(log.runs, raw["runs"], strict=True):
+        assert asdict(run.config) == old["config"] | {"loss": "cross-entropy"}
+        assert (run.environment, run.metric) == (None, "accuracy")
+        history = asdict(run.history)
+        assert list(history.values()) == list(old["history"].values())
+        assert [name.replace("_score", "_acc") for name in history] == list(old["history"])
+        assert (run.n_params, run.gate_means) == (old["n_params"], old["gate_means"])
+
+
+@pytest.mark.parametrize("place", [(), ("environment",), ("runs", 0), ("runs", 0, "config"), ("runs", 1, "history")])
+def test_a_log_of_the_first_edition_with_an_unknown_or_a_missing_field_is_refused(tmp_path, place):
+    log = json.loads(FIRST_EDITION.read_text())
+    there = holder(log, (*place, ""))
+    there["surplus"] = 1
+    refuse(tmp_path, log, f"`{spelled(place)}.surplus`")
+    del there["surplus"], there[next(iter(there))]
+    refuse(tmp_path, log)
+
+
+@pytest.mark.parametrize(("path", "meaning"), LATER.items(), ids=map(spelled, LATER))
+def test_a_field_that_was_added_later_means_what_is_documented_where_it_is_missing(tmp_path, path, meaning):
+    log = fresh()
+    del holder(log, path)[path[-1]]
+    assert holder(asdict(read_text(tmp_path, json.dumps(log))), path)[path[-1]] == meaning
+
+
+def test_a_field_under_both_its_old_and_its_new_name_is_refused(tmp_path):
+    log = fresh()
+    log["runs"][0]["history"]["test_acc"] = [0.1, 0.9]
+    refuse(tmp_path, log, "test_acc")
 
 
 # ------------------------------------------------------------------------------------ what is refused
@@ -184,16 +233,12 @@ def test_history_lists_of_unequal_lengths_are_refused(tmp_path, field):
     refuse(tmp_path, log, field, "$.runs[0].history")
 
 
-def test_gate_means_need_a_row_for_each_epoch(tmp_path):
-    log = fresh()
-    log["runs"][0]["gate_means"].pop()
-    refuse(tmp_path, log, "2 rows", "found 1", "$.runs[0]")
-
-
-def test_gate_means_need_a_number_for_each_block(tmp_path):
+def test_gate_means_need_a_row_for_each_epoch_and_a_number_for_each_block(tmp_path):
     log = fresh()
     log["runs"][0]["gate_means"][1].pop()
     refuse(tmp_path, log, "gate_means", "$.runs[0]")
+    log["runs"][0]["gate_means"].pop()
+    refuse(tmp_path, log, "2 rows", "found 1", "$.runs[0]")
 
 
 @pytest.mark.parametrize(
@@ -287,39 +332,25 @@ def assert_unwritable(path: Path, *parts: object) -> None:
     assert_says(late.value, path, *parts)
 
 
-def test_a_directory_cannot_be_written_over(tmp_path):
-    assert_unwritable(tmp_path, "a directory")
-
-
-def test_a_device_or_pipe_is_not_replaced_by_a_file(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    assert_unwritable(tmp_path / "pipe")
-    assert (tmp_path / "pipe").is_fifo()
-
-
-def test_a_missing_directory_is_not_made(tmp_path):
-    assert_unwritable(tmp_path / "missing" / "run.json", "no directory", tmp_path / "missing")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_no_directory_to_write_in(old):
+def test_a_directory_or_a_pipe_is_not_replaced_and_a_missing_directory_not_made(old):
+    folder = old.parent
+    os.mkfifo(folder / "pipe")
+    assert_unwritable(folder, "a directory")
+    assert_unwritable(folder / "pipe", "a device")
+    assert_unwritable(folder / "missing" / "run.json", "no directory", folder / "missing")
     assert_unwritable(old / "run.json", "no directory", old)
+    assert (folder / "pipe").is_fifo()
+    assert sorted(path.name for path in folder.iterdir()) == ["pipe", "run.json"]
     assert old.read_text() == "old"
 
 
-def test_a_directory_without_write_permission_is_refused(public_folder, as_ordinary_user):
+def test_a_directory_that_may_not_be_written_or_entered_is_refused(public_folder, as_ordinary_user):
+    (public_folder / "closed").mkdir(mode=0)
     public_folder.chmod(0o555)
     with as_ordinary_user():
         assert_unwritable(public_folder / "run.json")
-    assert files_below(public_folder) == {}
-
-
-def test_a_directory_that_may_not_be_entered_is_refused(public_folder, as_ordinary_user):
-    (public_folder / "closed").mkdir()
-    (public_folder / "closed").chmod(0)
-    with as_ordinary_user():
         assert_unwritable(public_folder / "closed" / "run.json")
-    (public_folder / "closed").chmod(0o700)
+    assert [path.name for path in public_folder.iterdir()] == ["closed"]
 
 
 def test_a_path_that_can_be_written_passes_the_check_and_stays_as_it_was(old):

@@ -2,18 +2,23 @@
 
 import dataclasses
 import math
+import os
 import warnings
 from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
 import pytest
-from helpers import assert_says, small_log, small_net
+from helpers import assert_says, small_net
 
 import highway_networks as hn
-from highway_networks import Config, Dataset, DeepNet, batches, evaluate, mean_sd, scale, softmax_cross_entropy, train
-from run_log import InputError, Run, RunLog, read, write
+from command_line import InputError
+from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, batches, evaluate, train
+from reporting import mean_sd
+from run_log import Run
+from side_by_side import blas_pools
 
+CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)
 DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", lr=1e12, clip=0, epochs=5)
 
@@ -45,31 +50,15 @@ def test_watching_a_run_does_not_change_it(digits):
 
     def watch(_):
         np.random.random(3)  # noqa: NPY002
-        evaluate(bystander, digits.test_images, digits.test_labels)
+        evaluate(bystander, digits.test_x, digits.test_y, CROSS_ENTROPY)
 
     assert without_seconds(train(SMALL, digits, report=watch)) == without_seconds(train(SMALL, digits))
 
 
 OTHER_VALUES = {
-    "depth": 3,
-    "hidden": 9,
-    "activation": "relu",
-    "init": "glorot",
-    "gate_bias": -1.0,
-    "optimizer": "momentum",
-    "lr": 4e-3,
-    "beta1": 0.8,
-    "beta2": 0.99,
-    "eps": 1e-2,
-    "clip": 0.1,
-    "batch_size": 31,
-    "drop_last": True,
-    "epochs": 3,
-    "n_train": 149,
-    "n_test": 49,
-    "seed": 1,
-    "dtype": "float64",
-    "block": "plain",
+    **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
+    **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
+    **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
 }
 OTHER_MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
 
@@ -92,7 +81,8 @@ def test_every_hyperparameter_changes_the_run(digits, tmp_path, base, name, valu
 
 
 def test_every_hyperparameter_is_checked_above():
-    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES} == {field.name for field in dataclasses.fields(Config)}
+    """But for the loss: another one needs other targets, and is checked below."""
+    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss"} == {field.name for field in dataclasses.fields(Config)}
 
 
 # -------------------------------------------------------------------------------------- the record
@@ -112,14 +102,14 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
 
 
 def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path):
-    config = dataclasses.replace(SMALL, n_train=len(digits.train_images), n_test=len(digits.test_images))
+    config = dataclasses.replace(SMALL, n_train=len(digits.train_x), n_test=len(digits.test_x))
     run = train(config, digits, save_model=tmp_path / "net.npz")
     net = DeepNet.load(tmp_path / "net.npz")
     for which, images, labels in (("train", digits[0], digits[1]), ("test", digits[2], digits[3])):
-        loss, accuracy = evaluate(net, images, labels)
+        loss, accuracy = evaluate(net, images, labels, CROSS_ENTROPY)
         assert getattr(run.history, f"{which}_loss")[-1] == pytest.approx(loss, rel=1e-5)
-        assert getattr(run.history, f"{which}_acc")[-1] == pytest.approx(accuracy, abs=1e-6)
-    assert run.n_params == net.params.flat.size
+        assert getattr(run.history, f"{which}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
+    assert (run.n_params, run.metric, run.environment) == (net.params.flat.size, "accuracy", None)
 
 
 def test_the_mean_gate_of_each_block_is_recorded_each_epoch_and_starts_near_its_bias(digits):
@@ -130,25 +120,77 @@ def test_the_mean_gate_of_each_block_is_recorded_each_epoch_and_starts_near_its_
     assert train(dataclasses.replace(SMALL, block="plain"), digits).gate_means is None
 
 
+def test_the_mean_gates_are_those_of_the_same_test_samples_whatever_the_batch_size(digits):
+    first, second = (Training(dataclasses.replace(SMALL, n_test=300, batch_size=size), digits) for size in (150, 7))
+    samples = hn.as_inputs(first.data.test_x[: hn.GATE_SAMPLES], np.float32)
+    assert len(samples) == hn.GATE_SAMPLES
+    for training in (first, second):
+        next(training.epochs())
+        assert training.gate_means == [first.net.gate_means(samples)]
+
+
 def test_the_recorded_gradient_norm_is_the_one_before_clipping(digits):
     clipped, free = (train(dataclasses.replace(SMALL, clip=clip, epochs=1), digits) for clip in (1e-3, 0))
     for run in (clipped, free):
         assert run.history.grad_norm[1] > 0.1
 
 
-def test_the_report_is_called_with_the_history_so_far_after_each_epoch(digits):
+def test_the_report_is_called_with_the_record_so_far_after_each_epoch(digits):
     lengths = []
-    train(SMALL, digits, report=lambda history: lengths.append(len(history.epoch)))
+    train(SMALL, digits, report=lambda run: lengths.append(len(run.history.epoch)))
     assert lengths == [1, 2, 3]
 
 
 def test_a_deep_highway_net_learns_where_the_plain_net_does_not(digits):
     """The paper's point, at 30 blocks and the default hyperparameters, on small images."""
-    sizes = {"n_train": len(digits.train_images), "n_test": len(digits.test_images)}
+    sizes = {"n_train": len(digits.train_x), "n_test": len(digits.test_x)}
     highway, plain = (train(Config(block=block, **sizes), digits).history for block in ("highway", "plain"))
-    assert highway.test_acc[-1] > 0.9
-    assert plain.test_acc[-1] < 0.3
+    assert highway.test_score[-1] > 0.9
+    assert plain.test_score[-1] < 0.3
     assert plain.train_loss[-1] > 2 > 0.5 > highway.train_loss[-1]
+
+
+# ------------------------------------------------------------------------------------- regression
+
+
+def regression(targets: int = 2) -> Dataset:
+    """Features (n, 3) that are no images, and smooth functions of them."""
+    x = np.random.default_rng(0).uniform(-2, 2, (500, 3))
+    y = np.stack([np.sin(x[:, 0]) + x[:, 1], x[:, 1] * x[:, 2], 100 + 0 * x[:, 0]], axis=1)[:, :targets]
+    return Dataset(x[:400], y[:400], x[400:], y[400:], targets)
+
+
+REGRESSION = Config(
+    loss="squared-error", depth=3, hidden=20, epochs=40, lr=1e-2, batch_size=32, n_train=400, n_test=100
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_net_learns_several_targets_from_features_that_are_numbers(dtype, tmp_path):
+    config = dataclasses.replace(REGRESSION, dtype=dtype)
+    run = train(config, regression(), save_model=tmp_path / "net.npz")
+    assert run.metric == "R²"
+    assert run.history.test_score[0] < 0.2
+    assert run.history.test_score[-1] > 0.9
+    x, y = regression()[2:4]
+    outputs = DeepNet.load(tmp_path / "net.npz").predict(x)
+    assert outputs.shape == (100, 2)
+    assert run.history.test_loss[-1] == pytest.approx(((outputs - y) ** 2).mean(), rel=1e-4)
+    residual, total = ((outputs - y) ** 2).sum(axis=0), ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    assert run.history.test_score[-1] == pytest.approx(np.mean(1 - residual / total), rel=1e-4)
+
+
+def test_a_score_that_is_no_number_is_null_and_does_not_end_the_run():
+    run = train(dataclasses.replace(REGRESSION, epochs=2), regression(targets=3))
+    assert run.history.test_score == [None, None, None]
+    assert not run.diverged
+
+
+def test_a_loss_that_does_not_suit_the_targets_is_refused(digits):
+    for config, data in ((dataclasses.replace(SMALL, loss="squared-error"), digits), (SMALL, regression())):
+        with pytest.raises(InputError) as error:
+            Training(config, data)
+        assert_says(error.value, "--loss", config.loss)
 
 
 # ------------------------------------------------------------------------------------- divergence
@@ -161,21 +203,31 @@ def test_a_run_that_diverges_ends_there_and_says_so_without_a_warning(digits):
     assert run.diverged
     assert len(run.history.epoch) < DIVERGING.epochs + 1
     assert run.history.train_loss[0] is not None
-    assert run.history.train_loss[-1] is run.history.test_acc[-1] is None
+    assert run.history.train_loss[-1] is run.history.test_score[-1] is None
 
 
-def test_a_diverged_run_is_read_back_from_its_log(digits, tmp_path):
-    log = dataclasses.replace(small_log(), runs=[train(DIVERGING, digits)])
-    write(tmp_path / "run.json", log)
-    assert "NaN" not in (tmp_path / "run.json").read_text()
-    assert read(tmp_path / "run.json", RunLog[Config], "remedy") == log
+def test_a_run_without_scores_ends_at_the_same_kind_of_loss_and_is_otherwise_the_same_run(digits):
+    training = Training(DIVERGING, digits)
+    *finite, last = training.epochs(scored=False)
+    assert training.diverged
+    assert training.epoch == len(finite) + 1 < DIVERGING.epochs
+    assert np.isfinite(finite).all()
+    assert not math.isfinite(last)
+    assert (training.history.epoch, training.gate_means) == ([], [])
+    assert list(training.epochs(scored=False)) == []
+
+    scored, unscored = Training(SMALL, digits), Training(SMALL, digits)
+    losses = list(scored.epochs())
+    assert math.isnan(losses[0])
+    assert list(unscored.epochs(scored=False)) == losses[1:]
+    np.testing.assert_array_equal(unscored.net.params.flat, scored.net.params.flat)
 
 
 def test_a_run_whose_test_loss_alone_is_not_finite_has_diverged(digits, monkeypatch):
     """There would be no test accuracy to report."""
 
-    def evaluate_blinded(net, images, labels):
-        return (math.nan, math.nan) if len(images) == SMALL.n_test else evaluate(net, images, labels)
+    def evaluate_blinded(net, x, y, loss):
+        return (math.nan, math.nan) if len(x) == SMALL.n_test else evaluate(net, x, y, loss)
 
     monkeypatch.setattr(hn, "evaluate", evaluate_blinded)
     assert train(SMALL, digits).diverged
@@ -200,20 +252,14 @@ def seen(epoch: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[list[int], np.
     return sizes, np.concatenate(numbers)
 
 
-def test_an_epoch_sees_every_image_once_the_last_short_batch_included():
-    config = dataclasses.replace(SMALL, batch_size=4)
-    sizes, order = seen(batches(*numbered(10), config, np.random.default_rng(0)))
-    assert sizes == [4, 4, 2]
-    assert sorted(order) == list(range(10))
-
-
-def test_the_last_short_batch_is_left_out_on_request():
-    config = dataclasses.replace(SMALL, batch_size=4, drop_last=True)
-    sizes, order = seen(batches(*numbered(10), config, np.random.default_rng(0)))
-    assert sizes == [4, 4]
-    assert len(set(order)) == 8
-    sizes, _ = seen(batches(*numbered(8), config, np.random.default_rng(0)))
-    assert sizes == [4, 4]
+@pytest.mark.parametrize(
+    ("n", "drop_last", "expected"), [(10, False, [4, 4, 2]), (10, True, [4, 4]), (8, False, [4, 4]), (8, True, [4, 4])]
+)
+def test_an_epoch_sees_every_image_once_but_for_a_last_short_batch_that_is_left_out_on_request(n, drop_last, expected):
+    config = dataclasses.replace(SMALL, batch_size=4, drop_last=drop_last)
+    sizes, order = seen(batches(*numbered(n), config, np.random.default_rng(0)))
+    assert sizes == expected
+    assert len(set(order)) == len(order) == sum(expected)
 
 
 def test_every_epoch_and_every_seed_has_an_order_of_its_own(digits, monkeypatch):
@@ -242,11 +288,39 @@ def test_batches_of_one_and_batches_of_all_can_be_trained_on(digits, batch_size,
 
 def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
     net = small_net("highway", "tanh", 2, d_in=64, d_out=10)
-    images, labels = digits.train_images[:1300], digits.train_labels[:1300]
-    logits = net.forward(scale(images, np.float64))[0]
-    loss, accuracy = evaluate(net, images, labels)
-    assert loss == pytest.approx(softmax_cross_entropy(logits, labels)[0], rel=1e-12)
+    images, labels = digits.train_x[:1300], digits.train_y[:1300]
+    logits = net.forward(hn.as_inputs(images, np.float64))[0]
+    loss, accuracy = evaluate(net, images, labels, CROSS_ENTROPY)
+    assert loss == pytest.approx(CROSS_ENTROPY.function(logits, labels)[0], rel=1e-12)
     assert accuracy == (logits.argmax(axis=1) == labels).mean()
+
+
+# ----------------------------------------------------------------------------------------- threads
+
+
+THIN, WIDE = Config(), Config(hidden=1000)
+
+
+@pytest.mark.parametrize(("cpus", "in_blas", "expected"), [(1, 4, 1), (2, 4, 2), (8, 4, 4)])
+def test_a_thin_net_has_one_thread_and_a_wide_one_those_that_both_blas_and_this_process_may_use(
+    monkeypatch, cpus, in_blas, expected
+):
+    """joblib counts the CPUs that are this process's; in a process that works beside others, its share of them."""
+    monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": in_blas}])
+    monkeypatch.setattr("joblib.cpu_count", lambda: cpus)
+    assert hn.threads_for(THIN) == 1
+    assert hn.threads_for(WIDE) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not let a process give up CPUs")
+def test_a_process_that_may_use_one_cpu_has_one_thread(monkeypatch):
+    monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": 64}])
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert hn.threads_for(WIDE) == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 # ------------------------------------------------------------------------------------------ config
@@ -261,24 +335,12 @@ def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
     + [("gate_bias", bad) for bad in (math.nan, math.inf)]
     + [("clip", bad) for bad in (-1.0, math.nan, math.inf)]
     + [("depth", -1), ("seed", -1)]
-    + [(name, "unknown") for name in ("block", "activation", "init", "optimizer", "dtype")],
+    + [(name, "unknown") for name in ("block", "activation", "loss", "init", "optimizer", "dtype")],
 )
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with pytest.raises(InputError) as error:
         Config(**{name: value})
     assert_says(error.value, "--" + name.replace("_", "-"), value)
-
-
-def test_leaving_out_the_only_batch_is_refused():
-    with pytest.raises(InputError) as error:
-        Config(n_train=100, batch_size=128, drop_last=True)
-    assert_says(error.value, "--drop-last", "128", "100")
-
-
-def test_more_images_than_there_are_are_refused(digits):
-    with pytest.raises(InputError) as error:
-        train(dataclasses.replace(SMALL, n_train=1438), digits)
-    assert_says(error.value, "--n-train", "1437", "1438")
 
 
 def test_a_mean_comes_with_the_sample_standard_deviation_of_several_values():
@@ -288,6 +350,6 @@ def test_a_mean_comes_with_the_sample_standard_deviation_of_several_values():
 
 
 def test_one_image_of_each_kind_is_enough_to_train_on():
-    data = Dataset(*(array[:1] for array in (*numbered(1), *numbered(1))))
-    run = train(dataclasses.replace(SMALL, n_train=1, n_test=1), data)
-    assert run.history.test_acc[-1] == 1
+    data = Dataset(*numbered(1), *numbered(1), outputs=10)
+    run = train(dataclasses.replace(SMALL, epochs=50, n_train=1, n_test=1), data)
+    assert run.history.test_score[-1] == 1

@@ -2,20 +2,23 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import files_below
 
 from experiments import very_deep
+from experiments.common import final_scores
 from experiments.very_deep import ARMS, BIAS_DEPTHS, BIASES, DEPTHS, SEEDS, bias_configs, depth_configs, run_config
-from highway_networks import Config, Dataset, DeepNet, scale, softmax_cross_entropy, train
+from experiments.very_deep_figures import FIGURES
+from highway_networks import Config, Dataset, DeepNet, as_inputs, softmax_cross_entropy, train
 
 
 @pytest.fixture(scope="module")
 def as_many_as_mnist() -> Dataset:
     """Images in MNIST's numbers, of one pixel."""
-    return Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)))
+    return Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)), outputs=10)
 
 
 # ---------------------------------------------------------------------------------------- what is run
@@ -79,8 +82,8 @@ def test_runs_are_grouped_by_what_they_share_and_the_diverged_do_not_count(digit
     grouped = very_deep.group(runs, "block", "depth")
     assert list(grouped) == [("highway", 2), ("highway", 3)]
     assert grouped["highway", 3] == [runs[0], runs[2]]
-    first, second = very_deep.accuracies(grouped["highway", 3])
-    assert first == run.history.test_acc[-1]
+    first, second = final_scores(grouped["highway", 3])
+    assert first == run.history.test_score[-1]
     assert math.isnan(second)
 
 
@@ -91,15 +94,15 @@ def test_the_whole_experiment_end_to_end(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(very_deep, "train", lambda config, data: trained.append(config) or train(config, data))
     configs = depth_configs(digits, smoke=True), bias_configs(digits, smoke=True)
     for _ in range(2):
-        assert very_deep.commands().main(["run", "--smoke"]) == 0
-        log = very_deep.read_log("runs/very_deep-smoke.json")
+        assert very_deep.EXPERIMENT.main(["run", "--smoke"]) == 0
+        log = very_deep.EXPERIMENT.read(Path("runs/very_deep-smoke.json"))
         assert [run.config for run in log.by_depth] == configs[0]
         assert [run.config for run in log.by_bias] == configs[1]
     assert trained == configs[0] + configs[1]
     assert log.dataset.name == "digits"
 
-    assert very_deep.commands().main(["plot", "runs/very_deep-smoke.json"]) == 0
-    assert files_below(tmp_path / "viz").keys() == {f"digits/{name}" for name in very_deep.FIGURES}
+    assert very_deep.EXPERIMENT.main(["plot", "runs/very_deep-smoke.json"]) == 0
+    assert files_below(tmp_path / "viz").keys() == {f"smoke/{name}" for name in FIGURES}
 
 
 # ------------------------------------------------------------------------------------ the arithmetic
@@ -111,7 +114,7 @@ def small_net(depth: int, bias: float, dtype: type = np.float32) -> DeepNet:
 
 def test_gates_shut_by_a_bias_of_minus_40_are_open_by_4e_18_in_float32(digits):
     """σ(−40) = 4.2e-18, times what the weights add: neither 0 nor NaN, and no gate differs from float64's by 0.01 %."""
-    x = scale(digits.test_images[:100])
+    x = as_inputs(digits.test_x[:100])
     _, single = small_net(20, -40.0).forward(x)
     _, double = small_net(20, -40.0, np.float64).forward(x.astype(np.float64))
     assert single.T.dtype == np.float32
@@ -126,8 +129,8 @@ def test_gates_shut_by_a_bias_of_minus_40_are_open_by_4e_18_in_float32(digits):
 @pytest.mark.parametrize("bias", BIASES)
 def test_gradients_are_finite_at_every_bias(digits, bias):
     net = small_net(100, bias)
-    logits, cache = net.forward(scale(digits.train_images[:50]))
-    loss, dlogits = softmax_cross_entropy(logits, digits.train_labels[:50])
+    logits, cache = net.forward(as_inputs(digits.train_x[:50]))
+    loss, dlogits = softmax_cross_entropy(logits, digits.train_y[:50])
     grads = net.backward(dlogits, cache)
     assert math.isfinite(loss)
     assert np.isfinite(grads.flat).all()
@@ -136,12 +139,12 @@ def test_gradients_are_finite_at_every_bias(digits, bias):
 
 @pytest.mark.parametrize("bias", [-6.0, -20.0])
 def test_a_thousand_highway_layers_hand_the_gradient_down_and_a_thousand_plain_ones_lose_it(digits, bias):
-    x, y = scale(digits.train_images[:20]), digits.train_labels[:20]
+    x, y = as_inputs(digits.train_x[:20]), digits.train_y[:20]
     norms = {}
     for block in ("highway", "plain"):
         net = DeepNet(64, 10, depth=1000, block=block, gate_bias=bias, rng=np.random.default_rng(0))
         logits, cache = net.forward(x)
-        net.backward(softmax_cross_entropy(logits, y)[1], cache)
-        norms[block] = np.linalg.norm(cache.dx[0]) / np.linalg.norm(cache.dx[-1])
+        last, *_, first = map(np.linalg.norm, net.walk_back(softmax_cross_entropy(logits, y)[1], cache))
+        norms[block] = first / last
     assert 0.05 < norms["highway"] < 20
     assert norms["plain"] < 1e-20

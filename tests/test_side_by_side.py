@@ -11,28 +11,33 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 from helpers import ROOT, assert_says, limited_file_size
 
-from experiments.command_line import Commands
-from experiments.resumable import Interrupted, ResultFile, finish
-from run_log import InputError
+from command_line import InputError, Interrupted, OneLineParser, carry_out
+from run_log import Environment, Result, environment
+from side_by_side import ResultFile, finish
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point
-COMMAND = "python -m experiments.squares run"
+COMMAND = "python squares.py"
 NEEDS_DASK = "needs Dask: pip install '.[cluster]'"
 
 
 @dataclass
-class Square:
+class Square(Result):
     """A result: `task` squared; null where a number is not finite."""
 
     task: int
     square: float | None
+
+
+def made_here(task: int, square: float | None) -> Square:
+    """A result as `finish` returns it: it is told where it was made."""
+    return Square(environment(), task, square)
 
 
 def square(task: int, data: object) -> Square:
@@ -40,7 +45,7 @@ def square(task: int, data: object) -> Square:
     Path(f"started-{task}-{os.getpid()}-{time.monotonic_ns()}").touch()
     while task >= HELD and not Path("go").exists():
         time.sleep(0.02)
-    return Square(task, float(task**2))
+    return Square(None, task, float(task**2))
 
 
 def square_all(path: str = "squares.jsonl", tasks=TASKS, command: str = COMMAND, **flags) -> list[Square]:
@@ -58,20 +63,19 @@ def square_all(path: str = "squares.jsonl", tasks=TASKS, command: str = COMMAND,
 
 def main() -> int:
     """A command line like those of the experiments."""
-    commands = Commands("squares", "Squares.")
-    parser = commands.add(
-        "run",
+    parser = OneLineParser(prog=COMMAND)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--scheduler")
+    return carry_out(
+        parser,
         lambda given: square_all(
             jobs=given.jobs,
             scheduler=given.scheduler,
             command=given.command_line,
             report=lambda done: Path(f"reported-{len(done)}").touch(),
         ),
-        "square numbers",
+        sys.argv[1:],
     )
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--scheduler")
-    return commands.main()
 
 
 @pytest.fixture
@@ -85,11 +89,14 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 # ---------------------------------------------------------------------------------- the file of results
 
-LINES = [json.dumps({"task": task, "square": float(task**2)}).encode() + b"\n" for task in range(3)]
+HERE = json.dumps(asdict(environment())).encode()
+LINES = [b'{"environment": %s, "task": %d, "square": %.1f}\n' % (HERE, task, task**2) for task in range(3)]
 
 
 def test_what_is_appended_is_read_back_line_by_line(folder):
-    results, file = [Square(0, 0.0), Square(1, None), Square(2, 1 / 3)], ResultFile("new/squares.jsonl", Square)
+    elsewhere = Environment("3.14.1", "3.0.0", "another BLAS", "Zen", 8, "Linux", "a processor", "0123abc", True)
+    results = [Square(None, 0, 0.0), Square(elsewhere, 1, None), made_here(2, 1 / 3)]
+    file = ResultFile("new/squares.jsonl", Square)
     assert file.read() == []
     for n, result in enumerate(results, start=1):
         file.append(result)
@@ -97,13 +104,14 @@ def test_what_is_appended_is_read_back_line_by_line(folder):
     assert Path("new/squares.jsonl").read_bytes().count(b"\n") == 3
 
 
-@pytest.mark.parametrize("cut", range(1, len(LINES[2])))
-def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(folder, cut):
-    path = Path("squares.jsonl")
-    path.write_bytes(b"".join(LINES)[:-cut])
-    assert ResultFile(path, Square).read() == [Square(0, 0.0), Square(1, 1.0)]
-    assert square_all(tasks=range(3)) == [Square(0, 0.0), Square(1, 1.0), Square(2, 4.0)]
-    assert path.read_bytes() == b"".join(LINES)
+def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(folder):
+    path, whole = Path("squares.jsonl"), b"".join(LINES)
+    for cut in range(1, len(LINES[2])):
+        path.write_bytes(whole[:-cut])
+        assert ResultFile(path, Square).read() == [made_here(0, 0.0), made_here(1, 1.0)]
+        if cut % 50 == 1:
+            assert square_all(tasks=range(3)) == [made_here(0, 0.0), made_here(1, 1.0), made_here(2, 4.0)]
+            assert path.read_bytes() == whole
 
 
 FOREIGN_LINES = {
@@ -115,10 +123,11 @@ FOREIGN_LINES = {
     "two in one": LINES[1][:-1] + LINES[1][:-1],
     "deep": b"[" * 100_000,
     "a list": b"[1, 1.0]",
-    "a field missing": b'{"task": 1}',
-    "a field too many": b'{"task": 1, "square": 1.0, "cube": 1.0}',
-    "another type": b'{"task": "1", "square": 1.0}',
-    "not a number": b'{"task": 1, "square": NaN}',
+    "a field missing": b'{"environment": null, "task": 1}',
+    "no environment": b'{"task": 1, "square": 1.0}',
+    "a field too many": b'{"environment": null, "task": 1, "square": 1.0, "cube": 1.0}',
+    "another type": b'{"environment": null, "task": "1", "square": 1.0}',
+    "not a number": b'{"environment": null, "task": 1, "square": NaN}',
 }
 
 
@@ -176,7 +185,7 @@ def test_results_come_in_the_order_of_the_tasks_and_are_reported_as_they_arrive(
 
 
 def test_what_is_finished_is_not_run_again(let_go):
-    assert square_all() == square_all() == [Square(task, task**2) for task in TASKS]
+    assert square_all() == square_all() == [made_here(task, task**2) for task in TASKS]
     assert Counter(started()) == Counter(TASKS)
 
 
@@ -188,7 +197,7 @@ def test_processes_side_by_side_give_the_results_of_one(let_go):
 def fail_at_three(task: int, data: object) -> Square:
     if task == 3:
         raise ZeroDivisionError("a defect of the task")
-    return Square(task, 0.0)
+    return Square(None, task, 0.0)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -198,7 +207,7 @@ def test_a_defect_of_a_task_is_shown_as_it_is(let_go, jobs):
 
 
 def hears_ctrl_c(task: int, data: object) -> Square:
-    return Square(task, float(signal.getsignal(signal.SIGINT) is not signal.SIG_IGN))
+    return Square(None, task, float(signal.getsignal(signal.SIGINT) is not signal.SIG_IGN))
 
 
 def test_ctrl_c_is_answered_by_the_process_that_was_asked_alone(let_go):
@@ -225,7 +234,7 @@ def test_a_full_disk_says_what_is_safe_and_how_to_go_on(let_go):
     safe = Path("squares.jsonl").read_bytes()[:whole]
     assert safe.count(b"\n") == 4
 
-    assert square_all() == [Square(task, task**2) for task in TASKS]
+    assert square_all() == [made_here(task, task**2) for task in TASKS]
     assert Path("squares.jsonl").read_bytes().startswith(safe)
     assert Path("squares.jsonl").read_bytes().count(b"\n") == len(TASKS)
     assert Counter(started()) == Counter([*TASKS, 4]), "the run that could not be written alone is repeated"
@@ -306,7 +315,7 @@ def begin(folder) -> Iterator[Callable[..., subprocess.Popen]]:
     processes = []
 
     def begin(*flags: str, workers: int) -> subprocess.Popen:
-        process = start("import sys, test_resumable as t; sys.exit(t.main())", "run", *flags, folder=folder)
+        process = start("import sys, test_side_by_side as t; sys.exit(t.main())", *flags, folder=folder)
         processes.append(process)
 
         def in_the_middle() -> bool:
@@ -353,14 +362,14 @@ def test_what_is_finished_survives_and_is_not_repeated(accident, begin):
     strike(process)
     assert process.wait(timeout=60) == code
     if reason:
-        message = rf"python -m experiments\.squares: interrupted: {reason}; "
+        message = rf"\n{COMMAND}: interrupted: {reason}; "
         rest = rf"5 of 12 runs are safe in squares\.jsonl; to continue: {COMMAND} --jobs {jobs}\n"
         error = process.stderr.read()
         assert re.fullmatch(message + rest, error), error
         wait_until(lambda: not any(map(alive, workers)), "the workers' end")
 
     Path("go").touch()
-    assert square_all() == [Square(task, task**2) for task in TASKS]
+    assert square_all() == [made_here(task, task**2) for task in TASKS]
     assert Path("squares.jsonl").read_bytes().startswith(safe)
     assert Path("squares.jsonl").read_bytes().count(b"\n") == len(TASKS)
     assert all(times == 1 for task, times in Counter(started()).items() if task < HELD), "repeated"
@@ -402,7 +411,7 @@ def test_a_run_on_a_cluster_that_is_cut_short_says_what_is_safe_and_how_to_go_on
     strike(client, scheduler)
 
     assert client.wait(timeout=60) == code
-    message = rf"python -m experiments\.squares: interrupted: {reason}; 5 of 12 runs are safe in squares\.jsonl"
+    message = rf"\n{COMMAND}: interrupted: {reason}; 5 of 12 runs are safe in squares\.jsonl"
     error = client.stderr.read()
     assert re.fullmatch(rf"{message}; to continue: {COMMAND} --scheduler {address}\n", error), error
     assert Path("squares.jsonl").read_bytes() == safe

@@ -1,20 +1,22 @@
-"""A run between two epochs, on disk: what it goes on from is bit for bit what it would have been."""
+"""A training run between two epochs, on disk: what goes on from there is bit for bit what it would have been.
+
+`training` is a `highway_networks.Training`, or whatever has its attributes.
+"""
 
 import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from highway_networks import Training
-from run_log import History, InputError, atomic_write
-
-from .resumable import Interrupted
+from command_line import InputError, Interrupted
+from run_log import History, atomic_write, completed
 
 
-def save(path: str | os.PathLike, training: Training, history: History) -> None:
-    """Keep parameters, the optimiser's state, the generator's state and the history so far, whole or not at all.
+def save(path: str | os.PathLike, training: Any) -> None:
+    """Keep parameters, the states of optimiser and generator, and the progress so far, whole or not at all.
 
     Raises Interrupted if the disk will not have it.
     """
@@ -23,7 +25,10 @@ def save(path: str | os.PathLike, training: Training, history: History) -> None:
         "config": asdict(training.config),
         "optimizer": {name: value for name, value in _optimizer(training).items() if not _is_array(value)},
         "rng": training.rng.bit_generator.state,
-        "history": asdict(history),
+        "epoch": training.epoch,
+        "diverged": training.diverged,
+        "history": asdict(training.history),
+        "gate_means": training.gate_means,
     }
     arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)}
     try:
@@ -33,18 +38,19 @@ def save(path: str | os.PathLike, training: Training, history: History) -> None:
         raise Interrupted(str(error)) from error
 
 
-def restore(path: str | os.PathLike, training: Training) -> History | None:
-    """Bring `training` to where the checkpoint was made; None if there is none, or if it belongs to another config.
+def restore(path: str | os.PathLike, training: Any) -> bool:
+    """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
     Raises InputError for a file that is no checkpoint.
     """
     if not Path(path).exists():
-        return None
+        return False
     try:
         with np.load(path, allow_pickle=False) as stored:
-            state = json.loads(str(stored["state"]))
+            state = completed(json.loads(str(stored["state"])), "checkpoint")
             if state["config"] != asdict(training.config):
-                return None
+                return False
+            history = History(**state["history"])
             _fill(training.net.params.flat, stored["params"])
             for name, value in _optimizer(training).items():
                 if _is_array(value):
@@ -52,10 +58,12 @@ def restore(path: str | os.PathLike, training: Training) -> History | None:
                 else:
                     setattr(training.optimizer, name, state["optimizer"][name])
         training.rng.bit_generator.state = state["rng"]
-        return History(**state["history"])
+        training.history, training.gate_means = history, state["gate_means"]
+        training.epoch, training.diverged = state["epoch"], state["diverged"]
     except Exception as error:  # whatever numpy, zip and json say of a foreign or truncated file
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: expected a checkpoint, found: {reason}; delete it to start afresh") from error
+    return True
 
 
 def _fill(array: np.ndarray, stored: np.ndarray) -> None:
@@ -65,7 +73,7 @@ def _fill(array: np.ndarray, stored: np.ndarray) -> None:
     array[...] = stored
 
 
-def _optimizer(training: Training) -> dict:
+def _optimizer(training: Any) -> dict[str, Any]:
     """All that an optimiser is, beside the parameters it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
 

@@ -4,26 +4,27 @@ Each finished run is one line of a JSON-lines file, on disk before the next is l
 and leaves out what it holds.
 """
 
+import functools
 import json
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 import run_log
-from highway_networks import side_by_side
-from run_log import InputError
+from command_line import InputError, Interrupted
+from run_log import Result
 
-ResultT = TypeVar("ResultT")
-
-
-class Interrupted(Exception):
-    """The runs stopped early, through no fault of the finished ones; the message says why."""
+ResultT = TypeVar("ResultT", bound=Result)
 
 
 class ResultFile(Generic[ResultT]):
@@ -82,13 +83,13 @@ class ResultFile(Generic[ResultT]):
 
 
 def run_tasks(
-    function: Callable[..., ResultT],
-    tasks: Sequence[Any],
+    function: Callable[[Any, Any], Any],
+    tasks: Iterable[Any],
     data: Any,
     *,
     jobs: int,
     scheduler: str | None = None,
-) -> Iterator[ResultT]:
+) -> Iterator[Any]:
     """Yield function(task, data) for every task, as they finish, in whatever order.
 
     `jobs` local processes, or the workers of the Dask scheduler at `scheduler` (tcp://host:port). Raises Interrupted if
@@ -107,14 +108,32 @@ def run_tasks(
         raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
 
 
-def _on_this_machine(function: Callable, tasks: Sequence[Any], data: Any, jobs: int) -> Iterator:
-    """The data reach the processes once, as memory-mapped files."""
-    from joblib import delayed
+def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
+    """The data reach the processes once, as memory-mapped files. Ctrl-C reaches every process, this one alone answers.
 
-    yield from side_by_side((delayed(function)(task, data) for task in tasks), jobs)
+    One job needs no other process.
+    """
+    from joblib import Parallel, delayed
+
+    warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
+    with _deaf_to_interrupts():
+        finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
+            delayed(function)(task, data) for task in tasks
+        )
+    yield from finished
 
 
-def _on_cluster(function: Callable, tasks: Sequence[Any], data: Any, scheduler: str) -> Iterator:
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C for good."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:
     """The data are scattered to the workers once.
 
     joblib's Dask backend would do, but for two defects: it trains in this very process where it sees a single worker,
@@ -124,7 +143,7 @@ def _on_cluster(function: Callable, tasks: Sequence[Any], data: Any, scheduler: 
 
     with _connect(scheduler) as client:
         data = client.scatter(data, broadcast=True)
-        for future in as_completed(client.map(function, tasks, data=data, pure=False)):
+        for future in as_completed(client.map(function, list(tasks), data=data, pure=False)):
             yield future.result()
 
 
@@ -158,7 +177,7 @@ def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
 
 
 def finish(
-    function: Callable[..., ResultT],
+    function: Callable[[Any, Any], ResultT],
     tasks: Sequence[Any],
     data: Any,
     results: ResultFile[ResultT],
@@ -171,8 +190,9 @@ def finish(
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; returns all results, in the order of the tasks.
 
-    `key` gives the same value for a task and for its result. `report` may return a text to show after each run.
-    Raises Interrupted, whose message says how many runs are safe and which `command` continues.
+    `key` gives the same value for a task and for its result, which is told where it was made. `report` may return a
+    text to show after each run. Raises Interrupted, whose message says how many runs are safe and which `command`
+    continues.
     """
     from tqdm import tqdm
 
@@ -180,9 +200,10 @@ def finish(
     missing = [task for task in tasks if key(task) not in done]
     results.drop_torn_line()
     bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=not sys.stderr.isatty())
+    made = run_tasks(functools.partial(_made_here, function), missing, data, jobs=jobs, scheduler=scheduler)
     try:
         # Closed at once if we leave early: workers that end later would take those of a next call with them.
-        with bar, closing(run_tasks(function, missing, data, jobs=jobs, scheduler=scheduler)) as finished:
+        with bar, closing(made) as finished:
             for result in finished:
                 results.append(result)
                 done[key(result)] = result
@@ -197,3 +218,42 @@ def finish(
             f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {command}"
         ) from error
     return [done[key(task)] for task in tasks]
+
+
+def _made_here(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:
+    """The result of a task, with the environment of the process that makes it."""
+    result = function(task, data)
+    result.environment = run_log.environment()
+    return result
+
+
+# ----------------------------------------------------------------------------------------- BLAS threads
+
+THREADED_PRODUCT = 2**22  # multiply-adds above which a second BLAS thread pays for itself
+
+
+def count_threads(multiply_adds: int) -> int:
+    """How many BLAS threads suit products of that size: one for small ones; for large ones, all that this process has.
+
+    These are the CPUs that it may use, or fewer: where processes run side by side, joblib gives each its share.
+    """
+    if multiply_adds < THREADED_PRODUCT:
+        return 1
+    from joblib import cpu_count
+
+    return min(cpu_count(), *(pool["num_threads"] for pool in blas_pools().info()))
+
+
+@functools.cache
+def blas_pools() -> Any:
+    """The thread pools of the BLAS that NumPy uses."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def quiet_threads(threads: int) -> Iterator[None]:
+    """So many BLAS threads, and no warnings: a loss that overflows is recorded, not shouted."""
+    with blas_pools().limit(limits=threads), np.errstate(all="ignore"):
+        yield

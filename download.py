@@ -1,0 +1,200 @@
+"""Data files: from the first of several mirrors that delivers, verified, moved into place only then; and read again.
+
+A `Source` says where a data set's files lie, on the web and below the data directory, and how to know them.
+"""
+
+import hashlib
+import os
+import sys
+import threading
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from command_line import InputError
+
+ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
+READ_SECONDS = 30.0
+
+
+class Source(NamedTuple):
+    """Where a data set's files come from, and how to know that they arrived whole."""
+
+    folder: str  # below the data directory
+    mirrors: Sequence[str]
+    checksum_of: str  # "payload", the uncompressed bytes, or "file", the file itself
+    algorithm: str
+    checksums: Mapping[str, str]  # file name -> hex digest
+
+
+IDX_SOURCES = {  # of each: images and labels to train, then to test
+    "mnist": Source(
+        "hinton-mnist",
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        "payload",
+        "sha256",
+        {
+            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+    ),
+    "fashion-mnist": Source(
+        "fashion-mnist",
+        (
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+        "file",  # its authors publish the sums of the .gz files only
+        "md5",
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+}
+
+
+class DownloadError(InputError):
+    """No mirror delivered the file."""
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
+    """Paths of the source's files, each downloaded if it is not there.
+
+    The data directory: `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache. Raises InputError if it cannot be written,
+    DownloadError if no mirror delivers.
+    """
+    root = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache"
+    paths = [Path(root) / source.folder / name for name in source.checksums]
+    for path in paths:
+        if not os.path.lexists(path):
+            _download(path, source)
+    return paths
+
+
+def read_verified(path: Path, source: Source) -> bytes:
+    """The payload of one of the source's files; raises InputError unless it is what its checksum says."""
+    return _verified(read_bytes(path), path, source)
+
+
+def read_bytes(path: Path) -> bytes:
+    """All of a file; raises InputError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
+        ) from error
+
+
+def uncompressed(content: bytes, path: Path) -> bytes:
+    """The payload of one gzip member (RFC 1952), which must fill the file: the gzip module forgives too much.
+
+    Content of a path that does not end in .gz is its own payload. Raises InputError.
+    """
+    if path.suffix != ".gz":
+        return content
+    found = None
+    member = zlib.decompressobj(wbits=31)
+    try:
+        payload = member.decompress(content)
+    except zlib.error as error:
+        found = f"damage ({error})" if content.startswith(b"\x1f\x8b") else f"{content[:15]!r}, which is not gzip"
+    else:
+        if not content:
+            found = "an empty file"
+        elif not member.eof:
+            found = "a truncated one"
+        elif member.unused_data:
+            found = f"{len(member.unused_data)} bytes after its end"
+    if found:
+        raise InputError(f"{path}: expected one gzip member, found {found}; {remedy(path)}")
+    return payload
+
+
+def remedy(path: Path) -> str:
+    """What to do about a damaged file."""
+    return f"delete {path.name} and run again to download it, or put an intact copy there"
+
+
+def _verified(content: bytes, path: Path, source: Source) -> bytes:
+    payload = uncompressed(content, path)
+    checked = payload if source.checksum_of == "payload" else content
+    found, expected = hashlib.new(source.algorithm, checked).hexdigest(), source.checksums[path.name]
+    if found != expected:
+        raise InputError(
+            f"{path}: expected {source.algorithm} {expected} of the {source.checksum_of}, found {found}; {remedy(path)}"
+        )
+    return payload
+
+
+# ---------------------------------------------------------------------------------------- downloading
+
+
+def _download(path: Path, source: Source) -> None:
+    """Download one file: the next mirror on any failure, moved into place only once it is verified."""
+    import pooch
+
+    _prepare_folder(path.parent)
+    pooch.get_logger().setLevel("WARNING")
+    transfer = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=(ANSWER_SECONDS, READ_SECONDS))
+
+    def verified_transfer(url: str, temporary: str, _: object) -> None:
+        transfer(url, temporary, None)
+        _verified(Path(temporary).read_bytes(), path, source)
+
+    failures = []
+    for mirror in source.mirrors:
+        try:
+            if not _answers(mirror + path.name):
+                raise TimeoutError("no answer")
+            pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
+            return
+        except Exception as error:  # whatever went wrong, the next mirror may be right
+            failures.append(f"{mirror}: {type(error).__name__}")
+    raise DownloadError(
+        f"{path}: expected a download, found {'; '.join(failures)}; "
+        "connect to the internet, put the file there by hand, or use --dataset digits"
+    )
+
+
+def _prepare_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(None, "no permission to write")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: expected a writable data directory, found: {error.strerror}; "
+            "choose another with --data-dir, or use --dataset digits"
+        ) from error
+
+
+def _answers(url: str) -> bool:
+    """Whether a server answers at `url` in time; in a thread, as a name look-up cannot be given a timeout."""
+    import pooch
+
+    answers = []
+
+    def ask() -> None:
+        probe = pooch.HTTPDownloader(timeout=ANSWER_SECONDS)
+        try:
+            answers.append(probe(url, None, None, check_only=True))
+        except Exception:  # no answer, then; the caller says so
+            return
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    return any(answers)

@@ -1,0 +1,103 @@
+"""Pictures and table of what the gates do for each class."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figure_style import COLORS, INK, differences, draw_level, label_ends, markdown, new_figure, number_layers
+from highway_networks import CLASSES
+from reporting import mean_sd
+
+from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
+from .common import name_data
+from .gate_maps_figures import SHOWN, draw_map
+
+
+def routing_figure(log: ClassRoutingLog) -> Figure:
+    """A map of layers and units for each class, on one scale."""
+    maps = np.array(log.routing.difference)  # (K, L, D)
+    style = differences(np.quantile(np.abs(maps), SHOWN))
+    title = f"Mean T of a class less the mean of all: {name_data(log.dataset.name)}"
+    figure, grid = new_figure(title, 6.4, nrows=2, ncols=CLASSES // 2, sharex=True, sharey=True)
+    for digit, axes in enumerate(grid.flat):
+        image = draw_map(axes, maps[digit], **style)
+        axes.set_title(f"class {digit}")
+        axes.set(xlabel="unit", ylabel="layer")
+        axes.label_outer()
+    label = f"difference of mean T ({1 - SHOWN:.1%} of all lie beyond the scale)"
+    figure.colorbar(image, ax=grid, location="bottom", aspect=50, label=label, pad=0.02, extend="both")
+    return figure
+
+
+def classes_figure(log: ClassRoutingLog) -> Figure:
+    """Errors by layer, the size of class differences by layer, classes by cluster."""
+    figure, grid = new_figure(f"Class and gates, by layer: {name_data(log.dataset.name)}", 6.6, nrows=2, ncols=2)
+    for axes, (name, found) in zip(grid[0], log.accuracies.items(), strict=True):
+        error_panel(axes, name, found, log.chance)
+    size_panel(grid[1, 0], log.routing)
+    table_panel(grid[1, 1], log.clusters["gates"])
+    return figure
+
+
+def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None:
+    """Test error of one classifier on gates and on outputs of each layer, beside pixels and chance."""
+
+    def error(accuracy: object) -> np.ndarray:
+        return 100 * (1 - np.array(accuracy))
+
+    layers = np.arange(1, len(found.gates) + 1)
+    for values, label, color in ((found.gates, "gates", COLORS["highway"]), (found.outputs, "outputs", INK)):
+        axes.plot(layers, error(values), color=color, label=label)
+    draw_level(axes, error(found.pixels), "pixels")
+    draw_level(axes, error(chance), "chance")
+    axes.set(title=f"test error (%), {name}", yscale="log", ylim=(1, 100), xlim=(1, layers[-1]))
+    axes.set_yticks((1, 10, 100), (1, 10, 100))
+    number_layers(axes.xaxis, layers[-1])
+    label_ends(axes)
+
+
+def size_panel(axes: Axes, routing: Routing) -> None:
+    """Mean |difference| of class means by layer, beside random groups."""
+    layers = np.arange(1, len(routing.size) + 1)
+    axes.plot(layers, routing.size, color=COLORS["highway"], label="classes")
+    axes.plot(layers, routing.size_of_random_groups, color=INK, linewidth=1, label="random\ngroups")
+    axes.set(title="mean |difference of class means|", xlabel="layer", xlim=(1, layers[-1]))
+    axes.set_ylim(bottom=0)
+    number_layers(axes.xaxis, layers[-1])
+    label_ends(axes)
+
+
+def table_panel(axes: Axes, clusters: Clusters) -> None:
+    """Which share of each class (column) lies in each cluster (row) of gate vectors."""
+    table = np.array(clusters.table)
+    percent = 100 * table / table.sum(axis=0)
+    axes.imshow(percent, aspect="auto", interpolation="nearest", vmin=0, vmax=100)
+    for (cluster, digit), share in np.ndenumerate(percent):
+        if share >= 1:
+            color = "black" if share > 50 else "white"
+            axes.text(digit, cluster, f"{share:.0f}", color=color, size=8, ha="center", va="center")
+    axes.set(title="% of a class by cluster of all gates", xlabel="class", ylabel="cluster", yticks=[])
+    axes.set_xticks(range(CLASSES))
+
+
+def class_routing_table(log: ClassRoutingLog) -> str:
+    """How well each classifier reads the digit off one layer's gates, off its outputs, and off the pixels."""
+    rows = []
+    for name, found in log.accuracies.items():
+        best = int(np.argmax(found.gates))
+        others = (found.gates[0], found.gates[-1], found.outputs[-1], found.pixels)
+        rows.append([name, f"{found.gates[best]:.3f} (layer {best + 1})", *(f"{accuracy:.3f}" for accuracy in others)])
+    header = ["classifier", "gates, best layer", "first layer", "last layer", "last layer's outputs", "pixels"]
+    clusters = ", ".join(
+        f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
+    )
+    return (
+        f"{markdown(header, rows)}\n\nTest accuracy; always guessing the commonest class: {log.chance:.3f}. "
+        f"{log.routing.share_in_first_layers:.0%} of the class differences of T lie in the first {log.first_layers} "
+        "layers. Adjusted mutual information of ten k-means clusters with the digits, mean ± sample standard deviation "
+        f"over {len(log.clusters['gates'].purity)} seeds: {clusters}."
+    )
+
+
+FIGURES = {"fig3_class_routing.png": routing_figure, "gates_tell_class.png": classes_figure}
+TABLES = {"class_routing": class_routing_table}

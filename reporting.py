@@ -1,0 +1,95 @@
+"""What training runs look like in words: a bar or a line an epoch, a line a run, a table of all; means for tables."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from run_log import Run
+
+
+def mean_sd(values: Sequence[float]) -> str:
+    """`0.912 ± 0.004`: mean and sample standard deviation; the mean alone if there is one value."""
+    if not values:
+        return "none"
+    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{spread}"
+
+
+def final(runs: Sequence, field: str) -> str:
+    """The last value of a history's field as mean ± sd over the runs that finished, and how many did not."""
+    values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
+    diverged = len(runs) - len(values)
+    return mean_sd(values) + (f" ({diverged} diverged)" if diverged else "")
+
+
+def seeds_of(configs: Iterable) -> str:
+    """The sentence below a table that says what its ± means."""
+    seeds = sorted({config.seed for config in configs})
+    return f"Mean ± sample standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
+
+
+def describe_scores(run: Run) -> str:
+    """The last row of a run's history in words."""
+    history, metric = run.history, run.metric
+    if history.train_loss[-1] is None:
+        return "loss not finite: diverged"
+    scores = [np.nan if score is None else score for score in (history.train_score[-1], history.test_score[-1])]
+    return f"loss {history.train_loss[-1]:.3f}  train {metric} {scores[0]:.3f}  test {metric} {scores[1]:.3f}"
+
+
+class EpochReporter:
+    """Shows a run's progress: a bar on a terminal, one line an epoch elsewhere."""
+
+    def __init__(self, config: Any):
+        from tqdm import tqdm
+
+        self.label, self.epochs = label(config), config.epochs
+        self.bar = tqdm(total=self.epochs, desc=self.label, unit="epoch") if sys.stderr.isatty() else None
+
+    def __call__(self, run: Run) -> None:
+        history, scores = run.history, describe_scores(run)
+        epoch = history.epoch[-1]
+        if self.bar is None:
+            print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
+            return
+        self.bar.set_postfix_str(scores, refresh=False)
+        self.bar.update(epoch - self.bar.n)
+        self.bar.refresh()
+        if epoch == self.epochs or history.train_loss[-1] is None:
+            self.bar.close()
+
+
+def show_run(run: Run) -> None:
+    """One line for a run that was trained out of sight."""
+    from tqdm import tqdm
+
+    tqdm.write(f"{label(run.config)}  {describe_scores(run)}")
+
+
+def label(config: Any) -> str:
+    """What a run is called."""
+    return f"{config.block} depth {config.depth} seed {config.seed}"
+
+
+def summary(runs: Sequence[Run]) -> str:
+    """The runs as a table: the kinds of block side by side, a row a depth; test score and training loss, seconds."""
+    blocks = list(dict.fromkeys(run.config.block for run in runs))
+    header = "".join(f"   {f'{block} test {runs[0].metric}':<26}{'train loss':<15}{'seconds':>7}" for block in blocks)
+    lines = ["depth" + header]
+    for depth in sorted({run.config.depth for run in runs}):
+        groups = ([run for run in runs if (run.config.block, run.config.depth) == (b, depth)] for b in blocks)
+        lines.append("   ".join([f"{depth:>5}", *map(_cells, groups)]))
+    return "\n".join(lines)
+
+
+def _cells(group: list[Run]) -> str:
+    if not group:
+        return " " * 48
+    finished = [run.history for run in group if not run.diverged]
+    score = mean_sd([history.test_score[-1] for history in finished])
+    loss = mean_sd([history.train_loss[-1] for history in finished])
+    seconds = sum(sum(run.history.seconds) for run in group)
+    note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
+    return f"{score:<26}{loss:<15}{seconds:>7.1f}{note}"

@@ -1,13 +1,16 @@
-# make run: train the headline nets and draw their pictures.   make test: lint and tests.   Both make .venv first.
+# make run: train the headline nets and draw them, into my-run/.   make test: lint and tests.   Both make .venv first.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test figures sweep reproduce bench clean
+.PHONY: run test figures readme sweep reproduce bench clean
 
 run: $(INSTALLED)
-	$(PYTHON) highway_networks.py --seed 0
-	$(MAKE) figures
+	mkdir -p my-run
+	$(PYTHON) highway_networks.py --seed 0 --out my-run/run.json
+	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
+	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
+	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
 
 test: $(INSTALLED)
 	$(VENV)/bin/ruff check .
@@ -15,14 +18,17 @@ test: $(INSTALLED)
 	$(PYTHON) -m pytest -q
 
 figures: $(INSTALLED)
-	$(PYTHON) visualize_highway_networks.py
-	$(PYTHON) make_highway_networks_gif.py
+	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
+	$(PYTHON) make_highway_networks_gif.py run.json
 	$(PYTHON) -m experiments plot
 	$(PYTHON) -m benchmarks.training_step_figures
+	$(MAKE) readme
+
+readme: $(INSTALLED)
 	$(PYTHON) readme_tables.py
 
 sweep: $(INSTALLED)
-	$(PYTHON) highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50 --jobs 2
+	$(PYTHON) highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2
 
 reproduce: $(INSTALLED)
 	$(PYTHON) highway_networks.py --seed 0
@@ -41,5 +47,5 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m pip install --quiet --editable '.[test]'
 	touch $@
 
-clean:
-	rm -rf $(VENV)
+clean:  # the environment, and what can be resumed
+	rm -rf $(VENV) my-run runs/checkpoints runs/*.jsonl run*.jsonl

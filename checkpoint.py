@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from command_line import InputError, Interrupted
-from run_log import History, atomic_write, completed
+from run_log import History, atomic_write, check_regular, completed
 
 
 def save(path: str | os.PathLike, training: Any) -> None:
@@ -46,6 +46,7 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
     if not Path(path).exists():
         return False
     try:
+        check_regular(path)
         with np.load(path, allow_pickle=False) as stored:
             state = completed(json.loads(str(stored["state"])), "checkpoint")
             if state["config"] != asdict(training.config):

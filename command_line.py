@@ -4,10 +4,14 @@ import argparse
 import dataclasses
 import math
 import os
+import re
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO
 
 
 class InputError(ValueError):
@@ -31,23 +35,77 @@ def carry_out(
     """Parse `argv` (else sys.argv), do `action`, and end as every program of the project ends; returns the exit code.
 
     `action` gets the arguments, `command_line` (as a log states it) among them, and returns an exit code or None for 0.
-    An error of the user's is one line and 2; Ctrl-C is 130; work that was cut short otherwise, or whose reader left, 1.
+    An error of the user's is one line and 2; Ctrl-C or a polite kill (SIGTERM) is 130; work that was cut short
+    otherwise is 1, and so is work whose output, or a part of it, could not be written: that ends nothing.
     """
     argv = sys.argv[1:] if argv is None else argv
-    arguments = parser.parse_args(argv)
-    arguments.command_line = shlex.join([*parser.prog.split(), *argv])
+    with unfailing_output() as outputs, killed_politely():
+        arguments = parser.parse_args(argv)
+        arguments.command_line = shlex.join([*parser.prog.split(), *argv])
+        try:
+            code = action(arguments) or 0
+        except InputError as error:
+            parser.error(str(error))
+        except (Interrupted, KeyboardInterrupt) as stopped:
+            print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
+            code = exit_code(stopped)
+        for output in outputs:
+            output.flush()
+    return code or int(any(output.failed for output in outputs))
+
+
+class Unfailing:
+    """A text stream that never raises: what cannot be written is lost, said once on the other stream, and remembered.
+
+    Characters that its encoding lacks are escaped.
+    """
+
+    def __init__(self, stream: TextIO | None, name: str):
+        self.stream, self.name = stream or open(os.devnull, "w"), name  # noqa: SIM115, as long as the program
+        self.failed = False
+        if hasattr(self.stream, "reconfigure"):
+            self.stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(self.stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, function: Callable, *arguments: str) -> None:
+        try:
+            function(*arguments)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # what is buffered goes there, too
+            first, self.failed = not self.failed, True
+            if first and not isinstance(error, BrokenPipeError):  # a reader that left, `head` say, has seen enough
+                other = sys.stderr if self.name == "output" else sys.stdout
+                print(f"{self.name} is lost from here on: {error.strerror}", file=other)
+
+
+@contextmanager
+def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
+    """Standard output and standard error as streams that never raise."""
+    outputs = Unfailing(sys.stdout, "output"), Unfailing(sys.stderr, "the list of errors")
+    with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
+        yield outputs
+
+
+@contextmanager
+def killed_politely() -> Iterator[None]:
+    """SIGTERM is answered as Ctrl-C is; in a thread, which gets no signals, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = action(arguments) or 0
-        sys.stdout.flush()
-        return code
-    except InputError as error:
-        parser.error(str(error))
-    except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (Interrupted, KeyboardInterrupt) as stopped:
-        print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
-        return exit_code(stopped)
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def exit_code(stopped: BaseException | None) -> int:
@@ -58,14 +116,23 @@ def exit_code(stopped: BaseException | None) -> int:
 
 
 def list_of_numbers(text: str) -> list[int]:
-    """`5,10,20` as numbers; raises argparse's error for anything else, a repeated number included."""
-    try:
-        values = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected integers like 5,10,20, found {text!r}") from None
-    if len(set(values)) < len(values):
-        raise argparse.ArgumentTypeError(f"expected different integers, found {text!r}")
+    """`5,10,20` or `0-19` as numbers; raises argparse's error for anything else, a repeated number included."""
+    values = []
+    for part in text.split(","):
+        bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
+        if bounds is None:
+            raise argparse.ArgumentTypeError(f"expected numbers like 5,10,20 or 0-19, found {text!r}")
+        values += range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+    if len(set(values)) < len(values) or not values:
+        raise argparse.ArgumentTypeError(f"expected different numbers, found {text!r}")
     return values
+
+
+def name_numbers(values: Sequence[int]) -> str:
+    """Numbers as `list_of_numbers` reads them, for the name of a file: a run of three or more as its ends."""
+    if len(values) > 2 and list(values) == list(range(values[0], values[-1] + 1)):
+        return f"{values[0]}-{values[-1]}"
+    return ",".join(map(str, values))
 
 
 def count(text: str) -> int:

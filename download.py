@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from command_line import InputError
+from run_log import check_regular
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
 READ_SECONDS = 30.0
+MOST = 2**28  # bytes of a payload; what claims to be more is a gzip bomb
 
 
 class Source(NamedTuple):
@@ -89,8 +91,9 @@ def read_verified(path: Path, source: Source) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """All of a file; raises InputError if it cannot be read."""
+    """All of a regular file; raises InputError if it cannot be read."""
     try:
+        check_regular(path)
         return path.read_bytes()
     except OSError as error:
         raise InputError(
@@ -108,12 +111,14 @@ def uncompressed(content: bytes, path: Path) -> bytes:
     found = None
     member = zlib.decompressobj(wbits=31)
     try:
-        payload = member.decompress(content)
+        payload = member.decompress(content, MOST)
     except zlib.error as error:
         found = f"damage ({error})" if content.startswith(b"\x1f\x8b") else f"{content[:15]!r}, which is not gzip"
     else:
         if not content:
             found = "an empty file"
+        elif member.unconsumed_tail:
+            found = f"more than {MOST:,} bytes in it"
         elif not member.eof:
             found = "a truncated one"
         elif member.unused_data:

@@ -24,7 +24,6 @@ The file reads from top to bottom: blocks, the affine map, the net, losses, opti
 """
 
 import argparse
-import dataclasses
 import functools
 import json
 import math
@@ -56,9 +55,9 @@ from command_line import (
     one_of,
 )
 from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
-from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_writable, numbers
+from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_regular, check_writable, numbers
 from side_by_side import count_threads, quiet_threads
-from training_job import run_job
+from training_job import default_log, given_fields, run_job
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
@@ -479,18 +478,22 @@ class DeepNet:
     def load(cls, path: str | os.PathLike) -> "DeepNet":
         """Read a net that `save` wrote. Raises InputError for anything else; never unpickles."""
         try:
+            check_regular(path)
             with np.load(path, allow_pickle=False) as stored:
                 tensors = {name: stored[name] for name in stored.files}
             found = int(tensors.pop("format", 1))
             if found != NET_FORMAT:
                 raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
             config = json.loads(str(tensors.pop("config")))
+            if config["dtype"] not in ("float32", "float64"):
+                raise ValueError(f"a net of {config['dtype']}")
             net = cls(**config, rng=np.random.default_rng(0))
             for name in net.params.keys() | tensors.keys():
-                found = tensors[name].shape if name in tensors else "none"
-                expected = net.params[name].shape if name in net.params else "none"
+                found, expected = (described(of.get(name)) for of in (tensors, net.params))
                 if found != expected:
-                    raise ValueError(f"tensor {name}: expected shape {expected}, found {found}")
+                    raise ValueError(f"tensor {name}: expected {expected}, found {found}")
+                if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
+                    raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
                 net.params[name][...] = tensors[name]
         except OSError as error:
             found = error.strerror or "a damaged archive"
@@ -502,6 +505,12 @@ class DeepNet:
 
 
 NET_FORMAT = 2  # of a saved net: 1 had the weights transposed, as x @ W
+LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
+
+
+def described(tensor: np.ndarray | None) -> str:
+    """A tensor's type and shape in words."""
+    return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"
 
 
 def with_ones(x: np.ndarray, dtype: type) -> np.ndarray:
@@ -932,7 +941,7 @@ class Training:
         with quiet_threads(threads_for(self.config)):
             train_loss, train_score = evaluate(self.net, data.train_x, data.train_y, self.loss)
             test_loss, test_score = evaluate(self.net, data.test_x, data.test_y, self.loss)
-            if "T" in self.net.block.branches:
+            if "T" in self.net.block.branches and self.net.depth:
                 self.gate_means.append(self.net.gate_means(as_inputs(data.test_x[:GATE_SAMPLES], self.net.dtype)))
         seconds = time.perf_counter() - start
         self.history.append(self.epoch, train_loss, train_score, test_loss, test_score, norm, seconds)
@@ -972,6 +981,8 @@ def threads_for(config: Config) -> int:
 
 # ----------------------------------------------------------------------------------------- the command
 
+SWEEP = {"depth": [5, 10, 20, 30, 50], "seed": list(range(20))}  # the committed one
+
 
 def build_parser() -> OneLineParser:
     parser = OneLineParser(
@@ -990,7 +1001,7 @@ def build_parser() -> OneLineParser:
     parser.add_argument("--dataset", default="auto", choices=("auto", *DATASETS), help="auto: MNIST, else digits")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
-    parser.add_argument("--out", help="the log (default: run.json; run_sweep.json with --depths or --seeds)")
+    parser.add_argument("--out", help="the log (default: run.json or run_sweep.json, with what differs from them)")
     parser.add_argument("--no-save", action="store_true", help="write no log")
     parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
     return parser
@@ -998,8 +1009,7 @@ def build_parser() -> OneLineParser:
 
 def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
     """The runs that the command line asks for: every depth, seed and block."""
-    fields = {field.name for field in dataclasses.fields(Config)}
-    given = {name: value for name, value in vars(arguments).items() if name in fields - {"block"}}
+    given = given_fields(arguments, Config)
     if arguments.quick:
         given.setdefault("epochs", 5)
     for name, x in (("n_train", data.train_x), ("n_test", data.test_x)):
@@ -1012,13 +1022,6 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
     ]
 
 
-def default_log(arguments: argparse.Namespace, dataset: str, configs: list[Config]) -> str:
-    """Only a full MNIST job is named run.json or run_sweep.json: no other overwrites the committed logs."""
-    several = len({(c.depth, c.seed) for c in configs}) > 1
-    suffix = ("" if dataset == "mnist" else f"-{dataset}") + ("-quick" if arguments.quick else "")
-    return f"{'run_sweep' if several else 'run'}{suffix}.json"
-
-
 def run_command(arguments: argparse.Namespace) -> int:
     """Load, train, save, summarise; returns the exit code, raises InputError."""
     dataset = choose_dataset(arguments.data_dir) if arguments.dataset == "auto" else arguments.dataset
@@ -1028,7 +1031,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"--save-model: expected a single run, found {len(configs)}; choose one --block, --depth and --seed"
         )
-    out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs))
+    out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs, SWEEP))
     for path in filter(None, (out, arguments.save_model)):
         check_writable(path)
 

@@ -31,12 +31,12 @@ def seeds_of(configs: Iterable) -> str:
 
 
 def describe_scores(run: Run) -> str:
-    """The last row of a run's history in words."""
-    history, metric = run.history, run.metric
+    """The last row of a run's history in words: the test score first, as what is cut off is at the end."""
+    history = run.history
     if history.train_loss[-1] is None:
         return "loss not finite: diverged"
-    scores = [np.nan if score is None else score for score in (history.train_score[-1], history.test_score[-1])]
-    return f"loss {history.train_loss[-1]:.3f}  train {metric} {scores[0]:.3f}  test {metric} {scores[1]:.3f}"
+    test, train = (np.nan if score is None else score for score in (history.test_score[-1], history.train_score[-1]))
+    return f"test {test:.3f}  train {train:.3f}  loss {history.train_loss[-1]:.3f}"
 
 
 class EpochReporter:
@@ -46,18 +46,22 @@ class EpochReporter:
         from tqdm import tqdm
 
         self.label, self.epochs = label(config), config.epochs
-        self.bar = tqdm(total=self.epochs, desc=self.label, unit="epoch") if sys.stderr.isatty() else None
+        shown = sys.stderr.isatty()
+        self.bar = tqdm(
+            total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=not shown
+        )
 
     def __call__(self, run: Run) -> None:
-        history, scores = run.history, describe_scores(run)
-        epoch = history.epoch[-1]
-        if self.bar is None:
+        epoch, scores = run.history.epoch[-1], describe_scores(run)
+        if self.bar.disable:
             print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
             return
-        self.bar.set_postfix_str(scores, refresh=False)
+        self.bar.set_description_str(
+            f"{scores.replace(run.metric, '').replace('  ', ' ')}  {self.label}", refresh=False
+        )
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
-        if epoch == self.epochs or history.train_loss[-1] is None:
+        if epoch == self.epochs or run.history.train_loss[-1] is None:
             self.bar.close()
 
 

@@ -5,10 +5,13 @@ adds what was measured to the envelope; whatever results it lists are dataclasse
 """
 
 import functools
+import hashlib
+import itertools
 import json
 import math
 import os
 import platform
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,13 +24,14 @@ from typing import IO, Any, Generic, Self, TypeVar
 from command_line import InputError
 
 SCHEMA = 1
+TRAINING_CODE = Path(__file__).with_name("highway_networks.py")
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 
 # Fields that older logs and checkpoints lack, and what they mean by that: by the class of the whole, by the name under
 # which an object stands in it, or by both. So a field that is added leaves everything written before readable.
 ADDED = {
-    "environment": {"kernels": "unknown"},
+    "environment": {"kernels": "unknown", "code": "unknown"},
     "config": {"loss": "cross-entropy"},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
     "BlocksComparedLog.runs": {"environment": None},
@@ -52,12 +56,17 @@ class DatasetInfo:
     n_train: int
     n_test: int
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w-]+", self.name):
+            raise ValueError(f"expected the name of a data set, found {self.name!r}")
+
 
 @dataclass
 class Environment:
     """Where runs were made: enough to explain a difference in the last bits or in seconds.
 
-    kernels is the set that OpenBLAS has chosen for the processor: it decides both.
+    kernels is the set that OpenBLAS has chosen for the processor: it decides both. code is a fingerprint of the
+    training code; commit and dirty (whether a .py file had changed since) are null outside a checkout of this project.
     """
 
     python: str
@@ -67,6 +76,7 @@ class Environment:
     threads: int
     platform: str
     cpu: str
+    code: str
     commit: str | None
     dirty: bool | None
 
@@ -156,10 +166,14 @@ class Run(Result, Generic[ConfigT]):
         rows = len(self.history.epoch)
         if rows == 0:
             raise ValueError("expected a history of at least one epoch, found none")
-        if self.gate_means is not None and len(self.gate_means) != rows:
+        if self.gate_means is None:
+            return
+        if len(self.gate_means) != rows:
             raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
-        if self.gate_means and len({len(row) for row in self.gate_means}) > 1:
-            raise ValueError("expected rows of gate_means of one length, found several")
+        if len({len(row) for row in self.gate_means}) > 1 or not self.gate_means[0]:
+            raise ValueError("expected rows of gate_means of one length, found several or none")
+        if None in itertools.chain(*self.gate_means) and not self.diverged:
+            raise ValueError("expected finite gate_means of a run that has not diverged, found null")
 
 
 @dataclass
@@ -196,7 +210,8 @@ def environment(threads: int = 1) -> Environment:
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     kernels = [pool.get("architecture", "unknown") for pool in threadpool_info() if pool["user_api"] == "blas"]
-    changed = _git("status", "--porcelain", "--", "*.py")
+    ours = _git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # or another project's checkout
+    commit, changed = (_git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", "*.py")) if ours else (None, None)
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,
@@ -205,7 +220,8 @@ def environment(threads: int = 1) -> Environment:
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        commit=_git("rev-parse", "HEAD"),
+        code=hashlib.sha256(TRAINING_CODE.read_bytes()).hexdigest()[:12],
+        commit=commit,
         dirty=None if changed is None else bool(changed),
     )
 
@@ -261,12 +277,20 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     path = Path(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise _unwritable(path, "a directory" if path.is_dir() else "a device")
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from error
     if not os.path.isdir(path.parent):
         raise _unwritable(path, f"no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise _unwritable(path, f"no permission to write in {path.parent}")
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if something lies at `path` that is no regular file: reading a pipe or a device may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def _unwritable(path: Path, found: str) -> InputError:
@@ -307,6 +331,7 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
     Raises InputError naming the file, the field, what was expected and the remedy (a command, usually).
     """
     try:
+        check_regular(path)
         return loads(Path(path).read_bytes(), schema)
     except OSError as error:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,11 +29,13 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 class ResultFile(Generic[ResultT]):
-    """Finished runs, one JSON object a line, each a dataclass `schema`."""
+    """Finished runs, one JSON object a line, each a dataclass `schema`: the environment, the task, what came out."""
 
     def __init__(self, path: str | os.PathLike, schema: type[ResultT]):
         self.path, self.schema = Path(path), schema
-        self._opening = f'{{"{fields(schema)[0].name}": '.encode()  # what every line of ours begins with
+        environment, task, *_ = (field.name for field in fields(schema))
+        self.task_of = attrgetter(task)
+        self._opening = f'{{"{environment}": '.encode()  # what every line of ours begins with
 
     def read(self) -> list[ResultT]:
         """Every result in the file; none if there is no file.
@@ -58,7 +61,7 @@ class ResultFile(Generic[ResultT]):
             return b""
         except OSError as error:
             raise InputError(
-                f"{self.path}: expected a file of results, found: {error.strerror}; give another file with --log"
+                f"{self.path}: expected a file of results, found: {error.strerror}; move what is in its place"
             ) from error
 
     def _parse(self, line: bytes, number: int) -> ResultT:
@@ -67,7 +70,7 @@ class ResultFile(Generic[ResultT]):
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: line {number}: expected a {self.schema.__name__}, found: {error}; "
-                "give another file with --log, or delete this line"
+                "delete this line, or move the file"
             ) from error
 
     def append(self, result: ResultT) -> None:
@@ -182,7 +185,6 @@ def finish(
     data: Any,
     results: ResultFile[ResultT],
     *,
-    key: Callable[[Any], Any],
     command: str,
     jobs: int,
     scheduler: str | None = None,
@@ -190,14 +192,13 @@ def finish(
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; returns all results, in the order of the tasks.
 
-    `key` gives the same value for a task and for its result, which is told where it was made. `report` may return a
-    text to show after each run. Raises Interrupted, whose message says how many runs are safe and which `command`
-    continues.
+    Each result is told where it was made. `report` may return a text to show after each run. Raises Interrupted, whose
+    message says how many runs are safe and which `command` continues.
     """
     from tqdm import tqdm
 
-    done = {key(result): result for result in results.read()}
-    missing = [task for task in tasks if key(task) not in done]
+    done = {results.task_of(result): result for result in results.read()}
+    missing = [task for task in tasks if task not in done]
     results.drop_torn_line()
     bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=not sys.stderr.isatty())
     made = run_tasks(functools.partial(_made_here, function), missing, data, jobs=jobs, scheduler=scheduler)
@@ -206,18 +207,18 @@ def finish(
         with bar, closing(made) as finished:
             for result in finished:
                 results.append(result)
-                done[key(result)] = result
+                done[results.task_of(result)] = result
                 bar.update()
-                text = report([done[key(task)] for task in tasks if key(task) in done])
+                text = report([done[task] for task in tasks if task in done])
                 if text:
                     bar.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = sum(key(task) in done for task in tasks)
+        safe = sum(task in done for task in tasks)
         reason = str(error) or "stopped by Ctrl-C"
         raise Interrupted(
             f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {command}"
         ) from error
-    return [done[key(task)] for task in tasks]
+    return [done[task] for task in tasks]
 
 
 def _made_here(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:

@@ -1,15 +1,43 @@
 """What a training command does with its runs: trains them side by side, shows how they go, saves the log."""
 
+import argparse
+import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from command_line import Interrupted, exit_code
+from command_line import Interrupted, exit_code, name_numbers
 from reporting import EpochReporter, show_run, summary
 from run_log import Log, Run, write
 from side_by_side import run_tasks
+
+
+def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
+    """The hyperparameters that flags of their own have set."""
+    fields = {field.name for field in dataclasses.fields(config)} - {"block"}
+    return {name: value for name, value in vars(arguments).items() if name in fields}
+
+
+def default_log(
+    arguments: argparse.Namespace, dataset: str, configs: Sequence[Any], usual_sweep: Mapping[str, list[int]]
+) -> str:
+    """run.json or run_sweep.json for a job on MNIST with every default; the name of any other says what differs.
+
+    So no exploration overwrites a committed log. `usual_sweep`: depths and seeds of the committed sweep.
+    """
+    default = type(configs[0])
+    found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in usual_sweep}
+    sweep = any(len(values) > 1 for values in found.values())
+    usual = usual_sweep if sweep else {name: [getattr(default, name)] for name in found}
+    if arguments.quick and not arguments.depths:  # a depth of its own, which the name says
+        found.pop("depth")
+    differs = {dataset: dataset != "mnist", "quick": arguments.quick, arguments.block: arguments.block != "both"}
+    differs |= {f"{name}{name_numbers(values)}": values != usual[name] for name, values in found.items()}
+    given = given_fields(arguments, default)
+    differs |= {f"{name}{value}": value != getattr(default, name) for name, value in given.items()}
+    return "-".join(["run_sweep" if sweep else "run", *(name for name, does in differs.items() if does)]) + ".json"
 
 
 def run_job(

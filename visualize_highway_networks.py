@@ -278,7 +278,7 @@ def spread_note(log: Log) -> str:
 # -------------------------------------------------------------------------------------- from logs to files
 
 COMMAND = "python highway_networks.py --seed 0"
-SWEEP_COMMAND = "python highway_networks.py --seeds 0,1,2,3,4 --depths 5,10,20,30,50"
+SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
 GATE_FIGURES = (T_gate_evolution, T_gate_final)
 RUN_FIGURES = (learning_curves, plain_loss_collapse, *GATE_FIGURES)
 SWEEP_FIGURES = (depth_sweep,)

@@ -147,12 +147,6 @@ def run_command(arguments: argparse.Namespace) -> StepLog:
 # ------------------------------------------------------------------------------------ the command line
 
 
-def fastest(log: StepLog, case: Case, name: str) -> Row | None:
-    """A contender's row in a case at its better number of threads; None if it was not timed."""
-    rows = [row for row in log.rows if (row.case, row.contender) == (case, name)]
-    return min(rows, key=lambda row: row.ms.median, default=None)
-
-
 def list_of_depths(text: str) -> list[int]:
     """`5,30,100`; raises argparse's error for anything else."""
     return [count(part) for part in text.split(",")]

@@ -18,7 +18,7 @@ from figure_style import INK, label_ends, markdown, new_figure, pale, save
 from run_log import read
 
 from .contenders import CONTENDERS, Case
-from .training_step import TIMED_IN_ALL_CASES, StepLog, fastest
+from .training_step import TIMED_IN_ALL_CASES, Row, StepLog
 
 LOG = Path("benchmarks/training_step.json")
 PICTURE = Path("viz/training_step.png")
@@ -49,6 +49,12 @@ def step_figure(log: StepLog) -> Figure:
 def full_cases(log: StepLog) -> list[Case]:
     """The cases in which every contender was timed, and our step pass by pass."""
     return list(dict.fromkeys(part.case for part in log.passes))
+
+
+def fastest(log: StepLog, case: Case, name: str) -> Row | None:
+    """A contender's row in a case at its better number of threads; None if it was not timed."""
+    rows = [row for row in log.rows if (row.case, row.contender) == (case, name)]
+    return min(rows, key=lambda row: row.ms.median, default=None)
 
 
 def draw_times(axes: Axes, log: StepLog, names: Sequence[str], depths: list[int]) -> None:

@@ -55,7 +55,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("list", help="list the experiments").set_defaults(action=show)
     commands.add_parser("plot", help="draw every figure").set_defaults(action=plot)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)

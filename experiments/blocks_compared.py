@@ -9,23 +9,20 @@ itself compares plain with coupled highway blocks only.
 
 With it, gradient flow: the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
 Jacobian dy/dx at one image, before and after training.
-
-    python -m experiments.blocks_compared run --jobs 2
-    python -m experiments.blocks_compared plot
 """
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from highway_networks import BLOCKS as KINDS
 from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, softmax_cross_entropy, threads_for
-from reporting import mean_sd
 from run_log import DatasetInfo, History, Log, Result, numbers
-from side_by_side import ResultFile, finish, quiet_threads
+from side_by_side import quiet_threads
 
-from .common import Experiment, add_run_flags, final_scores, fit, group_by, load_data, start
+from .common import Experiment, add_run_flags, fit, group, group_by, load_data, start
 
 BLOCKS = ("plain", "residual", "highway", "highway-uncoupled")
 DEPTHS = (10, 30, 100)
@@ -39,7 +36,6 @@ GATE_BIAS = {10: -1.0, 30: -3.0, 100: -6.0}
 CHOOSING_SEEDS = (100, 101)
 SEEDS = (0, 1, 2, 3, 4)
 BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
-SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 HELD_OUT = 1 / 6  # share of the training images that only the choice of the rate looks at
 FLOW_BATCH = 256
 
@@ -71,6 +67,11 @@ class ComparedRun(Result):
     history: History
     untrained: Flow
     trained: Flow
+
+    @property
+    def config(self) -> Config:
+        """The run's hyperparameters."""
+        return self.task.config
 
 
 @dataclass
@@ -149,7 +150,7 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:
     """The runs that choose a rate, or, given the chosen `rates` (by what is equal, block and depth), the others."""
-    budget = fit(SMOKE_BUDGET if smoke else BUDGET, data)
+    budget = fit(BUDGET, data, smoke)
     depths = (2, 4) if smoke else DEPTHS
     seeds = CHOOSING_SEEDS if rates is None else SEEDS
     return [
@@ -177,13 +178,13 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
 def chosen_rates(runs: list[ComparedRun]) -> dict[tuple, float]:
     """The rate of lowest mean held-out loss, by what is equal, block and depth; a diverged run counts as infinite."""
 
-    def mean_loss(group: list[ComparedRun]) -> float:
-        return float(np.mean([np.inf if run.diverged else run.history.test_loss[-1] for run in group]))
+    def mean_loss(seeds: list[ComparedRun]) -> float:
+        return float(np.mean([np.inf if run.diverged else run.history.test_loss[-1] for run in seeds]))
 
     rates = {}
-    for arm, group in arms(runs).items():
-        by_rate = group_by(group, lambda run: run.task.config.lr)
-        rates[arm] = min(by_rate, key=lambda lr: mean_loss(by_rate[lr]))
+    for arm, attempts in arms(runs).items():
+        by_rate = group(attempts, "lr")
+        (rates[arm],) = min(by_rate, key=lambda rate: mean_loss(by_rate[rate]))
     return rates
 
 
@@ -191,40 +192,17 @@ def run(arguments: argparse.Namespace) -> None:
     """Choose the rates, measure with them, write the log."""
     dataset, data = load_data(arguments)
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
-
-    def finished(tasks: list[Task], images: Dataset) -> list[ComparedRun]:
-        return finish(
-            run_task,
-            tasks,
-            images,
-            ResultFile(path.with_suffix(".jsonl"), ComparedRun),
-            key=lambda item: getattr(item, "task", item),
-            command=arguments.command_line,
-            jobs=arguments.jobs,
-        )
-
+    finish = partial(EXPERIMENT.finish, run_task, schema=ComparedRun, log=path, arguments=arguments)
     kept = hold_out(data)
-    choosing = finished(plan(kept, arguments.smoke), kept)
-    runs = finished(plan(data, arguments.smoke, chosen_rates(choosing)), data)
-    config = runs[0].task.config
-    info = DatasetInfo(dataset, config.n_train, config.n_test)
-    log = BlocksComparedLog.new(arguments.command_line, info, choosing=choosing, runs=runs)
-    EXPERIMENT.keep(path, log, summary(log))
+    choosing = finish(plan(kept, arguments.smoke), kept)
+    runs = finish(plan(data, arguments.smoke, chosen_rates(choosing)), data)
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
+    EXPERIMENT.keep(path, arguments.command_line, info, choosing=choosing, runs=runs)
 
 
 def arms(runs: list[ComparedRun]) -> dict[tuple[str, str, int], list[ComparedRun]]:
     """Runs by what is equal, block and depth: the seeds (and rates) together."""
-    return group_by(runs, lambda run: (run.task.equal, run.task.config.block, run.task.config.depth))
-
-
-def summary(log: BlocksComparedLog) -> str:
-    """Final test accuracy, mean ± sd over seeds, with the chosen rate."""
-    lines = [f"{'equal':<12}{'block':<19}{'depth':>5}{'width':>7}{'lr':>9}   test accuracy"]
-    for (equal, block, depth), runs in sorted(arms(log.runs).items()):
-        config = runs[0].task.config
-        arm = f"{equal:<12}{block:<19}{depth:>5}{config.hidden:>7}{config.lr:>9g}"
-        lines.append(f"{arm}   {mean_sd(final_scores(runs))}")
-    return "\n".join(lines)
+    return group_by(runs, lambda run: (run.task.equal, run.config.block, run.config.depth))
 
 
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))

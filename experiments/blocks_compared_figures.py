@@ -5,37 +5,30 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, number_layers
-from highway_networks import CLASSES
+from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
 from reporting import final, seeds_of
 
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arms
-from .common import final_scores, name_data
+from .common import group, name_data
+from .very_deep_figures import accuracy_panel
 
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
 
 
 def title(log: BlocksComparedLog) -> str:
     """Data set, images and seeds."""
-    seeds = len({run.task.config.seed for run in log.runs})
+    seeds = len({run.config.seed for run in log.runs})
     return f"{name_data(log.dataset.name)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
 
 
 def accuracy_figure(log: BlocksComparedLog) -> Figure:
     """Test accuracy against depth, one line a block; left of equal width, right of equal parameters."""
     figure, panels = new_figure(title(log), 4.2, ncols=len(EQUAL), sharey=True)
-    groups = arms(log.runs)
-    depths = sorted({depth for _, _, depth in groups})
-    for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
-        for block in BLOCKS:
-            table = np.array([final_scores(groups[equal, block, depth]) for depth in depths])  # (depths, seeds)
-            draw_seeds(axes, depths, table.T, label=words_for(block), color=COLORS[block], marker="o", markersize=5)
-        draw_level(axes, 1 / CLASSES, "one in ten")
-        axes.set(xscale="log", xlabel="blocks", title=words, ylim=(0, 1))
-        axes.set_xticks(depths, depths)
-        axes.minorticks_off()
-        label_ends(axes)
     panels[0].set_ylabel("test accuracy")
+    for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
+        by_block = group([run for run in log.runs if run.task.equal == equal], "block")
+        axes.set_title(words)
+        accuracy_panel(axes, {words_for(block): (COLORS[block], by_block[block,]) for block in BLOCKS})
     return figure
 
 
@@ -46,8 +39,8 @@ def words_for(block: str) -> str:
 
 def flow_figure(log: BlocksComparedLog) -> Figure:
     """Above: norm of dL/dx of every block; below: singular values of one block's Jacobian; untrained, then trained."""
-    deepest = max(run.task.config.depth for run in log.runs)
-    runs = [run for run in log.runs if run.task.equal == "depth" and run.task.config.depth == deepest]
+    deepest = max(run.config.depth for run in log.runs)
+    runs = [run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest]
     figure, axes = new_figure(f"{title(log)}, {deepest} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
     for column, when in zip(axes.T, ("untrained", "trained"), strict=True):
         flow_panel(column[0], runs, when, "gradient_norms", first=0)
@@ -63,7 +56,7 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
 def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, first: int) -> None:
     """One field of the flow, log scale: every seed faint, the (geometric) mean bold; nulls and zeros are left out."""
     for block in BLOCKS:
-        rows = [getattr(getattr(run, when), field) for run in runs if run.task.config.block == block]
+        rows = [getattr(getattr(run, when), field) for run in runs if run.config.block == block]
         table = np.array([[value or np.nan for value in row] for row in rows], float)
         table = np.log10(np.maximum(table, 1e-30))
         x = np.arange(first, first + table.shape[1])
@@ -81,11 +74,11 @@ def accuracy_table(log: BlocksComparedLog) -> str:
     for equal in WIDTHS:
         for block in BLOCKS:
             cells = [groups[equal, block, depth] for depth in depths]
-            width = cells[0][0].task.config.hidden
-            scores = [f"{final(runs, 'test_score')} (lr {runs[0].task.config.lr:g})" for runs in cells]
+            width = cells[0][0].config.hidden
+            scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
             rows.append([f"equal {equal}", block, str(width), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
-    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.task.config for run in log.runs)}"
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)}"
 
 
 FIGURES = {"blocks_compared.png": accuracy_figure, "gradient_flow.png": flow_figure}

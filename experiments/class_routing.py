@@ -8,16 +8,11 @@ Here for all ten digits, beside the same for ten random groups of the same sizes
 What the paper leaves open, measured on test images, layer by layer: two classifiers from scikit-learn, fitted to the
 gates T of training images, beside the same on outputs y and pixels; features standardised. And how do routes
 cluster? k-means of the gates of all layers at once, blind to the digits, beside k-means of the pixels.
-
-    python -m experiments.class_routing run --jobs 2           the net of the depth search
-    python -m experiments.class_routing run --model NET.npz    a net of your own
-    python -m experiments.class_routing plot
 """
 
-import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +21,7 @@ from run_log import Log, number, numbers
 from side_by_side import run_tasks
 
 from . import models
-from .common import Experiment, load_data, start, whole
+from .common import Experiment, start
 from .models import Model
 
 SEED = 0  # of the random groups and of the choice of images
@@ -125,24 +120,19 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
 # ------------------------------------------------------------------------- do gates tell the class?
 
 
-class Features(NamedTuple):
-    """What a classifier sees, rows of training and of test images, and where it comes from."""
+def features(net: DeepNet, train: np.ndarray, test: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Pixels, then gates and outputs of each layer: a field of Accuracies, rows of training and of test images.
 
-    kind: str  # a field of Accuracies
-    train: np.ndarray
-    test: np.ndarray
-
-
-def features(net: DeepNet, train: np.ndarray, test: np.ndarray) -> Iterator[Features]:
-    """Pixels, then gates and outputs of each layer; inputs (n, d_in). No more than a layer is in memory."""
-    yield Features("pixels", train, test)
+    The inputs are (n, d_in). No more than a layer is in memory.
+    """
+    yield "pixels", train, test
     for ((_, T), y), ((_, T_test), y_test) in zip(net.walk(net.enter(train)), net.walk(net.enter(test)), strict=True):
-        yield Features("gates", T.T.copy(), T_test.T.copy())  # copies, as the walk goes on while a worker fits
-        yield Features("outputs", y.T.copy(), y_test.T.copy())
+        yield "gates", T.T.copy(), T_test.T.copy()  # copies, as the walk goes on while a worker fits
+        yield "outputs", y.T.copy(), y_test.T.copy()
 
 
-def classify(task: tuple[int, Features], labels: tuple[np.ndarray, np.ndarray]) -> tuple[int, str, list[float]]:
-    """Fit each of CLASSIFIERS to features and labels; returns the task's number, its kind and the test accuracies."""
+def classify(task: tuple[int, tuple], labels: tuple[np.ndarray, np.ndarray]) -> tuple[int, str, list[float]]:
+    """Fit each of CLASSIFIERS to numbered features; returns their number, their kind and the test accuracies."""
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import NearestCentroid
@@ -178,31 +168,29 @@ def measure_accuracies(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Accu
 # -------------------------------------------------------------------------------- do routes cluster?
 
 
-def gate_vectors(net: DeepNet, images: np.ndarray) -> Iterator[np.ndarray]:
-    """The gates of all layers in one vector, (B, L·D), a batch of images at a time."""
-    for _, x in models.in_batches(net, images, "routes"):
-        yield np.concatenate([T.T.copy() for (_, T), _ in net.walk(x)], axis=1)
+def gate_vectors(net: DeepNet, images: np.ndarray) -> np.ndarray:
+    """The gates of all layers in one vector for each image, (n, L·D)."""
+    vectors = np.empty((len(images), net.depth, net.hidden), net.dtype)
+    for part, x in models.in_batches(net, images, "routes"):
+        for l, ((_, T), _) in enumerate(net.walk(x)):
+            vectors[part, l] = T.T
+    return vectors.reshape(len(images), -1)
 
 
-def pixel_vectors(net: DeepNet, images: np.ndarray) -> Iterator[np.ndarray]:
-    """Scaled pixels, (B, d_in), in the same batches."""
-    for first in range(0, len(images), models.ROWS):
-        yield as_inputs(images[first : first + models.ROWS], net.dtype)
-
-
-def cluster(vectors: Callable[[], Iterable[np.ndarray]], labels: np.ndarray) -> Clusters:
-    """k-means, a batch at a time: `vectors` starts a new pass over them. No label is seen before the counting."""
+def cluster(vectors: np.ndarray, labels: np.ndarray) -> Clusters:
+    """k-means of vectors (n, ...), a batch at a time. No label is seen before the counting."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import adjusted_mutual_info_score
     from threadpoolctl import threadpool_limits
 
-    candidates = [MiniBatchKMeans(CLASSES, random_state=seed) for seed in CLUSTER_SEEDS]
+    batches = [vectors[first : first + models.ROWS] for first in range(0, len(vectors), models.ROWS)]
+    found = []
     with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
-        for _ in range(CLUSTER_PASSES):
-            for batch in vectors():
-                for kmeans in candidates:
-                    kmeans.partial_fit(batch)
-        found = np.concatenate([[kmeans.predict(batch) for kmeans in candidates] for batch in vectors()], axis=1)
+        for seed in CLUSTER_SEEDS:
+            kmeans = MiniBatchKMeans(CLASSES, random_state=seed)
+            for batch in batches * CLUSTER_PASSES:
+                kmeans.partial_fit(batch)
+            found.append(kmeans.predict(vectors))
     tables = [count_pairs(assigned, labels) for assigned in found]
     return Clusters(
         adjusted_mutual_information=[number(adjusted_mutual_info_score(labels, assigned), 4) for assigned in found],
@@ -221,52 +209,22 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- log
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Look into the net and write the log."""
-    from threadpoolctl import threadpool_limits
-
-    dataset, data = load_data(arguments)
-    source = models.choose(arguments, dataset, data)
-    path = models.log_path(EXPERIMENT, dataset, arguments.smoke, source)
-    with threadpool_limits(1):
-        net = models.obtain(source, data)
-        log = ClassRoutingLog.new(
-            arguments.command_line,
-            whole(dataset, data),
-            model=models.describe(source, net, data),
-            first_layers=FIRST_LAYERS,
-            routing=measure_routing(net, data.train_x, data.train_y),
-            chance=number(count_classes(data.test_y).max() / len(data.test_y)),
-            fit_images=min(FIT_IMAGES, len(data.train_x)),
-            accuracies=measure_accuracies(net, data, arguments.jobs),
-            clusters={
-                "gates": cluster(lambda: gate_vectors(net, data.test_x), data.test_y),
-                "pixels": cluster(lambda: pixel_vectors(net, data.test_x), data.test_y),
-            },
-        )
-    EXPERIMENT.keep(path, log, summary(log))
+def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
+    """The fields of the log."""
+    return {
+        "first_layers": FIRST_LAYERS,
+        "routing": measure_routing(net, data.train_x, data.train_y),
+        "chance": number(count_classes(data.test_y).max() / len(data.test_y)),
+        "fit_images": min(FIT_IMAGES, len(data.train_x)),
+        "accuracies": measure_accuracies(net, data, jobs),
+        "clusters": {
+            "gates": cluster(gate_vectors(net, data.test_x), data.test_y),
+            "pixels": cluster(as_inputs(data.test_x, net.dtype), data.test_y),
+        },
+    }
 
 
-def summary(log: ClassRoutingLog) -> str:
-    """The measurements in words."""
-    share = log.routing.share_in_first_layers
-    lines = [
-        models.summary(log.model),
-        f"share of the class differences in the first {log.first_layers} layers: {share:.1%}",
-    ]
-    for name, accuracy in log.accuracies.items():
-        best = int(np.argmax(accuracy.gates))
-        lines.append(
-            f"{name}: gates {accuracy.gates[best]:.4f} (layer {best + 1}), last layer {accuracy.gates[-1]:.4f}; "
-            f"outputs {max(accuracy.outputs):.4f}; pixels {accuracy.pixels:.4f}; chance {log.chance:.4f}"
-        )
-    for kind, found in log.clusters.items():
-        information, purity = np.mean(found.adjusted_mutual_information), np.mean(found.purity)
-        lines.append(f"clusters of {kind}: adjusted mutual information {information:.3f}, purity {purity:.3f}")
-    return "\n".join(lines)
-
-
-models.add_model_flags(EXPERIMENT.add("run", run, "look into a net"))
+models.add_look(EXPERIMENT, look)
 
 if __name__ == "__main__":
     start("class_routing")

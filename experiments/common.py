@@ -3,10 +3,10 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,9 @@ import run_log
 from command_line import OneLineParser, carry_out, count
 from highway_networks import DATASETS, Dataset, choose_dataset, load_dataset
 from run_log import DatasetInfo, Log
+from side_by_side import ResultFile, ResultT, finish
 
-ItemT = TypeVar("ItemT")
-KeyT = TypeVar("KeyT")
-Action = Callable[[argparse.Namespace], None]
+SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
 
 class Experiment:
@@ -30,10 +29,10 @@ class Experiment:
         self.name, self.doc, self.log = name, doc.splitlines()[0], log
         self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-        plot = self.add("plot", self.plot, "draw the figures from the log")
+        plot = self.add("plot", self.plot, "print the tables of the log and draw its figures")
         plot.add_argument("log", nargs="?", type=Path, default=self.log_path(), help="%(default)s")
 
-    def add(self, name: str, action: Action, help: str) -> argparse.ArgumentParser:
+    def add(self, name: str, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:
         """Add a sub-command; returns its parser, for its flags."""
         parser = self._commands.add_parser(name, help=help, description=help)
         parser.set_defaults(action=action)
@@ -52,11 +51,27 @@ class Experiment:
         """Read and check a log of this experiment; raises InputError."""
         return run_log.read(path, self.log, f"make it with {self.parser.prog} run")
 
-    def keep(self, path: Path, log: Log, summary: str) -> None:
-        """Write a log and say so."""
+    def finish(
+        self,
+        function: Callable[[Any, Any], ResultT],
+        tasks: Sequence[Any],
+        data: Any,
+        schema: type[ResultT],
+        log: Path,
+        arguments: argparse.Namespace,
+        **options: Any,
+    ) -> list[ResultT]:
+        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
+        results = ResultFile(log.with_suffix(".jsonl"), schema)
+        command, jobs = arguments.command_line, arguments.jobs
+        return finish(function, tasks, data, results, command=command, jobs=jobs, **options)
+
+    def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:
+        """Write a log, and say so; `measured` are its fields beyond the envelope."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        run_log.write(path, log)
-        print(f"{summary}\nsaved {path}")
+        run_log.write(path, self.log.new(command, dataset, **measured))
+        named = "" if path == self.log_path() else f" {path}"
+        print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")
 
     @property
     def figures(self) -> ModuleType:
@@ -64,10 +79,12 @@ class Experiment:
         return importlib.import_module(f"experiments.{self.name}_figures")
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Draw all figures of a log."""
+        """Print all tables of a log, and draw all its figures."""
         from figure_style import picture_folder, save
 
         log = self.read(arguments.log)
+        for tabulate in self.figures.TABLES.values():
+            print(tabulate(log), end="\n\n")
         for name, draw in self.figures.FIGURES.items():
             path = picture_folder(arguments.log, self.name) / name
             save(draw(log), path, arguments.log)
@@ -108,31 +125,34 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     return name, load_dataset(name, arguments.data_dir)
 
 
-def fit(budget: dict, data: Dataset) -> dict:
-    """A budget's n_train and n_test, cut to the samples that there are."""
-    available = {"n_train": len(data.train_x), "n_test": len(data.test_x)}
-    return budget | {name: min(budget[name], available[name]) for name in available}
-
-
-def whole(dataset: str, data: Dataset) -> DatasetInfo:
-    """What a log says of a data set that is used whole."""
-    return DatasetInfo(dataset, len(data.train_x), len(data.test_x))
+def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
+    """A budget, or that of a smoke run in its place; n_train and n_test cut to the samples that there are."""
+    budget = budget | (SMOKE_BUDGET if smoke else {})
+    return budget | {
+        "n_train": min(budget["n_train"], len(data.train_x)),
+        "n_test": min(budget["n_test"], len(data.test_x)),
+    }
 
 
 # ---------------------------------------------------------------------------------------------- results
 
 
-def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:
+def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
     """Items with equal keys together, in their order; keys sorted."""
-    groups: dict[KeyT, list[ItemT]] = {}
+    groups = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return dict(sorted(groups.items()))
 
 
-def final_scores(runs: Iterable) -> list[float]:
-    """Final test score of each run that has a history; NaN where it diverged."""
-    return [np.nan if run.diverged else run.history.test_score[-1] for run in runs]
+def group(runs: Iterable, *names: str) -> dict[tuple, list]:
+    """Runs that share the named hyperparameters, the seeds together."""
+    return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
+
+
+def final_values(runs: Iterable, field: str) -> list[float]:
+    """The last value of a history's field for each run; NaN where it diverged."""
+    return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
 
 
 def name_data(dataset: str) -> str:

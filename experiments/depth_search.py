@@ -17,15 +17,18 @@ settings for longer, measures the loss on all training images after each epoch, 
     python -m experiments.depth_search run --shard 1/4        a quarter of them, for a batch queue
     python -m experiments.depth_search merge A.jsonl B.jsonl  shards into one log
     python -m experiments.depth_search best --jobs 2          train each arm's best settings for longer
-    python -m experiments.depth_search plot                   the figures
+    python -m experiments.depth_search plot                   the tables and figures
 """
 
 import argparse
 import dataclasses
+import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +37,7 @@ import checkpoint
 from command_line import InputError, count, list_of_numbers
 from highway_networks import Config, Dataset, Training
 from run_log import DatasetInfo, History, Log, Result, number
-from side_by_side import ResultFile, finish
+from side_by_side import ResultFile
 
 from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
 
@@ -155,19 +158,16 @@ EXPERIMENT = Experiment("depth_search", __doc__, DepthSearchLog)
 # -------------------------------------------------------------------------------------------- settings
 
 
-def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, epochs: int) -> list[Trial]:
+def draw_trials(n: int, depths: Iterable[int], **budget: str | int) -> list[Trial]:
     """n settings for each arm, index by index through all arms, so that an unfinished search is a fair smaller one.
 
-    Setting i of an arm is the same whatever n and whichever other arms there are.
+    Setting i of an arm is the same whatever n and whichever other arms there are. `budget`: the last fields of a Trial.
     """
-    drawn = {(block, depth): _settings(block, depth, n) for depth in depths for block in BLOCKS}
-    budget = {"dataset": dataset, "n_train": n_train, "epochs": epochs}
+    drawn = {}
+    for depth, block in product(depths, BLOCKS):
+        rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
+        drawn[block, depth] = [_setting(block, rng) for _ in range(n)]
     return [Trial(*arm, index, **drawn[arm][index], **budget) for index in range(n) for arm in drawn]
-
-
-def _settings(block: str, depth: int, n: int) -> list[dict]:
-    rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
-    return [_setting(block, rng) for _ in range(n)]
 
 
 def _setting(block: str, rng: np.random.Generator) -> dict:
@@ -226,40 +226,31 @@ def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialRe
     return group_by(sorted(results, key=lambda result: result.lowest_loss), lambda result: result.trial.arm)
 
 
-def summary(results: Iterable[TrialResult], top: int = TOP) -> str:
-    """One line an arm: how many settings, how many diverged, the best loss and the mean of the `top` best."""
-    lines = [f"{'arm':<12}{'settings':>9}{'diverged':>9}{'best loss':>12}{f'mean of top {top}':>16}"]
-    for (block, depth), ranked in by_arm(results).items():
-        losses = [result.lowest_loss for result in ranked[:top]]
-        diverged = sum(result.diverged for result in ranked)
-        lines.append(f"{f'{block} {depth}':<12}{len(ranked):>9}{diverged:>9}{losses[0]:>12.4g}{np.mean(losses):>16.4g}")
-    return "\n".join(lines)
-
-
-def write_log(
-    path: Path, command: str, results: list[TrialResult], n_test: int, best: Sequence[BestRun] = (), **given
-) -> None:
-    """Write the log of a search, or of a search and the longer runs of its best settings; `given`: other fields."""
+def write_log(arguments: argparse.Namespace, results: list[TrialResult], n_test: int) -> None:
+    """Write the log of a search whose best settings have not been trained for longer yet."""
     trial = results[0].trial
+    path = EXPERIMENT.log_path(trial.dataset, arguments.smoke)
     info = DatasetInfo(trial.dataset, trial.n_train, n_test)
-    given = {"space": SPACE, "top": TOP, "level": LEVEL, "best_command": None} | given
-    log = DepthSearchLog.new(command, info, results=results, best=list(best), **given)
-    EXPERIMENT.keep(path, log, summary(results, log.top))
+    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "results": results}
+    EXPERIMENT.keep(path, arguments.command_line, info, **fields, best_command=None, best=[])
 
 
 # --------------------------------------------------------------------------------------- command line
 
 
-def planned(arguments: argparse.Namespace, dataset: str, n_images: int) -> list[Trial]:
-    """The trials that the flags ask for."""
+def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
+    """The trials that the flags ask for, and their data."""
+    dataset, data = load_data(arguments)
+    n_images = len(data.train_x)
     if arguments.smoke:
-        return draw_trials(2, (3, 5), dataset=dataset, n_train=256, epochs=2)
+        return draw_trials(2, (3, 5), dataset=dataset, n_train=256, epochs=2), data
     n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
     if shallowest < 2:
         raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")
     if n_train > n_images:
         raise InputError(f"--n-train: expected at most {n_images} images, found {n_train}; ask for fewer")
-    return draw_trials(arguments.configs, arguments.depths, dataset=dataset, n_train=n_train, epochs=arguments.epochs)
+    budget = {"dataset": dataset, "n_train": n_train, "epochs": arguments.epochs}
+    return draw_trials(arguments.configs, arguments.depths, **budget), data
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -271,44 +262,39 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print the settings, one a line."""
-    dataset, data = load_data(arguments)
-    print(f"{'block':<9}{'depth':>5}{'index':>6}  act   {'lr':>10}{'momentum':>10}{'decay':>10}{'gate bias':>11}")
-    for t in planned(arguments, dataset, len(data.train_x)):
-        bias = "" if t.gate_bias is None else f"{t.gate_bias:.3f}"
-        setting = f"{t.activation:<6}{t.lr:>10.5f}{t.momentum:>10.4f}{t.decay:>10.5f}{bias:>11}"
-        print(f"{t.block:<9}{t.depth:>5}{t.index:>6}  {setting}")
+    """Print the settings, a JSON object a line."""
+    trials, _ = planned(arguments)
+    for trial in trials:
+        print(json.dumps(dataclasses.asdict(trial)))
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Train what is missing; write the log once all settings are there."""
-    dataset, data = load_data(arguments)
+    trials, data = planned(arguments)
     part, parts = arguments.shard
-    trials = planned(arguments, dataset, len(data.train_x))[part - 1 :: parts]
-    log = EXPERIMENT.log_path(dataset, arguments.smoke)
-    whole = log.with_suffix(".jsonl")
-    lines = arguments.log or (whole if parts == 1 else whole.with_stem(f"{log.stem}-{part}-of-{parts}"))
-    results = finish(
-        run_trial,
-        trials,
-        data,
-        ResultFile(lines, TrialResult),
-        key=lambda item: getattr(item, "trial", item),
-        command=arguments.command_line,
-        jobs=arguments.jobs,
-        scheduler=arguments.scheduler,
-        report=lambda done: summary(done) if len(done) % math.ceil(len(trials) / 10) == 0 else None,
-    )
+    trials = trials[part - 1 :: parts]
+    path = EXPERIMENT.log_path(trials[0].dataset, arguments.smoke)
+    if parts > 1:
+        path = path.with_stem(f"{path.stem}-{part}-of-{parts}")
+    options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(trials))}
+    results = EXPERIMENT.finish(run_trial, trials, data, TrialResult, path, arguments, **options)
     if parts == 1:
-        write_log(log, arguments.command_line, results, len(data.test_x))
+        write_log(arguments, results, len(data.test_x))
     else:
-        print(f"shard {part} of {parts} is whole: {lines}; join the shards with merge")
+        print(f"shard {part} of {parts} is whole: {path.with_suffix('.jsonl')}; join the shards with merge")
+
+
+def report(done: list[TrialResult], total: int) -> str | None:
+    """After each tenth of a search, the lowest loss that each arm has reached."""
+    if len(done) % math.ceil(total / 10):
+        return None
+    reached = (f"{block} {depth}: {ranked[0].lowest_loss:.3g}" for (block, depth), ranked in by_arm(done).items())
+    return f"{len(done)} of {total} settings; lowest loss: {', '.join(reached)}"
 
 
 def merge(arguments: argparse.Namespace) -> None:
     """Join shards into the log that `run` with the same flags would have written."""
-    dataset, data = load_data(arguments)
-    trials = planned(arguments, dataset, len(data.train_x))
+    trials, data = planned(arguments)
     results = {}
     for path in arguments.files:
         if not path.exists():
@@ -319,8 +305,7 @@ def merge(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"merge: expected {len(trials)} trials, found {missing} missing; finish the shards, or give their flags"
         )
-    path = arguments.out or EXPERIMENT.log_path(dataset, arguments.smoke)
-    write_log(path, arguments.command_line, [results[trial] for trial in trials], len(data.test_x))
+    write_log(arguments, [results[trial] for trial in trials], len(data.test_x))
 
 
 def best(arguments: argparse.Namespace) -> None:
@@ -337,19 +322,12 @@ def best(arguments: argparse.Namespace) -> None:
         for ranked in by_arm(log.results).values()
         for result in ranked[: arguments.top]
     ]
-    runs = finish(
-        run_best,
-        sorted(trials, key=lambda trial: -trial.depth),
-        data,
-        ResultFile(path.with_name(f"{path.stem}_best.jsonl"), BestRun),
-        key=lambda item: getattr(item, "trial", item),
-        command=arguments.command_line,
-        jobs=arguments.jobs,
-    )
+    trials.sort(key=lambda trial: -trial.depth)
+    runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
     for result in log.results:  # where the old log was made is not where this one is
         result.environment = result.environment or log.environment
-    given = {"space": log.space, "top": log.top, "level": log.level, "best_command": arguments.command_line}
-    write_log(path, log.command, log.results, len(data.test_x), runs, **given)
+    kept = {name: getattr(log, name) for name in ("space", "top", "level", "results")}
+    EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=arguments.command_line, best=runs)
     if dataset == "mnist" and ANALYSED in best_of_arm(runs):
         keep_net(best_of_arm(runs)[ANALYSED].trial, data)
 
@@ -385,13 +363,11 @@ add_run_flags(parser)
 add_search_flags(parser)
 parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
 parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
-parser.add_argument("--log", type=Path, metavar="JSONL", help="where finished runs are kept, line by line")
 
 parser = EXPERIMENT.add("merge", merge, "join shards into one log")
 parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
 add_data_flags(parser)
 add_search_flags(parser)
-parser.add_argument("--out", type=Path, help="the log (default: runs/depth_search.json)")
 
 parser = EXPERIMENT.add("best", best, "train each arm's best settings for longer; resumable")
 add_run_flags(parser)

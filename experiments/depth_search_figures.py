@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from figure_style import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
 
 from .common import group_by, name_data
-from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, best_of_arm, by_arm
+from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
 
 SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest
 LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
@@ -32,10 +32,9 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
     depths = sorted({run.trial.depth for run in best})
     for run in best_of_arm(best).values():
         rank = depths.index(run.trial.depth)
-        loss = np.array([np.nan if value is None else value for value in run.history.train_loss], float)
         axes.plot(
             run.history.epoch,
-            np.maximum(loss, np.finfo(np.float32).tiny),
+            np.maximum(np.array(run.history.train_loss, float), np.finfo(np.float32).tiny),
             color=pale(COLORS[run.trial.block], SHADES[rank]),
             linewidth=1.6,
             zorder=2 + rank,
@@ -55,13 +54,18 @@ def top_panel(axes: Axes, log: DepthSearchLog) -> None:
     depths = sorted({depth for _, depth in arms})
     for (block, depth), ranked in arms.items():
         x = depths.index(depth) + (0.16 if block == "highway" else -0.16)
-        top = np.array([result.lowest_loss for result in ranked[: log.top] if np.isfinite(result.lowest_loss)])
+        top = top_losses(ranked, log.top)
         axes.plot(np.full(len(top), x), top, "o", color=COLORS[block], alpha=0.45, markersize=4.5)
-        axes.plot([x - 0.12, x + 0.12], [top.mean()] * 2, color=COLORS[block], linewidth=3)
+        axes.plot([x - 0.12, x + 0.12], [np.mean(top)] * 2, color=COLORS[block], linewidth=3)
     axes.set(yscale="log", xlabel="depth (layers)", ylabel="training loss")
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(LOSS_TICKS, LOSS_TICKS)
     axes.minorticks_off()
+
+
+def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
+    """The losses of an arm's best settings, without those that are not finite."""
+    return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
 
 
 def settings_figure(log: DepthSearchLog) -> Figure:
@@ -73,13 +77,8 @@ def settings_figure(log: DepthSearchLog) -> Figure:
     for (over, under), (depth, results) in zip(axes.T, by_depth.items(), strict=True):
         for result in results:
             trial, loss = result.trial, ceiling if result.diverged else result.lowest_loss
-            style = {
-                "color": COLORS[trial.block],
-                "marker": "x" if result.diverged else "o",
-                "markersize": 4,
-                "alpha": 0.6,
-                "linestyle": "none",
-            }
+            marker = "x" if result.diverged else "o"
+            style = {"color": COLORS[trial.block], "marker": marker, "markersize": 4, "alpha": 0.6, "linestyle": "none"}
             over.plot(trial.lr, loss, **style)
             if trial.gate_bias is not None:
                 under.plot(trial.gate_bias, loss, **style)
@@ -99,25 +98,25 @@ def arms_table(log: DepthSearchLog) -> str:
     longer = best_of_arm(log.best)
     for arm, ranked in by_arm(log.results).items():
         trial = longer[arm].trial if arm in longer else ranked[0].trial
-        losses = [result.lowest_loss for result in ranked[: log.top]]
+        losses = top_losses(ranked, log.top)
+        spread = f" ± {np.std(losses, ddof=1):.2g}" if len(losses) > 1 else ""
         bias = "" if trial.gate_bias is None else f", b_T {trial.gate_bias:.1f}"
         rows.append(
             [
                 f"{trial.block} {trial.depth}",
-                f"{np.mean(losses):.3g} ± {np.std(losses, ddof=1):.2g}",
+                f"{np.mean(losses):.3g}{spread}" if losses else "none",
                 f"{sum(result.diverged for result in ranked)} of {len(ranked)}",
                 f"{trial.activation}, lr {trial.lr:.2g}, momentum {trial.momentum:.2g}{bias}",
-                *(longer_run(longer[arm], log.level) if arm in longer else [""] * 3),
             ]
         )
+        if arm in longer:
+            run = longer[arm]
+            accuracy = "diverged" if run.diverged else f"{run.history.test_score[-1]:.4f}"
+            rows[-1] += [f"{run.lowest_loss:.2g}", epochs_to(run, log.level), accuracy]
+        else:
+            rows[-1] += [""] * 3
     search = [f"{log.top} best: loss", "diverged", "best setting"]
     return markdown(["arm", *search, "lowest loss", f"epochs to {log.level:g}", "test accuracy"], rows)
-
-
-def longer_run(run: BestRun, level: float) -> list[str]:
-    """Lowest training loss, epochs until it was below the level, and final test accuracy."""
-    accuracy = "diverged" if run.diverged else f"{run.history.test_score[-1]:.4f}"
-    return [f"{run.lowest_loss:.2g}", epochs_to(run, level), accuracy]
 
 
 def epochs_to(run: BestRun, level: float) -> str:
@@ -129,6 +128,8 @@ def epochs_to(run: BestRun, level: float) -> str:
 def claims_table(log: DepthSearchLog) -> str:
     """What the paper says of figure 1, beside the lowest training losses of the longer runs."""
     best = best_of_arm(log.best)
+    if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= best.keys():
+        return "The paper's claims are about nets of 10, 20, 50 and 100 layers, which have not all been trained longer."
     orders = math.log10(best["plain", 100].lowest_loss / best["highway", 100].lowest_loss)
 
     def losses(block: str, *depths: int) -> str:

@@ -10,23 +10,18 @@ Measured here beside the maps, over all training images: a gate is closed below 
 selective if it is open for some samples and not for others; the change of a layer is the mean norm of y - x.
 Ours: layer 1 is at the top, so that information flows downward; the colours of the biases are centred on their initial
 value and cover 99.5 % of them. T is drawn from 0 to 1 as in the paper, outputs over the range of the activation.
-
-    python -m experiments.gate_maps run                    the net of the depth search
-    python -m experiments.gate_maps run --model NET.npz    a net of your own
-    python -m experiments.gate_maps plot
 """
 
-import argparse
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_networks import DeepNet, as_inputs
+from highway_networks import Dataset, DeepNet, as_inputs
 from run_log import Log, number, numbers
 
 from . import models
-from .common import Experiment, load_data, start, whole
+from .common import Experiment, start
 from .models import Model
 
 SAMPLE_SEED = 0
@@ -150,52 +145,30 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Look into the net and write the log."""
-    from threadpoolctl import threadpool_limits
-
-    dataset, data = load_data(arguments)
-    source = models.choose(arguments, dataset, data)
-    path = models.log_path(EXPERIMENT, dataset, arguments.smoke, source)
-    with threadpool_limits(1):
-        net = models.obtain(source, data)
-        model = models.describe(source, net, data)
-        activity = measure(net, data.train_x)
-        sample = int(np.random.default_rng(SAMPLE_SEED).integers(len(data.train_x)))
-        sample_T, sample_y, sample_change = look_at(net, data.train_x[sample])
-    log = GateMapsLog.new(
-        arguments.command_line,
-        whole(dataset, data),
-        model=model,
-        sample=sample,
-        label=int(data.train_y[sample]),
-        maps=Maps(
-            b_T=numbers(net.params["b_T"]),  # in full: they may have moved little
-            mean_T=numbers(activity.T, DIGITS),
-            sample_T=numbers(sample_T, DIGITS),
-            sample_y=numbers(sample_y, DIGITS),
-        ),
-        claims=check_claims(net, activity, sample_change),
-        closed=CLOSED,
-        open=OPEN,
-        most=MOST,
-        rare=RARE,
+def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
+    """The fields of the log."""
+    activity = measure(net, data.train_x)
+    sample = int(np.random.default_rng(SAMPLE_SEED).integers(len(data.train_x)))
+    sample_T, sample_y, sample_change = look_at(net, data.train_x[sample])
+    maps = Maps(
+        b_T=numbers(net.params["b_T"]),  # in full: they may have moved little
+        mean_T=numbers(activity.T, DIGITS),
+        sample_T=numbers(sample_T, DIGITS),
+        sample_y=numbers(sample_y, DIGITS),
     )
-    EXPERIMENT.keep(path, log, summary(log))
+    return {
+        "sample": sample,
+        "label": int(data.train_y[sample]),
+        "maps": maps,
+        "claims": check_claims(net, activity, sample_change),
+        "closed": CLOSED,
+        "open": OPEN,
+        "most": MOST,
+        "rare": RARE,
+    }
 
 
-def summary(log: GateMapsLog) -> str:
-    """The claims in words."""
-    c = log.claims
-    return f"""{models.summary(log.model)}
-biases that decreased: {c.biases_decreased:.1%}
-gates with T < {log.closed}: {c.closed_for_a_sample:.1%} for a sample, {c.closed_in_the_mean:.1%} in the mean
-gates open for some samples but not for all: {c.selective:.1%}, beyond {log.rare:.0%}: {c.selective_beyond_rare:.1%}
-{log.most:.0%} of the change by layer {c.layer_of_most_change}, for the one sample {c.sample_layer_of_most_change}
-correlation of bias and mean T over layers: {c.bias_and_mean_T}"""
-
-
-models.add_model_flags(EXPERIMENT.add("run", run, "look into a net"))
+models.add_look(EXPERIMENT, look)
 
 if __name__ == "__main__":
     start("gate_maps")

@@ -47,7 +47,7 @@ def gate_maps_figure(log: GateMapsLog) -> Figure:
 
 def gate_maps_table(log: GateMapsLog) -> str:
     """What the paper says of figure 2, beside what was measured on this net."""
-    claims, depth = log.claims, len(log.maps.b_T)
+    claims, depth, correlation = log.claims, len(log.maps.b_T), log.claims.bias_and_mean_T
     rows = [
         ["most gate biases decreased in training", f"{claims.biases_decreased:.0%} did"],
         [
@@ -64,7 +64,7 @@ def gate_maps_table(log: GateMapsLog) -> str:
         ],
         [
             "the biases are inversely correlated with the mean activity (said of CIFAR-100)",
-            f"correlation over layers {claims.bias_and_mean_T:+.2f}",
+            "one of them is constant" if correlation is None else f"correlation over layers {correlation:+.2f}",
         ],
     ]
     return markdown(["the paper", "here"], rows)

@@ -10,24 +10,19 @@ layer counts as idle if closing it changes the error by less than 0.1 percentage
 too), as needed if the error rises by more than one point. Beyond the paper, on 10,000 training images: layers closed
 one after another - from the back, from the front, those of least single loss first, and in ten random orders, the first
 k of which are a random set of k layers - and how many can go before accuracy has fallen by one point.
-
-    python -m experiments.lesions run --jobs 2           trains the three nets; may be stopped and started again
-    python -m experiments.lesions run --model NET.npz    a net of your own
-    python -m experiments.lesions plot
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
 from run_log import Log, Result, number, numbers
-from side_by_side import ResultFile, finish
 
 from . import models
-from .common import Experiment, load_data, start, whole
+from .common import Experiment, load_data, start
 from .models import Source
 
 SEEDS = (0, 1, 2)
@@ -89,9 +84,9 @@ def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
     yield net.predict_from(x, net.depth)
 
 
-def predict_through(net: DeepNet, x: np.ndarray, layers: Iterable[int]) -> np.ndarray:
-    """Logits (B, K) given x_0 (D, B) when these layers alone are open; all others pass their input on."""
-    for l in layers:
+def predict_without(net: DeepNet, x: np.ndarray, closed: np.ndarray) -> np.ndarray:
+    """Logits (B, K) given x_0 (D, B) with these layers closed."""
+    for l in np.setdiff1d(np.arange(net.depth), closed):
         _, x = next(net.walk(x, l))
     return net.predict_from(x, net.depth)
 
@@ -112,7 +107,7 @@ def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: n
     wrong = np.zeros(net.depth + 1)
     for part, x in models.in_batches(net, images, "sets of layers"):
         for k in range(net.depth + 1):
-            logits = predict_through(net, x, np.sort(order[k:]))
+            logits = predict_without(net, x, order[:k])
             wrong[k] += np.count_nonzero(logits.argmax(axis=1) != labels[part])
     return wrong / len(labels)
 
@@ -164,16 +159,13 @@ def examine(source: Source, data: Dataset) -> NetLesions:
 
 
 def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Source]:
-    """The nets to examine: that of --model, or one for each seed and that of the depth search if it is there."""
-    if arguments.model:
-        return [models.of_file(arguments.model, data)]
-    found = models.found_net(dataset, arguments.smoke)
-    settings = [
-        models.setting(dataset, data, smoke=arguments.smoke, epochs=TRAIN_EPOCHS, seed=seed)
-        for seed in SEEDS[: 2 if arguments.smoke else None]
+    """The nets to examine: that of --model, or that of the depth search if it is there, and one for each seed."""
+    given, smoke = models.given(arguments, dataset, data), arguments.smoke
+    seeds = () if arguments.model else SEEDS[: 2 if smoke else None]
+    trained = [
+        models.untrained(EXPERIMENT.name, dataset, data, smoke=smoke, epochs=TRAIN_EPOCHS, seed=seed) for seed in seeds
     ]
-    trained = [models.of_training(config, EXPERIMENT.name, dataset) for config in settings]
-    return [*([models.of_file(found, data)] if found else []), *trained]
+    return [given, *trained] if given else trained
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -181,41 +173,19 @@ def run(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     sources = plan(arguments, dataset, data)
     path = models.log_path(EXPERIMENT, dataset, arguments.smoke, sources[0])
-    nets = finish(
-        examine,
-        sources,
-        data,
-        ResultFile(path.with_suffix(".jsonl"), NetLesions),
-        key=lambda item: getattr(item, "source", item),
-        command=arguments.command_line,
-        jobs=arguments.jobs,
-    )
-    log = LesionsLog.new(
+    EXPERIMENT.keep(
+        path,
         arguments.command_line,
-        whole(dataset, data),
+        models.whole(dataset, data),
         idle=IDLE,
         idle_thresholds=list(IDLE_THRESHOLDS),
         point=POINT,
         set_images=min(SET_IMAGES, len(data.train_x)),
-        nets=nets,
+        nets=EXPERIMENT.finish(examine, sources, data, NetLesions, path, arguments),
     )
-    EXPERIMENT.keep(path, log, summary(log))
 
 
-def summary(log: LesionsLog) -> str:
-    """One line a net."""
-    orders = list(log.nets[0].closings)
-    lines = [f"{'net':<22}{'error':>8}{'idle':>7}{'needed':>8}   can go: {', '.join(orders)}"]
-    for net in log.nets:
-        spared = ", ".join(f"{np.mean(net.closings[name].spared):.1f}" for name in orders)
-        lines.append(
-            f"{net.source.label:<22}{net.error:>8.2%}{net.idle_share:>7.0%}{len(net.needed):>8}   {spared} "
-            f"of {len(net.lesioned_error)}"
-        )
-    return "\n".join([*lines, f"the paper's net: about {PAPER_IDLE:.0%} idle"])
-
-
-models.add_model_flags(EXPERIMENT.add("run", run, "lesion nets; resumable"))
+models.add_run(EXPERIMENT, run, "lesion nets; resumable")
 
 if __name__ == "__main__":
     start("lesions")

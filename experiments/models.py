@@ -7,18 +7,19 @@ import argparse
 import hashlib
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
-from run_log import check_writable, number
+from run_log import DatasetInfo, check_writable, number
 
 from . import depth_search
-from .common import Experiment, add_run_flags
+from .common import Experiment, add_run_flags, load_data
 
 EPOCHS = 10  # of a net that is trained here
 FALLBACK = Config(
@@ -66,51 +67,40 @@ class Model:
     test_score: float
 
 
-# --------------------------------------------------------------------------------------- which net
+# -------------------------------------------------------------------------------------- one experiment
 
 
-def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """What the `run` of an experiment takes that looks into a net."""
+def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None], help: str) -> None:
+    """Add the `run` of an experiment that looks into nets."""
+    parser = experiment.add("run", action, help)
     add_run_flags(parser)
     parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {depth_search.MODEL}, else train one")
 
 
-def choose(arguments: argparse.Namespace, dataset: str, data: Dataset) -> Source:
-    """The net of --model, else that of the depth search, which knows MNIST, else one to be trained.
+def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], dict[str, Any]]) -> None:
+    """Add the `run` of an experiment that looks into a single net.
 
-    Raises InputError if the file holds no highway net for these images.
+    measure(net, data, jobs) gives the fields of its log, all but `model`.
     """
-    found = arguments.model or found_net(dataset, arguments.smoke)
-    if found:
-        return of_file(found, data)
-    return of_training(setting(dataset, data, smoke=arguments.smoke, epochs=EPOCHS, seed=0), "inside", dataset)
+
+    def look(arguments: argparse.Namespace) -> None:
+        from threadpoolctl import threadpool_limits
+
+        dataset, data = load_data(arguments)
+        source = given(arguments, dataset, data)
+        source = source or untrained("inside", dataset, data, smoke=arguments.smoke, epochs=EPOCHS, seed=0)
+        path = log_path(experiment, dataset, arguments.smoke, source)
+        with threadpool_limits(1):
+            net = obtain(source, data)
+            measured = {"model": describe(source, net, data), **measure(net, data, arguments.jobs)}
+        experiment.keep(path, arguments.command_line, whole(dataset, data), **measured)
+
+    add_run(experiment, look, "look into a net")
 
 
-def found_net(dataset: str, smoke: bool) -> Path | None:
-    """The best 50-layer net of the depth search, if it is there and its images are MNIST's."""
-    return depth_search.MODEL if dataset == "mnist" and not smoke and depth_search.MODEL.exists() else None
-
-
-def of_file(path: Path, data: Dataset) -> Source:
-    """A net that lies in a file; raises InputError unless it is a highway net for these images."""
-    load(path, data)
-    return Source(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), None)
-
-
-def of_training(config: Config, name: str, dataset: str) -> Source:
-    """A net to be trained, and where it will lie."""
-    return Source(str(Path("runs") / "checkpoints" / f"{name}-{dataset}-seed-{config.seed}.npz"), None, config)
-
-
-def setting(dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Config:
-    """How to train a 50-layer net on all images: as the data set's depth search found best, else FALLBACK."""
-    n_train, n_test = len(data.train_x), len(data.test_x)
-    log = depth_search.EXPERIMENT.log_path(dataset)
-    runs = depth_search.EXPERIMENT.read(log).best if log.exists() and not smoke else []
-    best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
-    if best:
-        return replace(best.trial, index=seed, n_train=n_train, epochs=epochs).config(n_test)
-    return replace(SMOKE if smoke else FALLBACK, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+def whole(dataset: str, data: Dataset) -> DatasetInfo:
+    """What a log says of a data set that is used whole."""
+    return DatasetInfo(dataset, len(data.train_x), len(data.test_x))
 
 
 def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) -> Path:
@@ -129,38 +119,40 @@ def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) 
 # ---------------------------------------------------------------------------------------- the net
 
 
+def given(arguments: argparse.Namespace, dataset: str, data: Dataset) -> Source | None:
+    """The net of --model, else the best 50-layer net of the depth search if it is there and the images are MNIST's."""
+    found = dataset == "mnist" and not arguments.smoke and depth_search.MODEL.exists()
+    path = arguments.model or (depth_search.MODEL if found else None)
+    return path and of_file(path, data)
+
+
+def of_file(path: Path, data: Dataset) -> Source:
+    """A net that lies in a file; raises InputError unless it is a highway net for these images."""
+    load(path, data)
+    return Source(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), None)
+
+
+def untrained(name: str, dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Source:
+    """A 50-layer net to be trained on all images, as the data set's depth search found best, else by FALLBACK.
+
+    `name` begins the name of the file in which it will lie.
+    """
+    n_train, n_test = len(data.train_x), len(data.test_x)
+    log = depth_search.EXPERIMENT.log_path(dataset)
+    runs = depth_search.EXPERIMENT.read(log).best if log.exists() and not smoke else []
+    best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
+    if best:
+        config = replace(best.trial, index=seed, n_train=n_train, epochs=epochs).config(n_test)
+    else:
+        config = replace(SMOKE if smoke else FALLBACK, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+    return Source(str(Path("runs") / "checkpoints" / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+
+
 def obtain(source: Source, data: Dataset) -> DeepNet:
-    """Load the net, or train it and keep it; raises InputError if it cannot be used."""
-    path = Path(source.file)
-    if source.training is None:
+    """Load the net, or train it and keep it; raises InputError if it cannot be used, or its loss is not finite."""
+    path, config = Path(source.file), source.training
+    if config is None:
         return load(path, data)
-    net = train(source.training, data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    net.save(path)
-    return net
-
-
-def load(path: Path, data: Dataset) -> DeepNet:
-    """Read a highway net whose input and output fit the data set; raises InputError for any other."""
-    net = DeepNet.load(path)
-    d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
-    pixels = math.prod(data.train_x.shape[1:])
-
-    def reject(expected: str, found: str, remedy: str) -> InputError:
-        return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
-
-    if block != "highway" or net.depth == 0:
-        expected = "a net with coupled gates (highway blocks)"
-        raise reject(expected, f"{net.depth} {block} blocks", "train one with --block highway")
-    if (d_in, d_out) != (pixels, data.outputs):
-        raise reject(f"{pixels} inputs and {data.outputs} outputs", f"{d_in} and {d_out}", "give its own --dataset")
-    if not np.isfinite(net.params.flat).all():
-        raise reject("finite parameters", "some that are not", "train it again at a lower rate")
-    return net
-
-
-def train(config: Config, data: Dataset) -> DeepNet:
-    """Train a net; raises InputError if its loss does not stay finite."""
     training = Training(config, data)
     for _ in progress(training.epochs(scored=False), config.epochs, "training"):
         pass
@@ -169,7 +161,28 @@ def train(config: Config, data: Dataset) -> DeepNet:
             f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
             "give one saved by highway_networks.py --save-model"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    training.net.save(path)
     return training.net
+
+
+def load(path: Path, data: Dataset) -> DeepNet:
+    """Read a highway net whose input and output fit the data set; raises InputError for any other."""
+    net = DeepNet.load(path)
+    d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
+    pixels = math.prod(data.train_x.shape[1:])
+
+    if block != "highway" or net.depth == 0:
+        raise InputError(
+            f"{path}: expected a net with coupled gates (highway blocks), found {net.depth} {block} blocks; "
+            "train one with --block highway"
+        )
+    if (d_in, d_out) != (pixels, data.outputs):
+        raise InputError(
+            f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
+            "give its own --dataset"
+        )
+    return net
 
 
 def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
@@ -178,16 +191,6 @@ def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
     train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
     _, test_score = evaluate(net, data.test_x, data.test_y, loss)
     return Model(source, net.config, number(train_loss), number(train_score), number(test_score))
-
-
-def summary(model: Model) -> str:
-    """Which net was looked into, and how well it does."""
-    training, net = model.source.training, model.net
-    origin = f"trained here for {training.epochs} epochs" if training else model.source.file
-    return (
-        f"{net['depth']} layers of {net['hidden']}, {net['activation']}, b_T {net['gate_bias']:g} ({origin}): "
-        f"training loss {model.train_loss:.4g}, accuracy {model.train_score:.4f}, on test images {model.test_score:.4f}"
-    )
 
 
 # --------------------------------------------------------------------------------- looking into it

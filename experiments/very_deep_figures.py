@@ -1,5 +1,7 @@
 """Pictures and tables of the very deep nets and of the gate-bias sweep."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,8 +10,8 @@ from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, n
 from highway_networks import CLASSES
 from reporting import final, seeds_of
 
-from .common import final_scores, name_data
-from .very_deep import DeepRun, VeryDeepLog, group, name_arm
+from .common import final_values, group, name_data
+from .very_deep import DeepRun, VeryDeepLog
 
 SHADES = {-6.0: 1.0, -20.0: 0.55}
 
@@ -24,20 +26,28 @@ def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
 def depth_figure(log: VeryDeepLog) -> Figure:
     """Left: test accuracy against depth, highway from two biases. Right: mean T in the deepest nets after training."""
     figure, (left, right) = new_figure(title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
-    by_arm = group(log.by_depth, "block", "gate_bias")
-    for (block, bias), runs in by_arm.items():
-        depths = sorted({run.config.depth for run in runs})
-        table = np.array([final_scores(same_depth) for same_depth in group(runs, "depth").values()])  # (depths, seeds)
+    left.set_ylabel("test accuracy")
+    curves = {}
+    for (block, bias), runs in group(log.by_depth, "block", "gate_bias").items():
         label = block if block == "plain" else f"highway, {minus(bias)}"
-        color = pale(COLORS[block], SHADES.get(bias, 1.0))
-        draw_seeds(left, depths, table.T, label=label, color=color, marker="o", markersize=5)
-    draw_level(left, 1 / CLASSES, "one in ten")
-    left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
-    left.set_xticks(depths, depths)
-    left.minorticks_off()
-    label_ends(left)
+        curves[label] = pale(COLORS[block], SHADES.get(bias, 1.0)), runs
+    accuracy_panel(left, curves)
     gates_panel(right, log.by_depth)
     return figure
+
+
+def accuracy_panel(axes: Axes, curves: Mapping[str, tuple]) -> None:
+    """Test accuracy against depth, log scale, one line for each label: its colour and its runs."""
+    for label, (color, runs) in curves.items():
+        by_depth = group(runs, "depth")
+        depths = [depth for (depth,) in by_depth]
+        scores = np.transpose([final_values(seeds, "test_score") for seeds in by_depth.values()])
+        draw_seeds(axes, depths, scores, label=label, color=color, marker="o", markersize=5)
+    draw_level(axes, 1 / CLASSES, "one in ten")
+    axes.set(xscale="log", xlabel="blocks", ylim=(0, 1))
+    axes.set_xticks(depths, depths)
+    axes.minorticks_off()
+    label_ends(axes)
 
 
 def minus(value: float) -> str:
@@ -47,9 +57,9 @@ def minus(value: float) -> str:
 
 def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
     """Mean T after training, block by block, of the deepest gated nets; every seed."""
-    gated = [run for run in runs if run.gate_means and not run.diverged]
-    deepest = max(run.config.depth for run in gated)
-    for (bias,), same_bias in group([run for run in gated if run.config.depth == deepest], "gate_bias").items():
+    gated = group([run for run in runs if run.gate_means and not run.diverged], "depth")
+    (deepest,) = max(gated)
+    for (bias,), same_bias in group(gated[deepest,], "gate_bias").items():
         color = pale(COLORS["highway"], SHADES.get(bias, 1.0))
         for run in same_bias:
             floor = np.maximum(np.array(run.gate_means, float), 1e-10)  # a gate that is shut underflows
@@ -64,14 +74,10 @@ def bias_figure(log: VeryDeepLog) -> Figure:
     figure, (left, right) = new_figure(title(log, log.by_bias), 4.2, ncols=2)
     for rank, ((depth,), runs) in enumerate(group(log.by_bias, "depth").items()):
         by_bias = group(runs, "gate_bias")
-        positions = range(len(by_bias))
-        losses = [[np.nan if r.diverged else r.history.train_loss[-1] for r in same] for same in by_bias.values()]
-        accuracy = [final_scores(same) for same in by_bias.values()]
-        color = pale(COLORS["highway"], (0.5, 1.0)[rank % 2])
-        for axes, table in ((left, accuracy), (right, losses)):
-            draw_seeds(
-                axes, positions, np.array(table).T, label=f"{depth} blocks", color=color, marker="o", markersize=5
-            )
+        positions, color = range(len(by_bias)), pale(COLORS["highway"], (0.5, 1.0)[rank % 2])
+        for axes, field in ((left, "test_score"), (right, "train_loss")):
+            values = np.transpose([final_values(seeds, field) for seeds in by_bias.values()])
+            draw_seeds(axes, positions, values, label=f"{depth} blocks", color=color, marker="o", markersize=5)
             axes.set_xticks(positions, [minus(bias) for (bias,) in by_bias])
             axes.tick_params(axis="x", labelsize=9)
             axes.set_xlabel("initial gate bias $b_T$")
@@ -86,11 +92,13 @@ def bias_figure(log: VeryDeepLog) -> Figure:
 
 def depth_table(log: VeryDeepLog) -> str:
     """Final test accuracy by depth: highway nets from two biases, and plain ones."""
-    arms = list(group(log.by_depth, "block", "gate_bias"))
     cells = group(log.by_depth, "depth", "block", "gate_bias")
-    depths = sorted({run.config.depth for run in log.by_depth})
-    rows = [[f"{depth:,}", *(final(cells[depth, *arm], "test_score") for arm in arms)] for depth in depths]
-    header = ["blocks", *(name_arm(*arm) for arm in arms)]
+    arms = list(group(log.by_depth, "block", "gate_bias"))
+    rows = [
+        [f"{depth:,}", *(final(cells[depth, *arm], "test_score") for arm in arms)]
+        for (depth,) in group(log.by_depth, "depth")
+    ]
+    header = ["blocks", *(block if block == "plain" else f"{block}, b_T {bias:g}" for block, bias in arms)]
     return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.by_depth)}"
 
 

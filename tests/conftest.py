@@ -1,12 +1,14 @@
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
-from helpers import MNIST_FILES, write_small_mnist
+from helpers import MNIST_FILES, ROOT, end, write_small_mnist
 from hypothesis import settings
 
 import highway_networks as hn
@@ -18,6 +20,15 @@ settings.load_profile("project")
 
 
 @pytest.fixture
+def workdir(tmp_path, monkeypatch) -> Path:
+    """An empty current directory."""
+    path = tmp_path / "workdir"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
 def small_mnist(tmp_path, monkeypatch) -> Path:
     """A data directory with a small made-up MNIST that counts as the real one; nothing can be downloaded."""
     checksums = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
@@ -25,9 +36,47 @@ def small_mnist(tmp_path, monkeypatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture
+def refused(capsys) -> Callable[..., str]:
+    """Carries out a command line that must be refused, `main(*arguments)`; returns its error: one line, exit code 2."""
+
+    def refused(main: Callable, *arguments: object) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(*arguments)
+        assert stopped.value.code == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error
+
+    return refused
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts Python in a process group of its own, as a terminal does, and ends it with the test."""
+    processes = []
+
+    def start(*arguments: str) -> subprocess.Popen:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "PYTHONUNBUFFERED": ""}
+        command = [sys.executable, *arguments]
+        processes.append(subprocess.Popen(command, env=environment, **pipes, text=True, start_new_session=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        end(process)
+
+
 @pytest.fixture(scope="session")
 def digits() -> hn.Dataset:
     return hn.load_dataset("digits")
+
+
+@pytest.fixture(scope="session")
+def as_many_as_mnist() -> hn.Dataset:
+    """Images in MNIST's numbers, of one pixel."""
+    return hn.Dataset(*(np.zeros((n, 1), np.uint8) for n in (60_000, 60_000, 10_000, 10_000)), outputs=10)
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,15 @@
 import dataclasses
 import gzip
 import hashlib
+import os
 import re
+import signal
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +142,8 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 SOME_ENVIRONMENT = Environment(
-    "3.11.7", "2.4.6", "openblas 0.3", "Haswell", 1, "Linux", "a processor", "0123456789abcdef", False
+    *("3.11.7", "2.4.6", "openblas 0.3", "Haswell", 1),
+    *("Linux", "a processor", "c0de", "0123456789abcdef", False),
 )
 
 
@@ -185,3 +190,21 @@ def assert_says(error: InputError, *parts: object) -> None:
 def command_line(*arguments: str) -> list[str]:
     """The command line as a user would start it."""
     return [sys.executable, str(ROOT / "highway_networks.py"), *arguments]
+
+
+# ----------------------------------------------------------------------------------------- processes
+
+
+def end(process: subprocess.Popen) -> None:
+    """Kill a process and end all that it started; what tidies up after them ends by itself."""
+    process.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: waited for too long"
+        time.sleep(0.01)

@@ -12,16 +12,6 @@ from experiments import __main__ as experiments
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load
 
-
-@pytest.fixture
-def workdir(tmp_path, monkeypatch) -> Path:
-    """An empty current directory."""
-    path = tmp_path / "workdir"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    return path
-
-
 # ---------------------------------------------------------------------------------------------- the list
 
 
@@ -43,13 +33,12 @@ def test_no_two_experiments_share_a_figure_or_a_table(of):
     assert len(names) == len(set(names)) > len(STEPS)
 
 
-@pytest.mark.parametrize("arguments", [[], ["list"]])
-def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys, arguments):
+def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     there = [Path("runs/very_deep.json"), Path("viz/gate_bias.png")]
     for path in there:
         path.parent.mkdir()
         path.touch()
-    assert experiments.main(arguments) == 0
+    assert experiments.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     expected = []
     for name in STEPS:
@@ -111,15 +100,26 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
         (["dance"], "argument command: invalid choice: 'dance'"),
     ],
 )
-def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, capsys, arguments, message):
-    with pytest.raises(SystemExit) as stopped:
-        experiments.main(arguments)
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert message in error
+def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, refused, arguments, message):
+    assert message in refused(experiments.main, arguments)
     assert called == []
     assert files_below(workdir) == {}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_experiment_runs_tabulates_and_draws_with_the_smoke_budget(workdir, capsys, name):
+    experiment, path, plot = load(name), f"runs/{name}-smoke.json", f"python -m experiments.{name} plot"
+    for step in STEPS[name]:
+        assert experiment.main([step, "--smoke"]) == 0
+        assert capsys.readouterr().out.endswith(f"saved {path}\nto see it: {plot} {path}\n")
+    log = experiment.read(Path(path))
+    assert (log.dataset.name, log.command) == ("digits", f"python -m experiments.{name} run --smoke")
+    assert experiment.main(["plot", path]) == 0
+    shown, figures = capsys.readouterr().out, experiment.figures
+    assert shown.startswith("\n\n".join([*(table(log) for table in figures.TABLES.values()), ""]))
+    pictures = files_below(Path("viz"))
+    assert pictures.keys() == {f"smoke/{figure}" for figure in figures.FIGURES}
+    assert all(content.startswith(b"\x89PNG") for content in pictures.values())
 
 
 # ------------------------------------------------------------------------------------- what is committed

@@ -1,17 +1,19 @@
 """Looking into a trained net: lesions, class means, gate statistics, and the experiments that report them."""
 
+import argparse
 import dataclasses
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says
+from helpers import ROOT, assert_says, files_below
+from picture_helpers import committed_log
 
 from command_line import InputError
 from experiments import class_routing, depth_search, gate_maps, lesions, lesions_figures, models
 from experiments.common import load
-from experiments.depth_search import BestRun, Trial, TrialResult
+from experiments.depth_search import BestRun, Trial
 from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
 from run_log import DatasetInfo, History
 
@@ -152,7 +154,7 @@ def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(di
 
 def test_gate_vectors_hold_the_gates_of_all_layers(digits):
     net = digits_net()
-    vectors = np.concatenate(list(class_routing.gate_vectors(net, digits.train_x)))
+    vectors = class_routing.gate_vectors(net, digits.train_x)
     _, cache = net.forward(as_inputs(digits.train_x, net.dtype))
     np.testing.assert_allclose(vectors, cache.T.transpose(2, 0, 1).reshape(len(vectors), -1), rtol=1e-12)
 
@@ -162,8 +164,7 @@ def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
     train, test = (as_inputs(images[:20], net.dtype) for images in (digits.train_x, digits.test_x))
     found = list(class_routing.features(net, train, test))
     _, cache = net.forward(test)
-    gates = [each.test for each in found if each.kind == "gates"]
-    outputs = [each.test for each in found if each.kind == "outputs"]
+    gates, outputs = ([seen for name, _, seen in found if name == kind] for kind in ("gates", "outputs"))
     np.testing.assert_allclose(gates, cache.T.swapaxes(1, 2), rtol=1e-12)
     np.testing.assert_allclose(outputs, cache.x[1:].swapaxes(1, 2), rtol=1e-12)
 
@@ -173,9 +174,9 @@ def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_
     labels = rng.integers(0, 10, (2, 600))
     told, silent = np.eye(10)[labels], rng.normal(size=(2, 600, 10))
     for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
-        _, _, scores = class_routing.classify((0, class_routing.Features("gates", *vectors)), labels)
+        _, _, scores = class_routing.classify((0, ("gates", *vectors)), labels)
         assert all(low <= score <= high for score in scores), scores
-        found = class_routing.cluster(lambda vectors=vectors: iter([vectors[0]]), labels[0])
+        found = class_routing.cluster(vectors[0], labels[0])
         assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
         assert all(score == 1 if low else score < 0.3 for score in found.purity), found
         assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
@@ -194,27 +195,35 @@ def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(di
 # ---------------------------------------------------------------------------------------- which net
 
 
-def test_nets_are_trained_as_the_depth_search_found_best(digits, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert models.setting("digits", digits, smoke=False, epochs=3, seed=1).lr == models.FALLBACK.lr
+def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
+    def config():
+        return models.untrained("made-up", "digits", digits, smoke=False, epochs=3, seed=1).training
+
+    assert config().lr == models.FALLBACK.lr
     trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
-    results = [TrialResult(None, trial, [0.5], False, 1.0) for trial in trials]
     histories = [History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]) for loss in (0.5, 0.2)]
     runs = [BestRun(None, trial, 1, False, history) for trial, history in zip(trials, histories, strict=True)]
-    depth_search.write_log(depth_search.EXPERIMENT.log_path("digits"), "made up", results, 360, runs)
-    config = models.setting("digits", digits, smoke=False, epochs=3, seed=1)
-    assert (config.lr, config.activation, config.gate_bias, config.depth) == (0.01, "relu", -6.0, 49)
-    assert (config.seed, config.epochs, config.n_train, config.n_test) == (1, 3, 1437, 360)
+    fields = {"space": {}, "top": 10, "level": 0.1, "results": [], "best_command": None, "best": runs}
+    experiment = depth_search.EXPERIMENT
+    experiment.keep(experiment.log_path("digits"), "made up", DatasetInfo("digits", 100, 360), **fields)
+    found = config()
+    assert (found.lr, found.activation, found.gate_bias, found.depth) == (0.01, "relu", -6.0, 49)
+    assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)
 
 
-def test_the_depth_search_s_net_is_taken_for_mnist_alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert models.found_net("mnist", smoke=False) is None
+def test_the_depth_search_s_net_is_taken_for_mnist_alone(workdir, monkeypatch):
+    monkeypatch.setattr(models, "of_file", lambda path, data: path)
+
+    def given(dataset: str, smoke: bool = False, model: str | None = None):
+        return models.given(argparse.Namespace(model=model, smoke=smoke), dataset, None)
+
+    assert given("mnist") is None
     depth_search.MODEL.parent.mkdir()
     depth_search.MODEL.touch()
-    assert models.found_net("mnist", smoke=False) == depth_search.MODEL
-    assert models.found_net("fashion-mnist", smoke=False) is None
-    assert models.found_net("mnist", smoke=True) is None
+    assert given("mnist") == depth_search.MODEL
+    assert given("fashion-mnist") is None
+    assert given("mnist", smoke=True) is None
+    assert given("mnist", model="mine.npz") == "mine.npz"
 
 
 BAD_NETS = {
@@ -222,7 +231,7 @@ BAD_NETS = {
     "residual": (lambda: digits_net(block="residual"), "4 residual blocks"),
     "no layers": (lambda: digits_net(depth=0), "0 highway blocks"),
     "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
-    "not finite": (lambda: digits_net(gate_bias=np.nan), "finite parameters"),
+    "not finite": (lambda: digits_net(gate_bias=np.nan), "numbers that are not finite"),
     "two classes": (lambda: DeepNet(64, 2, depth=1, rng=np.random.default_rng(0)), "found 64 and 2"),
 }
 
@@ -236,15 +245,10 @@ def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, fou
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        load(name).main(["run", "--dataset", "digits", "--model", "missing.npz"])
-    assert stop.value.code == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
+def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
+    message = refused(load(name).main, ["run", "--dataset", "digits", "--model", "missing.npz"])
     assert "missing.npz: expected a saved net, found: No such file" in message
-    assert list(tmp_path.iterdir()) == []
+    assert files_below(workdir) == {}
 
 
 # ------------------------------------------------------------------------------------- end to end
@@ -258,32 +262,22 @@ THRESHOLDS = {  # others than those of today, and how a table states them
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_smoke_run_pictures_and_table(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    experiment, path = load(name), tmp_path / "runs" / f"{name}-smoke.json"
-    assert experiment.main(["run", "--smoke"]) == 0
-    log = experiment.read(path)
-    assert log.dataset == DatasetInfo("digits", 1437, 360)
-    assert log.command == f"python -m experiments.{name} run --smoke"
-    for _ in range(2):
-        assert experiment.main(["plot", str(path)]) == 0
-    assert {picture.name for picture in (tmp_path / "viz" / "smoke").iterdir()} == set(experiment.figures.FIGURES)
-    thresholds, stated = THRESHOLDS[name]
+def test_a_table_keeps_to_the_thresholds_of_its_log(name):
+    experiment, (thresholds, stated) = load(name), THRESHOLDS[name]
+    log = experiment.read(committed_log(experiment.log_path()))
     table = experiment.figures.TABLES[name](dataclasses.replace(log, **thresholds))
     assert all(words in table for words in stated), table
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, workdir):
     digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
     assert load(name).main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     assert load(name).main(["plot", f"runs/{name}-digits-mine.json"]) == 0
-    assert {picture.name for picture in (tmp_path / "viz" / "digits-mine").iterdir()} == set(load(name).figures.FIGURES)
+    assert {picture.name for picture in (workdir / "viz" / "digits-mine").iterdir()} == set(load(name).figures.FIGURES)
 
 
-def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, workdir, monkeypatch):
     run = ["run", "--dataset", "digits", "--model", "mine.npz"]
     examined = []
     examine = lesions.examine
@@ -292,23 +286,18 @@ def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits
         digits_net(depth=depth).save("mine.npz")
         assert lesions.EXPERIMENT.main(run) == 0
         assert len(examined) == count
-        log = lesions.EXPERIMENT.read(tmp_path / "runs" / "lesions-digits-mine.json")
+        log = lesions.EXPERIMENT.read(workdir / "runs" / "lesions-digits-mine.json")
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
 
 
-def test_seeds_and_a_net_from_a_file_are_drawn_apart(digits, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert lesions.EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = lesions.EXPERIMENT.read("runs/lesions-smoke.json")
-    seed_0, seed_1 = log.nets
-    found = dataclasses.replace(seed_1, source=models.Source(str(depth_search.MODEL), "", None))
-    log.nets = [found, seed_0, seed_1]
-    assert list(lesions_figures.groups(log)) == ["2 seeds", "best of the search"]
+def test_seeds_and_a_net_from_a_file_are_drawn_apart():
+    log = lesions.EXPERIMENT.read(committed_log(lesions.EXPERIMENT.log_path()))
+    kinds = ["3 seeds", "best of the search"]
+    assert list(lesions_figures.groups(log)) == kinds
     for axes in lesions_figures.lesions_figure(log).axes:
         labels = [line.get_label() for line in axes.lines if not line.get_label().startswith("_")]
-        assert labels == ["2 seeds", "none closed", "best of the search", "none closed"]
-    figure = lesions_figures.sets_figure(log)
-    assert [axes.get_title("left") for axes in figure.axes] == ["2 seeds", "best of the search"]
+        assert labels == [kinds[0], "none closed", kinds[1], "none closed"]
+    assert [axes.get_title("left") for axes in lesions_figures.sets_figure(log).axes] == kinds
 
 
 def test_training_and_measuring_need_no_pictures():

@@ -63,8 +63,10 @@ def fresh() -> dict:
 
 LATER = {  # what a log means that was written before these fields were added
     ("environment", "kernels"): "unknown",
+    ("environment", "code"): "unknown",
     ("runs", 0, "environment"): None,
     ("runs", 0, "environment", "kernels"): "unknown",
+    ("runs", 0, "environment", "code"): "unknown",
     ("runs", 0, "config", "loss"): "cross-entropy",
     ("runs", 0, "metric"): "accuracy",
 }
@@ -130,7 +132,7 @@ FIRST_EDITION = Path(__file__).with_name("first_edition.json")  # a log as it wa
 
 def test_a_log_of_the_first_edition_is_read_as_what_it_meant():
     raw, log = json.loads(FIRST_EDITION.read_text()), read(FIRST_EDITION, RunLog[Config], REMEDY)
-    assert asdict(log.environment) == raw["environment"] | {"kernels": "unknown"}
+    assert asdict(log.environment) == raw["environment"] | {"kernels": "unknown", "code": "unknown"}
     assert [run.config.block for run in log.runs] == ["highway", "plain"]
     for run, old in zip(log.runs, raw["runs"], strict=True):
         assert asdict(run.config) == old["config"] | {"loss": "cross-entropy"}

@@ -10,15 +10,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_says, limited_file_size
+from helpers import SOME_ENVIRONMENT, assert_says, end, limited_file_size, wait_until
 
 from command_line import InputError, Interrupted, OneLineParser, carry_out
-from run_log import Environment, Result, environment
+from run_log import Result, environment
 from side_by_side import ResultFile, finish
 
 TASKS = range(12)
@@ -55,7 +54,6 @@ def square_all(path: str = "squares.jsonl", tasks=TASKS, command: str = COMMAND,
         list(tasks),
         None,
         ResultFile(Path(path), Square),
-        key=lambda item: getattr(item, "task", item),
         command=command,
         **{"jobs": 1} | flags,
     )
@@ -78,24 +76,14 @@ def main() -> int:
     )
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """An empty current directory."""
-    path = tmp_path / "folder"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    return path
-
-
 # ---------------------------------------------------------------------------------- the file of results
 
 HERE = json.dumps(asdict(environment())).encode()
 LINES = [b'{"environment": %s, "task": %d, "square": %.1f}\n' % (HERE, task, task**2) for task in range(3)]
 
 
-def test_what_is_appended_is_read_back_line_by_line(folder):
-    elsewhere = Environment("3.14.1", "3.0.0", "another BLAS", "Zen", 8, "Linux", "a processor", "0123abc", True)
-    results = [Square(None, 0, 0.0), Square(elsewhere, 1, None), made_here(2, 1 / 3)]
+def test_what_is_appended_is_read_back_line_by_line(workdir):
+    results = [Square(None, 0, 0.0), Square(SOME_ENVIRONMENT, 1, None), made_here(2, 1 / 3)]
     file = ResultFile("new/squares.jsonl", Square)
     assert file.read() == []
     for n, result in enumerate(results, start=1):
@@ -104,7 +92,7 @@ def test_what_is_appended_is_read_back_line_by_line(folder):
     assert Path("new/squares.jsonl").read_bytes().count(b"\n") == 3
 
 
-def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(folder):
+def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(workdir):
     path, whole = Path("squares.jsonl"), b"".join(LINES)
     for cut in range(1, len(LINES[2])):
         path.write_bytes(whole[:-cut])
@@ -132,13 +120,13 @@ FOREIGN_LINES = {
 
 
 @pytest.mark.parametrize("line", FOREIGN_LINES.values(), ids=FOREIGN_LINES)
-def test_a_line_that_is_no_result_is_refused_by_its_number_and_the_file_left_alone(folder, line):
+def test_a_line_that_is_no_result_is_refused_by_its_number_and_the_file_left_alone(workdir, line):
     path = Path("squares.jsonl")
     content = LINES[0] + line + b"\n" + LINES[2] + b"torn"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
         square_all(tasks=range(3))
-    assert_says(error.value, "squares.jsonl: line 2: expected a Square, found", "--log")
+    assert_says(error.value, "squares.jsonl: line 2: expected a Square, found", "delete this line")
     assert path.read_bytes() == content
 
 
@@ -151,7 +139,7 @@ def test_somebody_elses_file_is_refused_rather_than_cut(let_go, content):
     assert Path("squares.jsonl").read_bytes() == content
 
 
-def test_a_directory_in_the_files_place_is_refused(folder):
+def test_a_directory_in_the_files_place_is_refused(workdir):
     with pytest.raises(InputError) as error:
         square_all(".")
     assert_says(error.value, ".: expected", "directory")
@@ -170,7 +158,7 @@ def test_a_file_that_may_not_be_read_is_refused(public_folder, as_ordinary_user)
 
 
 @pytest.fixture
-def let_go(folder) -> None:
+def let_go(workdir) -> None:
     """No task waits."""
     Path("go").touch()
 
@@ -280,43 +268,12 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: waited for too long"
-        time.sleep(0.01)
-
-
-def start(program: str, *arguments: str, folder: Path) -> subprocess.Popen:
-    """Start Python in a process group of its own, as a terminal does."""
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def end(process: subprocess.Popen) -> None:
-    """Kill a process and end all that it started; what tidies up after them ends by itself."""
-    process.kill()
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    process.communicate(timeout=60)
-
-
 @pytest.fixture
-def begin(folder) -> Iterator[Callable[..., subprocess.Popen]]:
+def begin(workdir, start) -> Callable[..., subprocess.Popen]:
     """Starts the tasks in another process and returns it once those that are not held are safe and all others wait."""
-    processes = []
 
     def begin(*flags: str, workers: int) -> subprocess.Popen:
-        process = start("import sys, test_side_by_side as t; sys.exit(t.main())", *flags, folder=folder)
-        processes.append(process)
+        process = start("-c", "import sys, test_side_by_side as t; sys.exit(t.main())", *flags)
 
         def in_the_middle() -> bool:
             assert process.poll() is None, process.communicate()
@@ -325,9 +282,7 @@ def begin(folder) -> Iterator[Callable[..., subprocess.Popen]]:
         wait_until(in_the_middle, "the first runs")
         return process
 
-    yield begin
-    for process in processes:
-        end(process)
+    return begin
 
 
 def kill_parent(process: subprocess.Popen) -> None:
@@ -387,12 +342,11 @@ with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as 
 
 
 @pytest.fixture
-def cluster(folder) -> Iterator[tuple[str, subprocess.Popen]]:
+def cluster(workdir, start) -> tuple[str, subprocess.Popen]:
     """A Dask cluster of a single worker, in processes of its own: its address and the process of its scheduler."""
     pytest.importorskip("distributed", reason=NEEDS_DASK)
-    process = start(CLUSTER, folder=folder)
-    yield process.stdout.readline().strip(), process
-    end(process)
+    process = start("-c", CLUSTER)
+    return process.stdout.readline().strip(), process
 
 
 CLUSTER_ACCIDENTS = {  # what happens to the client or to the scheduler, the exit code, the reason

@@ -49,14 +49,13 @@ from command_line import (
     add_hyperparameters,
     carry_out,
     check_hyperparameters,
-    count,
     hyperparameter,
     list_of_numbers,
     one_of,
 )
 from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
 from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_regular, check_writable, numbers
-from side_by_side import count_threads, quiet_threads
+from side_by_side import add_job_flags, count_threads, quiet_threads
 from training_job import default_log, given_fields, run_job
 
 # ---------------------------------------------------------------------------------------------- blocks
@@ -1000,7 +999,7 @@ def build_parser() -> OneLineParser:
     add_hyperparameters(parser, Config, leave_out=("seed", "depth", "block"))
     parser.add_argument("--dataset", default="auto", choices=("auto", *DATASETS), help="auto: MNIST, else digits")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
-    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
+    add_job_flags(parser)
     parser.add_argument("--out", help="the log (default: run.json or run_sweep.json, with what differs from them)")
     parser.add_argument("--no-save", action="store_true", help="write no log")
     parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
@@ -1022,8 +1021,8 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
     ]
 
 
-def run_command(arguments: argparse.Namespace) -> int:
-    """Load, train, save, summarise; returns the exit code, raises InputError."""
+def run_command(arguments: argparse.Namespace) -> None:
+    """Load, train, save, summarise; raises InputError."""
     dataset = choose_dataset(arguments.data_dir) if arguments.dataset == "auto" else arguments.dataset
     data = load_dataset(dataset, arguments.data_dir)
     configs = plan(arguments, data)
@@ -1038,7 +1037,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
     train_one = functools.partial(train, save_model=arguments.save_model)
     log = functools.partial(RunLog.new, arguments.command_line, info, threads=threads_for(configs[0]))
-    return run_job(train_one, configs, data, arguments.jobs, log, out)
+    run_job(train_one, configs, data, arguments, log, out)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

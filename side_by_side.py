@@ -4,12 +4,15 @@ Each finished run is one line of a JSON-lines file, on disk before the next is l
 and leaves out what it holds.
 """
 
+import argparse
 import functools
 import json
 import logging
 import os
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
@@ -22,7 +25,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 import run_log
-from command_line import InputError, Interrupted
+from command_line import InputError, Interrupted, count
 from run_log import Result
 
 ResultT = TypeVar("ResultT", bound=Result)
@@ -33,7 +36,8 @@ class ResultFile(Generic[ResultT]):
 
     def __init__(self, path: str | os.PathLike, schema: type[ResultT]):
         self.path, self.schema = Path(path), schema
-        environment, task, *_ = (field.name for field in fields(schema))
+        plain = getattr(schema, "__origin__", schema)  # of Run[Config]: Run
+        self._name, (environment, task, *_) = plain.__name__, (field.name for field in fields(plain))
         self.task_of = attrgetter(task)
         self._opening = f'{{"{environment}": '.encode()  # what every line of ours begins with
 
@@ -69,7 +73,7 @@ class ResultFile(Generic[ResultT]):
             return run_log.loads(line, self.schema)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{self.path}: line {number}: expected a {self.schema.__name__}, found: {error}; "
+                f"{self.path}: line {number}: expected a {self._name}, found: {error}; "
                 "delete this line, or move the file"
             ) from error
 
@@ -114,16 +118,40 @@ def run_tasks(
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """The data reach the processes once, as memory-mapped files. Ctrl-C reaches every process, this one alone answers.
 
-    One job needs no other process.
+    One job needs no other process; others end with this one, however it ends.
     """
     from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
+    if jobs > 1:
+        function = functools.partial(_with_its_parent, os.getpid(), function)
     with _deaf_to_interrupts():
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
             delayed(function)(task, data) for task in tasks
         )
-    yield from finished
+    try:
+        yield from finished
+    except BaseException:  # they end before this process does, or what they share would be left behind
+        if jobs > 1:
+            get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        raise
+
+
+def _with_its_parent(parent: int, function: Callable, task: Any, data: Any) -> Any:
+    """function(task, data), in a process that ends soon after the one that started it, however that ends."""
+    _watch(parent)
+    return function(task, data)
+
+
+@functools.cache
+def _watch(parent: int) -> None:
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @contextmanager
@@ -187,20 +215,34 @@ def finish(
     *,
     command: str,
     jobs: int,
+    old: str | None = None,
     scheduler: str | None = None,
     report: Callable[[list[ResultT]], str | None] = lambda done: None,
+    shown: bool = True,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; returns all results, in the order of the tasks.
 
-    Each result is told where it was made. `report` may return a text to show after each run. Raises Interrupted, whose
-    message says how many runs are safe and which `command` continues.
+    Each result is told where it was made. Those of other training code than today's raise InputError, unless `old` says
+    what to do: "keep" them, or begin "fresh", without any. `report` may return a text to show after each run; `shown`:
+    whether a terminal is shown a bar. Raises Interrupted, whose message says how many runs are safe and which `command`
+    continues.
     """
     from tqdm import tqdm
 
+    if old == "fresh":
+        results.path.unlink(missing_ok=True)
     done = {results.task_of(result): result for result in results.read()}
+    foreign = sum(result.environment.code != run_log.environment().code for result in done.values())
+    if foreign and old != "keep":
+        raise InputError(
+            f"{results.path}: expected runs of the training code as it is now, found {foreign} of other code; "
+            "go on with them (--keep), or begin anew (--fresh)"
+        )
     missing = [task for task in tasks if task not in done]
     results.drop_torn_line()
-    bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=not sys.stderr.isatty())
+    hidden = not (shown and sys.stderr.isatty())
+    bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
+    jobs = min(jobs, max(len(missing), 1))
     made = run_tasks(functools.partial(_made_here, function), missing, data, jobs=jobs, scheduler=scheduler)
     try:
         # Closed at once if we leave early: workers that end later would take those of a next call with them.
@@ -219,6 +261,14 @@ def finish(
             f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {command}"
         ) from error
     return [done[task] for task in tasks]
+
+
+def add_job_flags(parser: argparse.ArgumentParser) -> None:
+    """What every command takes whose runs are kept one by one: --jobs, --keep and --fresh."""
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
+    old = parser.add_mutually_exclusive_group()
+    old.add_argument("--keep", dest="old", action="store_const", const="keep", help="go on with runs of older code")
+    old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget what has been run before")
 
 
 def _made_here(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:

@@ -3,15 +3,15 @@
 import argparse
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from command_line import Interrupted, exit_code, name_numbers
-from reporting import EpochReporter, show_run, summary
+from command_line import Interrupted, name_numbers
+from reporting import EpochReporter, describe_scores, label, summary
 from run_log import Log, Run, write
-from side_by_side import run_tasks
+from side_by_side import ResultFile, finish
 
 
 def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
@@ -44,44 +44,49 @@ def run_job(
     train: Callable[..., Run],
     configs: Sequence[Any],
     data: Any,
-    jobs: int,
+    arguments: argparse.Namespace,
     log: Callable[..., Log],
     out: Path | None,
-) -> int:
-    """Train every config, `jobs` at a time, the deepest first; print a summary, write log(runs=...); the exit code.
+) -> None:
+    """Train every config, `arguments.jobs` at a time, the deepest first; write log(runs=...) to `out`; print a summary.
 
-    `train(config, data, report=...)` makes a run. What has finished when the job is cut short is kept: in `out`, or
-    beside it where an earlier log lies. Raises Interrupted if nothing has finished.
+    `train(config, data, report=...)` makes a run. Each is safe on disk, beside `out`, before the next is looked at: a
+    job that was cut short goes on from there when it is started again. Raises Interrupted where it is cut short.
     """
-    from tqdm import tqdm
+    in_sight, said = arguments.jobs == 1, set()
 
-    tasks = sorted(enumerate(configs), key=lambda task: -task[1].depth)
-    hidden = jobs == 1 or not sys.stderr.isatty()
-    runs, stopped = {}, None
-    try:
-        made = run_tasks(functools.partial(_train_one, train, jobs == 1), tasks, data, jobs=jobs)
-        for index, run in tqdm(made, total=len(tasks), unit="run", disable=hidden):
-            runs[index] = run
-            if jobs > 1:
-                show_run(run)
-    except (Interrupted, KeyboardInterrupt) as error:
-        stopped = error
-        if not runs:
-            raise Interrupted("no run had finished, there is nothing to save") from error
-    finished = [runs[index] for index in sorted(runs)]
-    print("\n" + summary(finished))
-    if stopped:
-        reason = str(stopped) or "interrupted"
-        print(f"\n{reason}: {len(runs)} of {len(configs)} runs had finished", file=sys.stderr)
-        if out and out.exists():  # a whole log is worth more than a part
-            out = out.with_stem(f"{out.stem}-interrupted")
+    def report(done: list[Run]) -> str | None:
+        new = [run for run in done if run.config not in said]
+        said.update(run.config for run in new)
+        return None if in_sight else "\n".join(f"{label(run.config)}  {describe_scores(run)}" for run in new)
+
+    with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
+        results = ResultFile(out.with_suffix(".jsonl") if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
+        try:
+            runs = finish(
+                functools.partial(_train_one, train, in_sight),
+                sorted(configs, key=lambda config: -config.depth),
+                data,
+                results,
+                command=arguments.command_line,
+                jobs=arguments.jobs,
+                old=arguments.old,
+                report=report,
+                shown=not in_sight,
+            )
+        except Interrupted as stopped:
+            if out:
+                raise
+            raise Interrupted("nothing is kept with --no-save") from stopped.__cause__
+        by_config = {run.config: run for run in runs}
+        runs = [by_config[config] for config in configs]
+        if out:
+            write(out, log(runs=runs))
+            results.path.unlink()
+    print(f"\n{summary(runs)}")
     if out:
-        write(out, log(runs=finished))
-        print(f"saved {out}")
-    return exit_code(stopped)
+        print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
 
 
-def _train_one(train: Callable[..., Run], in_sight: bool, task: tuple[int, Any], data: Any) -> tuple[int, Run]:
-    index, config = task
-    report = {"report": EpochReporter(config)} if in_sight else {}
-    return index, train(config, data, **report)
+def _train_one(train: Callable[..., Run], in_sight: bool, config: Any, data: Any) -> Run:
+    return train(config, data, **({"report": EpochReporter(config)} if in_sight else {}))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import run_log
-from command_line import OneLineParser, carry_out, count
+from command_line import OneLineParser, carry_out
 from highway_networks import DATASETS, Dataset, choose_dataset, load_dataset
 from run_log import DatasetInfo, Log
-from side_by_side import ResultFile, ResultT, finish
+from side_by_side import ResultFile, ResultT, add_job_flags, finish
 
 SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
@@ -63,8 +63,8 @@ class Experiment:
     ) -> list[ResultT]:
         """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
         results = ResultFile(log.with_suffix(".jsonl"), schema)
-        command, jobs = arguments.command_line, arguments.jobs
-        return finish(function, tasks, data, results, command=command, jobs=jobs, **options)
+        options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
+        return finish(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""
@@ -112,9 +112,9 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """What every `run` takes: the data flags and --jobs."""
+    """What every `run` takes: the data flags, --jobs, --keep and --fresh."""
     add_data_flags(parser)
-    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes (default: 1)")
+    add_job_flags(parser)
 
 
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:

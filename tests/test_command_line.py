@@ -14,7 +14,9 @@ import pytest
 from helpers import ROOT, command_line, files_below
 
 import highway_networks as hn
-from run_log import RunLog, read
+import run_log
+from run_log import Run, RunLog, read
+from side_by_side import ResultFile
 from training_job import default_log
 
 DIGITS = ("--dataset", "digits")
@@ -66,7 +68,10 @@ def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
     (row,) = (line for line in lines if line.startswith("   10   "))
     assert f"{log.runs[0].history.test_score[-1]:.3f}" in row
     assert f"{log.runs[1].history.test_score[-1]:.3f}" in row
-    assert lines[-1] == "saved run-digits-quick.json"
+    assert lines[-2:] == [
+        "saved run-digits-quick.json",
+        "to draw it: python visualize_highway_networks.py run-digits-quick.json",
+    ]
 
 
 def test_runs_side_by_side_give_the_same_log_but_for_times(tmp_path):
@@ -263,7 +268,7 @@ def test_a_bad_data_file_is_one_line_and_exit_code_2(small_mnist, workdir, capsy
 
 
 @pytest.mark.parametrize(("jobs", "old_log"), [(1, None), (2, "a whole log")], ids=["1 job", "2 jobs, old log"])
-def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
+def test_ctrl_c_keeps_the_runs_that_have_finished(tmp_path, jobs, old_log):
     """A terminal's Ctrl-C reaches every process of the job, here as soon as one of many runs has finished."""
     out = tmp_path / "log.json"
     if old_log:
@@ -282,19 +287,61 @@ def test_ctrl_c_saves_the_runs_that_have_finished(tmp_path, jobs, old_log):
         if jobs > 1 or "seed 1 " in line:
             break
     os.killpg(process.pid, signal.SIGINT)
-    output, error = process.communicate(timeout=300)
+    error = process.communicate(timeout=300)[1]
 
     assert process.returncode == 130, error
     assert "Traceback" not in error
-    if old_log:
-        assert out.read_text() == old_log
-        out = tmp_path / "log-interrupted.json"
-    log = read_log(out)
-    assert 1 <= len(log.runs) < 200
-    assert all(len(r.history.epoch) == 51 for r in log.runs)
-    assert error.strip() == f"interrupted: {len(log.runs)} of 200 runs had finished"
-    assert output.endswith(f"saved {out.name}\n")
-    assert {path.name for path in tmp_path.iterdir()} == {"log.json", out.name}
+    assert "leaked" not in error
+    assert (out.read_text() if out.exists() else None) == old_log
+    kept = kept_runs(tmp_path / "log.jsonl")
+    assert 1 <= len(kept) < 200
+    assert all(len(r.history.epoch) == 51 for r in kept)
+    assert f"{len(kept)} of 200 runs are safe in log.jsonl; to continue: python highway_networks.py " in error
+    assert {path.name for path in tmp_path.iterdir()} == {"log.jsonl", *(["log.json"] if old_log else [])}
+
+
+def kept_runs(path: Path) -> list[Run]:
+    return ResultFile(path, Run[hn.Config]).read()
+
+
+def test_a_job_that_was_cut_short_goes_on_where_it_was(workdir, monkeypatch):
+    arguments = [*SHORT, "--depth", "1", "--seeds", "0,1", "--out", "log.json"]
+    train, trained = hn.train, []
+
+    def interrupted_at_the_third(config, data, **options):
+        trained.append(config)
+        return train(config, data, **options) if len(trained) != 3 else interrupt()
+
+    monkeypatch.setattr(hn, "train", interrupted_at_the_third)
+    assert hn.main(arguments) == 130
+    assert len(kept_runs(workdir / "log.jsonl")) == 2
+    assert hn.main(arguments) == 0
+    assert len(trained) == 5
+    assert [run.config for run in read_log(workdir / "log.json").runs] == sorted(set(trained), key=trained.index)
+    assert [path.name for path in workdir.iterdir()] == ["log.json"]
+
+
+def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, monkeypatch, refused, capsys):
+    arguments = [*SHORT, "--depth", "1", "--out", "log.json"]
+    monkeypatch.setattr(
+        hn, "train", lambda c, d, train=hn.train, **kw: train(c, d, **kw) if c.block == "highway" else interrupt()
+    )
+    assert hn.main(arguments) == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(workdir)
+    lines = (workdir / "log.jsonl").read_text()
+    code = run_log.environment().code
+    (workdir / "log.jsonl").write_text(lines.replace(code, "another"))
+    before = files_below(workdir)
+    capsys.readouterr()
+    assert "log.jsonl: expected runs of the training code as it is now, found 1 of other" in refused(hn.main, arguments)
+    assert files_below(workdir) == before
+    assert hn.main([*arguments, "--keep"]) == 0
+    kept, fresh = read_log(workdir / "log.json").runs
+    assert (kept.environment.code, fresh.environment) == ("another", None)
+    (workdir / "log.jsonl").write_text(lines.replace(code, "another"))
+    assert hn.main([*arguments, "--fresh"]) == 0
+    assert [run.environment for run in read_log(workdir / "log.json").runs] == [None, None]
 
 
 def interrupt(*_, **__):
@@ -307,7 +354,7 @@ def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeyp
     assert hn.main([*SHORT, "--depth", "1", "--out", "log.json"]) == 130
     said = capsys.readouterr().err.strip()
     assert said.startswith("python highway_networks.py: interrupted")
-    assert ("nothing to save" in said) == (where == "train")
+    assert ("0 of 2 runs are safe" in said) == (where == "train")
     assert files_below(workdir) == {}
 
 
@@ -321,13 +368,13 @@ def test_a_killed_process_loses_no_finished_run(workdir, monkeypatch, capsys):
 
     monkeypatch.setattr(hn, "train", killed_at_the_second)
     assert hn.main([*SHORT, "--depth", "1", "--out", "log.json"]) == 1
-    assert "BrokenExecutor: a worker was killed: 1 of 2 runs had finished" in capsys.readouterr().err
-    assert [run.config.block for run in read_log(workdir / "log.json").runs] == ["highway"]
+    assert "BrokenExecutor: a worker was killed; 1 of 2 runs are safe in log.jsonl" in capsys.readouterr().err
+    assert [run.config.block for run in kept_runs(workdir / "log.jsonl")] == ["highway"]
 
 
 def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):
     train = hn.train
     monkeypatch.setattr(hn, "train", lambda c, d, **kw: train(c, d, **kw) if c.block == "highway" else interrupt())
     assert hn.main([*SHORT, "--depth", "1", "--no-save"]) == 130
-    assert "1 of 2 runs had finished" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
     assert files_below(workdir) == {}

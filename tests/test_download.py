@@ -207,8 +207,8 @@ def test_the_log_of_a_fallback_says_so_by_its_name_and_its_dataset(mirrored, clo
     data_dir = mirrored(closed_port)
     monkeypatch.chdir(tmp_path)
     assert hn.main(["--data-dir", str(data_dir), *SHORT_RUN]) == 0
-    assert [path.name for path in tmp_path.glob("*.json")] == ["run-digits.json"]
-    assert json.loads(Path("run-digits.json").read_text())["dataset"]["name"] == "digits"
+    assert [path.name for path in tmp_path.glob("*.json")] == ["run-digits-plain-depth1-epochs1.json"]
+    assert json.loads(next(tmp_path.glob("*.json")).read_text())["dataset"]["name"] == "digits"
 
 
 def test_mnist_asked_for_by_name_never_becomes_another_data_set(mirrored, closed_port, tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """The README's tables: they equal the committed logs, and are rewritten between their markers and nowhere else."""
 
+import dataclasses
 import re
 import statistics
 from pathlib import Path
@@ -146,7 +147,7 @@ def test_environment_names_what_a_rerun_needs():
     text = readme_tables.environment(log)
     for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3 (Haswell kernels), 1 BLAS thread,"):
         assert part in text
-    log.environment.dirty = True
+    log.environment = dataclasses.replace(log.environment, dirty=True)
     assert "commit 0123456 with changes" in readme_tables.environment(log)
 
 

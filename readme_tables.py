@@ -22,6 +22,7 @@ from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
 from experiments.__main__ import STEPS
+from experiments.claims import WITH_CLAIMS, all_claims
 from experiments.common import load
 from figure_style import fingerprint
 from highway_networks import Config
@@ -34,13 +35,19 @@ OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
 
 
-class Table(NamedTuple):
-    """A log, the class of its schema, the command that makes it, and the function that makes it Markdown."""
+class Source(NamedTuple):
+    """A log, the class of its schema, and the command that makes it."""
 
     log: Path
     schema: type
     command: str
-    render: Callable[[Log], str]
+
+
+class Table(NamedTuple):
+    """Logs, and the function that makes Markdown of them."""
+
+    render: Callable[..., str]
+    sources: list[Source]
 
 
 def environment(log: Log) -> str:
@@ -54,44 +61,45 @@ def environment(log: Log) -> str:
 
 def all_tables() -> dict[str, Table]:
     """Every table by its name; those of an experiment, or a benchmark, are named in the module of its figures."""
-    tables = {}
-    for stem, command, name, render in (
-        ("run", COMMAND, "headline", headline),
-        ("run_sweep", SWEEP_COMMAND, "depth_sweep", sweep_table),
-    ):
-        log = (Path(f"{stem}.json"), RunLog[Config], command)
-        tables |= {name: Table(*log, render), f"{stem}_environment": Table(*log, environment)}
-    for name in STEPS:
-        experiment = load(name)
-        log = (experiment.log_path(), experiment.log, f"{experiment.parser.prog} run")
-        tables |= {table: Table(*log, render) for table, render in experiment.figures.TABLES.items()}
-        tables[f"{name}_environment"] = Table(*log, environment)
-    for name, schema, made in (
-        ("training_step", StepLog, training_step_figures.TABLES),
-        ("main_job", JobLog, main_job_figures.TABLES),
-    ):
-        log = (Path("benchmarks") / f"{name}.json", schema, "make bench")
-        tables |= {table: Table(*log, render) for table, render in made.items()}
-        tables[f"{name}_environment"] = Table(*log, environment)
+    experiments = {name: load(name) for name in STEPS}
+    sources = {
+        "run": Source(Path("run.json"), RunLog[Config], COMMAND),
+        "run_sweep": Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND),
+        **{name: Source(e.log_path(), e.log, f"{e.parser.prog} run") for name, e in experiments.items()},
+        "training_step": Source(Path("benchmarks/training_step.json"), StepLog, "make bench"),
+        "main_job": Source(Path("benchmarks/main_job.json"), JobLog, "make bench"),
+    }
+    made = {
+        "run": {"headline": headline},
+        "run_sweep": {"depth_sweep": sweep_table},
+        **{name: experiment.figures.TABLES for name, experiment in experiments.items()},
+        "training_step": training_step_figures.TABLES,
+        "main_job": main_job_figures.TABLES,
+    }
+    tables = {"claims": Table(all_claims, [sources[name] for name in WITH_CLAIMS])}
+    for name, source in sources.items():
+        tables |= {table: Table(render, [source]) for table, render in made[name].items()}
+        tables[f"{name}_environment"] = Table(environment, [source])
     return tables
 
 
 def block(name: str, readme: Path) -> str:
-    """The table `name` as it stands in a README, markers and the fingerprint of its log included."""
+    """The table `name` as it stands in a README, markers and the fingerprints of its logs included."""
     tables = all_tables()
     if name not in tables:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
-    table = tables[name]
-    log = run_log.read(table.log, table.schema, f"make it with: {table.command}")
+    render, sources = tables[name]
+    logs = [run_log.read(source.log, source.schema, f"make it with: {source.command}") for source in sources]
+    links = ", ".join(f"[{source.log}]({os.path.relpath(source.log, readme.parent)})" for source in sources)
     return "\n".join(
         [
             f"<!-- table: {name} -->",
-            f"<!-- {fingerprint(table.log)} -->",
+            *(f"<!-- {fingerprint(source.log)} -->" for source in sources),
             "",
-            table.render(log),
+            render(*logs),
             "",
-            f"From [{table.log}]({os.path.relpath(table.log, readme.parent)}).",
+            f"From {links}.",
             "<!-- end table -->",
         ]
     )

@@ -8,6 +8,7 @@ from figure_style import COLORS, INK, differences, draw_level, label_ends, markd
 from highway_networks import CLASSES
 from reporting import mean_sd
 
+from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
 from .common import name_data
 from .gate_maps_figures import SHOWN, draw_map
@@ -97,6 +98,23 @@ def class_routing_table(log: ClassRoutingLog) -> str:
         "layers. Adjusted mutual information of ten k-means clusters with the digits, mean ± sample standard deviation "
         f"over {len(log.clusters['gates'].purity)} seeds: {clusters}."
     )
+
+
+def claims(log: ClassRoutingLog) -> list[Claim]:
+    """What the paper says of figure 3, beside the same for random groups of images."""
+    first, routing = log.first_layers, log.routing
+    by_class, by_chance = (np.array(sizes) for sizes in (routing.size, routing.size_of_random_groups))
+    times = by_class[:first].mean() / by_chance[:first].mean()
+    shares = [sizes[:first].sum() / sizes.sum() for sizes in (by_class, by_chance)]
+    return [
+        Claim(
+            "4.1, figure 3",
+            f"the mean gates of a class differ substantially within the first {first} layers",
+            f"{times:.0f} times as much as those of random groups; but these layers have {shares[0]:.0%} of all "
+            f"differences, {shares[1]:.0%} with random groups",
+            "held, there as elsewhere",
+        )
+    ]
 
 
 FIGURES = {"fig3_class_routing.png": routing_figure, "gates_tell_class.png": classes_figure}

@@ -46,6 +46,7 @@ class Claims:
     """What the paper says, measured; shares are of gates, layers count from 1, correlations are Pearson's."""
 
     biases_decreased: float
+    bias_change: float  # mean over gates
     closed_for_a_sample: float  # mean over samples
     closed_in_the_mean: float  # share of gates whose mean T is that low
     mean_T: float
@@ -69,6 +70,7 @@ class GateMapsLog(Log):
     label: int
     maps: Maps
     claims: Claims
+    untrained: Claims  # of a net with the same settings, to compare with
     closed: float  # the thresholds that the claims are judged by: T below,
     open: float  # T above,
     most: float  # share of the change in outputs,
@@ -130,6 +132,7 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 
     return Claims(
         biases_decreased=share(b_T < net.config["gate_bias"]),
+        bias_change=number((b_T - net.config["gate_bias"]).mean(), digits=3),
         closed_for_a_sample=share(activity.closed),
         closed_in_the_mean=share(activity.T < CLOSED),
         mean_T=share(activity.T),
@@ -147,25 +150,21 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     """The fields of the log."""
-    activity = measure(net, data.train_x)
     sample = int(np.random.default_rng(SAMPLE_SEED).integers(len(data.train_x)))
-    sample_T, sample_y, sample_change = look_at(net, data.train_x[sample])
+    untrained = DeepNet(**net.config, rng=np.random.default_rng(SAMPLE_SEED))
+    activities = {of: measure(of, data.train_x) for of in (net, untrained)}
+    sights = {of: look_at(of, data.train_x[sample]) for of in (net, untrained)}
+    sample_T, sample_y, _ = sights[net]
     maps = Maps(
         b_T=numbers(net.params["b_T"]),  # in full: they may have moved little
-        mean_T=numbers(activity.T, DIGITS),
+        mean_T=numbers(activities[net].T, DIGITS),
         sample_T=numbers(sample_T, DIGITS),
         sample_y=numbers(sample_y, DIGITS),
     )
-    return {
-        "sample": sample,
-        "label": int(data.train_y[sample]),
-        "maps": maps,
-        "claims": check_claims(net, activity, sample_change),
-        "closed": CLOSED,
-        "open": OPEN,
-        "most": MOST,
-        "rare": RARE,
-    }
+    claims = [check_claims(of, activities[of], sights[of][-1]) for of in (net, untrained)]
+    thresholds = {"closed": CLOSED, "open": OPEN, "most": MOST, "rare": RARE}
+    found = {"sample": sample, "label": int(data.train_y[sample]), "maps": maps}
+    return found | dict(zip(("claims", "untrained"), claims, strict=True)) | thresholds
 
 
 models.add_look(EXPERIMENT, look)

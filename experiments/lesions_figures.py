@@ -6,6 +6,7 @@ from matplotlib.ticker import NullFormatter
 
 from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, number_layers
 
+from .claims import Claim
 from .common import name_data
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
@@ -69,6 +70,32 @@ def lesions_table(log: LesionsLog) -> str:
         f"rises by over {100 * log.point:g}. The last columns: how many layers can be closed, in that order, before "
         f"accuracy has fallen by {100 * log.point:g}. The paper: about {PAPER_IDLE:.0%} idle."
     )
+
+
+def claims(log: LesionsLog) -> list[Claim]:
+    """What the paper says of figure 4, net by net: the log's first is the best of the search."""
+    rises = [np.abs(np.array(net.lesioned_error) - net.error) for net in log.nets]
+    early, late = slice(0, 14), slice(14, 45)  # layers 1 to 14, and 15 to 45
+    idle = [[np.count_nonzero(rise[part] < log.idle) for rise in rises] for part in (early, late)]
+    shares = [net.idle_share for net in log.nets]
+    return [
+        Claim(
+            "4.2, figure 4",
+            "closing an early layer raises the training error, closing one of 15 to 45 hardly does",
+            f"idle of layers 1 to 14: {listed(idle[0])}; of the 31 from 15 to 45: {listed(idle[1])}; {len(rises)} nets",
+            "held" if max(idle[0]) < min(idle[1]) else "not",
+        ),
+        Claim(
+            "4.2, figure 4",
+            f"about {PAPER_IDLE:.0%} of the layers do not contribute",
+            f"{', '.join(f'{share:.0%}' for share in shares)} change the error by less than {100 * log.idle:g} points",
+            "held" if min(shares) < PAPER_IDLE < max(shares) else "not",
+        ),
+    ]
+
+
+def listed(counts: list[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 FIGURES = {"fig4_lesions.png": lesions_figure, "lesion_sets.png": sets_figure}

@@ -1,0 +1,40 @@
+"""The paper, claim by claim: every verdict in one table, from the logs of all experiments."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from figure_style import markdown
+from run_log import Log
+
+from .common import load
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper, what was found here, and the verdict: held, partly, not, or not tested."""
+
+    section: str
+    paper: str
+    here: str
+    verdict: str
+
+
+WITH_CLAIMS = ("depth_search", "gate_maps", "class_routing", "lesions", "very_deep")
+NOT_TESTED = (
+    Claim("3.2, table 1", "convolutional nets of 10 layers reach 99.4 % on MNIST", "", "not tested"),
+    Claim("3.3, tables 2, 3", "highway nets of 11 to 32 layers on CIFAR-10 and CIFAR-100", "", "not tested"),
+    Claim("4, figure 2", "the same on CIFAR-100: change within 40 layers, lesions hurt more", "", "not tested"),
+)
+
+
+def claims_table(claims: Iterable[Claim]) -> str:
+    """Claims as Markdown."""
+    return markdown(["section", "the paper", "here", "verdict"], [list(claim) for claim in claims])
+
+
+def all_claims(*logs: Log) -> str:
+    """The table of the main README; a log for each of WITH_CLAIMS, in their order, to which its claims link."""
+    found = []
+    for experiment, log in zip(map(load, WITH_CLAIMS), logs, strict=True):
+        link = f"[{{}}]({experiment.log_path()})"
+        found += [claim._replace(section=link.format(claim.section)) for claim in experiment.figures.claims(log)]
+    return claims_table([*found, *NOT_TESTED])

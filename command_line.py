@@ -129,8 +129,8 @@ def list_of_numbers(text: str) -> list[int]:
 
 
 def name_numbers(values: Sequence[int]) -> str:
-    """Numbers as `list_of_numbers` reads them, for the name of a file: a run of three or more as its ends."""
-    if len(values) > 2 and list(values) == list(range(values[0], values[-1] + 1)):
+    """Numbers as `list_of_numbers` reads them: a run of four or more as its ends."""
+    if len(values) > 3 and list(values) == list(range(values[0], values[-1] + 1)):
         return f"{values[0]}-{values[-1]}"
     return ",".join(map(str, values))
 

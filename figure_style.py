@@ -34,6 +34,8 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
 }
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
+LEADER_PAD = 26  # the same, where a leader bridges it
+LEADER = {"arrowstyle": "-", "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1}
 LABEL_GAP = 1.25  # least distance between two labels' middles, in font sizes
 
 matplotlib.rcdefaults()  # a matplotlibrc of the user's would change the bytes
@@ -93,18 +95,22 @@ def draw_level(axes: Axes, value: float, label: str) -> None:
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
 
 
-def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
-    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn."""
+def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
+    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn.
+
+    With `leaders` a thin line leads from each end to its label: for so many that they stand apart from their ends.
+    """
     labels = {
         line: axes.annotate(
             line.get_label(),
             xy=(1, end_height(line)),
             xycoords=axes.get_yaxis_transform(),
-            xytext=(LABEL_PAD, 0),
+            xytext=(LEADER_PAD if leaders else LABEL_PAD, 0),
             textcoords="offset points",
             color=line.get_color(),
             verticalalignment="center",
             annotation_clip=False,
+            arrowprops={**LEADER, "color": line.get_color()} if leaders else None,
         )
         for line in axes.lines
         if not line.get_label().startswith("_")
@@ -123,7 +129,7 @@ def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
     bottom, top = axes.bbox.intervaly * points_a_pixel
     places = spread(heights, gap, bottom + gap / 2, top)
     for label, end, shift in zip(labels.values(), ends, places - heights, strict=True):
-        label.xy, label.xyann = (1, end), (LABEL_PAD, shift)
+        label.xy, label.xyann = (1, end), (label.xyann[0], shift)
 
 
 def end_height(line: Line2D) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from command_line import name_numbers
 from run_log import Run
 
 
@@ -27,7 +28,7 @@ def final(runs: Sequence, field: str) -> str:
 def seeds_of(configs: Iterable) -> str:
     """The sentence below a table that says what its ± means."""
     seeds = sorted({config.seed for config in configs})
-    return f"Mean ± sample standard deviation over {len(seeds)} seeds ({', '.join(map(str, seeds))})."
+    return f"Mean ± sample standard deviation over {len(seeds)} seeds ({name_numbers(seeds)})."
 
 
 def describe_scores(run: Run) -> str:

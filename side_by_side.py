@@ -28,6 +28,7 @@ import run_log
 from command_line import InputError, Interrupted, count
 from run_log import Result
 
+ATTEMPTS = 3  # at what was lost with a cluster's worker
 ResultT = TypeVar("ResultT", bound=Result)
 
 
@@ -172,10 +173,25 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
     """
     from dask.distributed import as_completed
 
+    left = dict(enumerate(tasks))
     with _connect(scheduler) as client:
-        data = client.scatter(data, broadcast=True)
-        for future in as_completed(client.map(function, list(tasks), data=data, pure=False)):
-            yield future.result()
+        for _ in range(ATTEMPTS):
+            there = client.scatter(data, broadcast=True)  # lost with a sole worker, though its nanny starts another
+            submitted = {client.submit(function, task, there, pure=False): index for index, task in left.items()}
+            for future in as_completed(submitted):
+                if future.status in ("cancelled", "lost") and client.status == "running":
+                    continue  # to be tried again; without a scheduler, its result says so
+                try:
+                    yield future.result()
+                except ImportError as error:
+                    raise InputError(
+                        f"--scheduler: expected workers with this package and what it needs, found: {error}; "
+                        "install it there, and start them in the checkout"
+                    ) from error
+                del left[submitted[future]]
+            if not left:
+                return
+    raise CancelledError(f"workers were lost {ATTEMPTS} times")
 
 
 @contextmanager

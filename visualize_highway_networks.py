@@ -163,7 +163,7 @@ def T_gate_evolution(log: Log) -> Axes:
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
     figure, axes = new_figure(f"Mean transform gate by layer and epoch: {describe(log, gated(log))}", 4.6)
-    cells = axes.imshow(means.T, vmin=0, aspect="auto", origin="lower", extent=(-0.5, epochs - 0.5, 0.5, depth + 0.5))
+    cells = axes.imshow(means.T, vmin=0, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
     axes.set_ylabel("layer, from input to output")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)

@@ -32,7 +32,7 @@ def lesions_figure(log: LesionsLog) -> Figure:
         axes.set_xlim(1, layers[-1])
         number_layers(axes.xaxis, layers[-1])
     panels[0].set_title("error (%)")
-    panels[0].set_ylim(bottom=0)
+    panels[0].set_ylim(bottom=-0.04 * panels[0].get_ylim()[1])  # a net without an error shows its line, too
     decades = np.log10(panels[1].dataLim.intervaly)
     panels[1].set(title="mean loss (nats)", yscale="log", xlabel="closed layer")
     panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))

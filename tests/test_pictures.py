@@ -249,8 +249,8 @@ def test_gate_evolution_has_a_row_a_layer_and_a_column_an_epoch_from_0():
     log = made_up_log(depths=(5,), epochs=3)
     (image,) = pictures.T_gate_evolution(log).images
     np.testing.assert_array_equal(image.get_array(), np.transpose(log.runs[0].gate_means))
-    assert image.get_extent() == [-0.5, 3.5, 0.5, 5.5]
-    assert image.origin == "lower"
+    assert image.get_extent() == [-0.5, 3.5, 5.5, 0.5]
+    assert image.origin == "upper"  # layer 1 at the top, as in the maps of figures 2 and 3
 
 
 def test_final_gates_are_bars_beside_the_untrained_value():

@@ -1,0 +1,57 @@
+"""The main README: its code is the code, and its commands do what it says of them."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+WORDS = 1500
+SMALLER = ("--epochs", "1", "--n-train", "300", "--n-test", "100")  # the same commands in seconds
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of a language; "" for commands."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def test_code_is_quoted_as_it_is():
+    source = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
+    assert blocks("python")
+    assert all(code in source for code in blocks("python"))
+
+
+def test_a_visitor_can_read_it_in_five_minutes():
+    text = re.sub(r"<!--.*?-->", "", TEXT, flags=re.DOTALL)
+    assert sum(bool(re.search(r"\w", word)) for word in text.split()) <= WORDS
+
+
+def test_what_it_links_to_is_there():
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", TEXT) if "://" not in link]
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("start", ["python highway_networks.py --seed 0", "python highway_networks.py --block highway"])
+def test_commands_do_what_it_says(real_mnist, tmp_path, start):
+    """Each block of commands in turn, as it stands but for fewer images and epochs where a net is trained."""
+    for name in ("highway_networks.py", "visualize_highway_networks.py", "experiments"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (block,) = (block for block in blocks("") if start in block)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("python ")]
+    for command in commands:
+        if command[1] == "highway_networks.py":
+            command += SMALLER if "--save-model" in command else (*SMALLER, "--out", "run_sweep-seed0.json")
+        if command[1:3] != ["-m", "pytest"]:
+            environment = os.environ | {"HIGHWAY_DATA_DIR": str(real_mnist), "PYTHONPATH": str(ROOT)}
+            done = subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, env=environment, capture_output=True)
+            assert done.returncode == 0, done.stderr.decode()
+    for promised in re.findall(r"# -> (\S+)", block) + re.findall(r"(?:plot|--save-model) (\S+)", block):
+        assert (tmp_path / promised).exists(), promised
+    assert {path.name for path in Path(tmp_path).iterdir()} <= {path.name for path in ROOT.iterdir()} | {
+        *("mine.npz", "run_sweep-seed0.json", "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json"),
+    }

@@ -66,7 +66,7 @@ def draw_times(axes: Axes, log: StepLog, names: Sequence[str], depths: list[int]
             low, median, high = zip(*((row.ms.low, row.ms.median, row.ms.high) for row in rows), strict=True)
             axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
             axes.plot(at, median, label=CONTENDERS[name].label, marker="o", clip_on=False, **style)
-    axes.set(xscale="log", yscale="log", xlabel="hidden blocks")
+    axes.set(xscale="log", yscale="log", xlabel="blocks")
     axes.margins(x=0)
     axes.set_xticks(depths if len(depths) < MANY else [depth for depth in depths if np.log10(depth).is_integer()])
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -1,9 +1,11 @@
 # make run: train the headline nets and draw them, into my-run/.   make test: lint and tests.   Both make .venv first.
+# make test-lowest: the tests with the oldest versions that pyproject.toml allows.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+LOWEST := .venv-lowest
 
-.PHONY: run test figures readme sweep reproduce bench clean
+.PHONY: run test test-lowest figures readme sweep reproduce bench clean
 
 run: $(INSTALLED)
 	mkdir -p my-run
@@ -16,6 +18,13 @@ test: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(PYTHON) -m pytest -q
+
+test-lowest:
+	python3.11 -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*p["dependencies"], *p["optional-dependencies"]["test"], sep="\n")' | sed 's/>=/==/' > $(LOWEST)/versions.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable '.[test]'
+	$(LOWEST)/bin/python -m pytest -q
 
 figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
@@ -48,4 +57,4 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 clean:  # the environment, and what can be resumed
-	rm -rf $(VENV) my-run runs/checkpoints runs/*.jsonl run*.jsonl
+	rm -rf $(VENV) $(LOWEST) my-run runs/checkpoints runs/*.jsonl run*.jsonl

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from command_line import InputError, Interrupted
-from run_log import History, atomic_write, check_regular, completed
+from run_log import History, atomic_write, check_regular, completed, make_place
 
 
 def save(path: str | os.PathLike, training: Any) -> None:
@@ -20,7 +20,6 @@ def save(path: str | os.PathLike, training: Any) -> None:
 
     Raises Interrupted if the disk will not have it.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     state = {
         "config": asdict(training.config),
         "optimizer": {name: value for name, value in _optimizer(training).items() if not _is_array(value)},
@@ -32,6 +31,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
     }
     arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)}
     try:
+        make_place(path)
         with atomic_write(path, "wb") as file:
             np.savez(file, state=np.array(json.dumps(state)), params=training.net.params.flat, **arrays)
     except InputError as error:
@@ -52,6 +52,8 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
             if state["config"] != asdict(training.config):
                 return False
             history = History(**state["history"])
+            if (type(state["epoch"]), len(history.epoch)) not in ((int, 0), (int, state["epoch"] + 1)):
+                raise ValueError(f"{len(history.epoch)} rows of history after {state['epoch']} epochs")
             _fill(training.net.params.flat, stored["params"])
             for name, value in _optimizer(training).items():
                 if _is_array(value):

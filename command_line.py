@@ -41,11 +41,14 @@ def carry_out(
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, killed_politely():
         arguments = parser.parse_args(argv)
-        arguments.command_line = shlex.join([*parser.prog.split(), *argv])
+        words = shlex.join([*parser.prog.split(), *argv])
+        arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log is to hold it
         try:
             code = action(arguments) or 0
         except InputError as error:
             parser.error(str(error))
+        except MemoryError as error:
+            parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except (Interrupted, KeyboardInterrupt) as stopped:
             print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
             code = exit_code(stopped)
@@ -89,10 +92,20 @@ class Unfailing:
 
 @contextmanager
 def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
-    """Standard output and standard error as streams that never raise."""
+    """Standard output and standard error as streams that never raise.
+
+    One that is closed becomes the null device, for worker processes too; a file of ours might take its number else.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     outputs = Unfailing(sys.stdout, "output"), Unfailing(sys.stderr, "the list of errors")
     with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
-        yield outputs
+        try:
+            yield outputs
+        finally:
+            for output in outputs:
+                output.flush()
 
 
 @contextmanager
@@ -117,15 +130,16 @@ def exit_code(stopped: BaseException | None) -> int:
 
 def list_of_numbers(text: str) -> list[int]:
     """`5,10,20` or `0-19` as numbers; raises argparse's error for anything else, a repeated number included."""
-    values = []
+    values = {}
     for part in text.split(","):
         bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
         if bounds is None:
             raise argparse.ArgumentTypeError(f"expected numbers like 5,10,20 or 0-19, found {text!r}")
-        values += range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
-    if len(set(values)) < len(values) or not values:
-        raise argparse.ArgumentTypeError(f"expected different numbers, found {text!r}")
-    return values
+        found = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+        if not found or not values.keys().isdisjoint(found):
+            raise argparse.ArgumentTypeError(f"expected different numbers, found {text!r}")
+        values |= dict.fromkeys(found)
+    return list(values)
 
 
 def name_numbers(values: Sequence[int]) -> str:

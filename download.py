@@ -17,7 +17,7 @@ from run_log import check_regular
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
 READ_SECONDS = 30.0
-MOST = 2**28  # bytes of a payload; what claims to be more is a gzip bomb
+MOST = 2**28  # bytes of a file, and of its payload; what claims to be more is a gzip bomb
 
 
 class Source(NamedTuple):
@@ -94,11 +94,13 @@ def read_bytes(path: Path) -> bytes:
     """All of a regular file; raises InputError if it cannot be read."""
     try:
         check_regular(path)
-        return path.read_bytes()
+        if path.stat().st_size <= MOST:
+            return path.read_bytes()
     except OSError as error:
         raise InputError(
             f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
         ) from error
+    raise InputError(f"{path}: expected at most {MOST:,} bytes, found more; {remedy(path)}")
 
 
 def uncompressed(content: bytes, path: Path) -> bytes:

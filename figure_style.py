@@ -10,6 +10,8 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
+
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
@@ -175,7 +177,8 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
     So no picture of another data set, net or budget replaces one of the committed logs.
     """
     own = Path(log).stem
-    return Path("viz") if own == stem else Path("viz", own.removeprefix(f"{stem}-"))
+    rest = own.removeprefix(f"{stem}-")
+    return Path("viz") if own == stem else Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
 
 
 def save(figure: Figure, path: str | os.PathLike, source: str | os.PathLike) -> None:

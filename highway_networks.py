@@ -15,10 +15,10 @@ numbers of equations and sections the comments use:
 H is an activation of an affine map, T the logistic function σ of another, products are by unit; d + a tensor's name is
 the gradient with respect to it; dx as well has what flows back through the affine maps.
 
-A column is a sample, as in the paper's W x: inside the net a batch is (D, B), for D units and B samples. The branches
-of a block (H, T, C: G of them) are one matrix, [W_H b_H; W_T b_T], against inputs that end in a row of ones, so that a
-block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. Outside, a batch is rows, (B, d_in) and (B, K), as elsewhere
-in Python. L is the depth, in blocks.
+A column is a sample, and an affine map is W x (the paper's W_T is the transpose of ours): inside the net a batch is
+(D, B), for D units and B samples. The branches of a block (H, T, C: G of them) are one matrix, [W_H b_H; W_T b_T],
+against inputs that end in a row of ones, so that a block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. Outside, a
+batch is rows, (B, d_in) and (B, K), as elsewhere in Python. L is the depth, in blocks.
 
 The file reads from top to bottom: blocks, the affine map, the net, losses, optimisers, data, training, the command.
 """
@@ -54,9 +54,9 @@ from command_line import (
     one_of,
 )
 from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
-from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_regular, check_writable, numbers
-from side_by_side import add_job_flags, count_threads, quiet_threads
-from training_job import default_log, given_fields, run_job
+from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_regular, numbers
+from side_by_side import add_job_flags, check_memory, check_number, count_threads, quiet_threads
+from training_job import check_places, default_log, given_fields, run_job
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
@@ -321,7 +321,7 @@ class DeepNet:
     init               a name in INITS, for all weights; biases start at 0, but for
     gate_bias          the initial b_T
     dtype              float32, float64, or complex128 (forward and loss only, for complex-step derivatives)
-    rng                np.random.Generator that draws the weights
+    rng                np.random.Generator that draws the weights; None leaves every parameter 0
 
     Raises InputError for an unknown block, activation or initialisation.
     """
@@ -338,7 +338,7 @@ class DeepNet:
         init: str = "uniform",
         gate_bias: float = -2.0,
         dtype: type = np.float32,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None,
     ):
         tables = (("block", block, BLOCKS), ("activation", activation, ACTIVATIONS), ("init", init, INITS))
         for option, name, table in tables:
@@ -358,6 +358,8 @@ class DeepNet:
         self.hidden, self.depth, self.dtype = hidden, depth, np.dtype(dtype)
         self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
         self.params = self.new_parameters()
+        if rng is None:
+            return
         for name, tensor in self.params.items():
             if name.startswith("W"):
                 tensor[...] = INITS[init](rng, tensor.shape)
@@ -486,7 +488,7 @@ class DeepNet:
             config = json.loads(str(tensors.pop("config")))
             if config["dtype"] not in ("float32", "float64"):
                 raise ValueError(f"a net of {config['dtype']}")
-            net = cls(**config, rng=np.random.default_rng(0))
+            net = cls(**config, rng=None)  # takes no memory yet for what the config claims
             for name in net.params.keys() | tensors.keys():
                 found, expected = (described(of.get(name)) for of in (tensors, net.params))
                 if found != expected:
@@ -494,6 +496,8 @@ class DeepNet:
                 if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
                     raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
                 net.params[name][...] = tensors[name]
+            if not abs(config["gate_bias"]) < LARGEST:
+                raise ValueError(f"gate_bias {config['gate_bias']}")
         except OSError as error:
             found = error.strerror or "a damaged archive"
             raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
@@ -870,6 +874,14 @@ def train_step(net: DeepNet, loss: Loss, optimizer, x: np.ndarray, y: np.ndarray
     return float(value), norm
 
 
+def memory(config: Config, d_in: int, d_out: int) -> int:
+    """Bytes that a run takes, nearly: parameters and two moments; for each size of batch, gradients and the passes."""
+    G, L, D, sizes = len(BLOCKS[config.block].branches), config.depth, config.hidden, batch_sizes(config)
+    n_params = D * (d_in + 1) + L * G * D * (D + 1) + d_out * (D + 1)
+    a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * G * D + 3 * D
+    return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
+
+
 NET_FIELDS = ("hidden", "depth", "block", "activation", "init", "gate_bias", "dtype")  # of Config and of DeepNet
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
 
@@ -897,6 +909,7 @@ class Training:
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.config, self.loss = config, LOSSES[config.loss]
         check_targets(data, config.loss)
+        check_memory(memory(config, math.prod(data.train_x.shape[1:]), data.outputs))
         self.data = draw_subset(data, config.n_train, config.n_test, subset_rng)
         described = {name: getattr(config, name) for name in NET_FIELDS}
         self.net = DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **described, rng=weight_rng)
@@ -1015,6 +1028,7 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
         given.setdefault(name, min(getattr(Config, name), len(x)))
     depths = arguments.depths or [10 if arguments.quick else Config.depth]
     blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
+    check_number(len(depths) * len(arguments.seeds or [Config.seed]) * len(blocks))
     return [
         Config(**given, depth=depth, seed=seed, block=block)
         for depth, seed, block in product(depths, arguments.seeds or [Config.seed], blocks)
@@ -1031,9 +1045,7 @@ def run_command(arguments: argparse.Namespace) -> None:
             f"--save-model: expected a single run, found {len(configs)}; choose one --block, --depth and --seed"
         )
     out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs, SWEEP))
-    for path in filter(None, (out, arguments.save_model)):
-        check_writable(path)
-
+    check_places(out, arguments.save_model)
     info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
     train_one = functools.partial(train, save_model=arguments.save_model)
     log = functools.partial(RunLog.new, arguments.command_line, info, threads=threads_for(configs[0]))

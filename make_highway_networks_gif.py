@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from command_line import InputError, OneLineParser, carry_out
 from figure_style import (
@@ -43,10 +42,13 @@ from visualize_highway_networks import (
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 3000
 PALETTE_COLORS = 64
+MOST_FRAMES = 200  # all are in memory at once; of more epochs, so many evenly spaced ones are shown
 
 
 def frames(log: Log) -> Iterator[np.ndarray]:
     """One picture for each epoch, the untrained net's (epoch 0) first: uint8, (height, width, 3)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     means = gate_means(log).mean(axis=0)
     title = f"{describe(log, log.runs)}: epoch {{}}"
     figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
@@ -63,11 +65,11 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     figure.set_layout_engine("none")  # what moves from here on shall not move the axes
 
     canvas = FigureCanvasAgg(figure)
-    for epoch, layers in enumerate(means):
+    for epoch in np.rint(np.linspace(0, len(means) - 1, min(len(means), MOST_FRAMES))).astype(int):
         set_title(figure, title.format(epoch))
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
-        for bar, height in zip(bars, layers, strict=True):
+        for bar, height in zip(bars, means[epoch], strict=True):
             bar.set_height(height)
         place_labels(accuracy, labels)
         canvas.draw()

@@ -172,14 +172,18 @@ class Run(Result, Generic[ConfigT]):
             raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
         if len({len(row) for row in self.gate_means}) > 1 or not self.gate_means[0]:
             raise ValueError("expected rows of gate_means of one length, found several or none")
-        if None in itertools.chain(*self.gate_means) and not self.diverged:
+        means = set(itertools.chain(*self.gate_means))
+        if None in means and not self.diverged:
             raise ValueError("expected finite gate_means of a run that has not diverged, found null")
+        if not all(0 <= mean <= 1 for mean in means - {None}):
+            raise ValueError("expected gate_means from 0 to 1, found others")
 
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):
     """What `python highway_networks.py` writes."""
 
+    dataset: DatasetInfo
     runs: list[Run[ConfigT]]
 
 
@@ -287,13 +291,22 @@ def check_writable(path: str | os.PathLike) -> None:
         raise _unwritable(path, f"no permission to write in {path.parent}")
 
 
+def make_place(path: str | os.PathLike) -> None:
+    """Make the folder that a file is to lie in; raises InputError if the file could not be written there."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, f"{error.filename}: {error.strerror}") from error
+    check_writable(path)
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Raise OSError if something lies at `path` that is no regular file: reading a pipe or a device may never end."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
-def _unwritable(path: Path, found: str) -> InputError:
+def _unwritable(path: str | os.PathLike, found: str) -> InputError:
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 

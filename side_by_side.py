@@ -26,7 +26,7 @@ import numpy as np
 
 import run_log
 from command_line import InputError, Interrupted, count
-from run_log import Result
+from run_log import Result, check_regular, make_place
 
 ATTEMPTS = 3  # at what was lost with a cluster's worker
 ResultT = TypeVar("ResultT", bound=Result)
@@ -59,8 +59,15 @@ class ResultFile(Generic[ResultT]):
         if content and not content.endswith(b"\n"):
             os.truncate(self.path, content.rfind(b"\n") + 1)
 
+    def check(self) -> None:
+        """Raise InputError if no line could be added, before hours of work rather than after them; makes the folder."""
+        make_place(self.path)
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise InputError(f"{self.path}: expected a file to add to, found: no permission; move it, or allow it")
+
     def _content(self) -> bytes:
         try:
+            check_regular(self.path)
             return self.path.read_bytes()
         except FileNotFoundError:
             return b""
@@ -90,6 +97,15 @@ class ResultFile(Generic[ResultT]):
             raise Interrupted(f"{self.path}: {error.strerror}") from error
 
 
+MOST_RUNS = 100_000  # at a time; each finished one is kept in mind
+
+
+def check_number(runs: int) -> None:
+    """Raise InputError if that is more runs than one command may ask for."""
+    if runs > MOST_RUNS:
+        raise InputError(f"runs: expected at most {MOST_RUNS:,}, found more; ask for fewer, in several commands")
+
+
 def run_tasks(
     function: Callable[[Any, Any], Any],
     tasks: Iterable[Any],
@@ -116,6 +132,24 @@ def run_tasks(
         raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
 
 
+MOST_PROCESSES = 64  # or as many as there are CPUs: each takes memory and time to start
+_processes = 1  # that share this machine's memory, this one among them
+
+
+def check_memory(needed: int) -> None:
+    """Raise InputError unless every process side by side may take so many bytes of this machine's memory."""
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not say
+        return
+    if needed * _processes > there:
+        wanted = f"{needed >> 20:,} MiB" + f" in each of {_processes} processes" * (_processes > 1)
+        raise InputError(
+            f"memory: expected nets that {there >> 20:,} MiB can hold, found one that takes {wanted}; "
+            "lower --hidden, --depth, --batch-size or --jobs"
+        )
+
+
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """The data reach the processes once, as memory-mapped files. Ctrl-C reaches every process, this one alone answers.
 
@@ -125,8 +159,9 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     from joblib.externals.loky import get_reusable_executor
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
+    jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     if jobs > 1:
-        function = functools.partial(_with_its_parent, os.getpid(), function)
+        function = functools.partial(_with_its_parent, os.getpid(), jobs, function)
     with _deaf_to_interrupts():
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
             delayed(function)(task, data) for task in tasks
@@ -139,8 +174,10 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         raise
 
 
-def _with_its_parent(parent: int, function: Callable, task: Any, data: Any) -> Any:
-    """function(task, data), in a process that ends soon after the one that started it, however that ends."""
+def _with_its_parent(parent: int, processes: int, function: Callable, task: Any, data: Any) -> Any:
+    """function(task, data), in one of several processes that end soon after the one that started them."""
+    global _processes
+    _processes = processes
     _watch(parent)
     return function(task, data)
 
@@ -176,7 +213,7 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
     left = dict(enumerate(tasks))
     with _connect(scheduler) as client:
         for _ in range(ATTEMPTS):
-            there = client.scatter(data, broadcast=True)  # lost with a sole worker, though its nanny starts another
+            (there,) = client.scatter([data], broadcast=True)  # lost with a sole worker, whom a nanny may replace
             submitted = {client.submit(function, task, there, pure=False): index for index, task in left.items()}
             for future in as_completed(submitted):
                 if future.status in ("cancelled", "lost") and client.status == "running":
@@ -245,6 +282,7 @@ def finish(
     """
     from tqdm import tqdm
 
+    check_number(len(tasks))
     if old == "fresh":
         results.path.unlink(missing_ok=True)
     done = {results.task_of(result): result for result in results.read()}

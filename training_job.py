@@ -3,14 +3,15 @@
 import argparse
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from command_line import Interrupted, name_numbers
+from command_line import InputError, Interrupted, name_numbers
 from reporting import EpochReporter, describe_scores, label, summary
-from run_log import Log, Run, write
+from run_log import Log, Run, check_writable, write
 from side_by_side import ResultFile, finish
 
 
@@ -40,6 +41,25 @@ def default_log(
     return "-".join(["run_sweep" if sweep else "run", *(name for name, does in differs.items() if does)]) + ".json"
 
 
+def runs_beside(out: Path) -> Path:
+    """Where the finished runs of a job lie until its log does."""
+    return out.with_suffix(".jsonl")
+
+
+def check_places(out: Path | None, net: str | None) -> None:
+    """Raise InputError if log or net could not be written, or if log, runs and net would replace one another."""
+    places = [*([out, runs_beside(out)] if out and out.name else []), *([Path(net)] if net else [])]
+    for place in (out, net):
+        if place:
+            check_writable(place)
+    if len({place.resolve() for place in places}) < len(places):
+        found = ", ".join(map(str, places))
+        raise InputError(
+            f"--out: expected different files for the log (.json), the runs until it is there (.jsonl) and the net, "
+            f"found {found}; choose another"
+        )
+
+
 def run_job(
     train: Callable[..., Run],
     configs: Sequence[Any],
@@ -61,7 +81,9 @@ def run_job(
         return None if in_sight else "\n".join(f"{label(run.config)}  {describe_scores(run)}" for run in new)
 
     with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
-        results = ResultFile(out.with_suffix(".jsonl") if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
+        results = ResultFile(runs_beside(out) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
+        results.check()
+        _check_net_will_be_made(arguments, configs, results)
         try:
             runs = finish(
                 functools.partial(_train_one, train, in_sight),
@@ -81,11 +103,24 @@ def run_job(
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in configs]
         if out:
-            write(out, log(runs=runs))
+            try:
+                write(out, log(runs=runs))
+            except InputError as error:
+                continued = f"to continue: {arguments.command_line}"
+                raise InputError(f"{error}; all runs are safe in {results.path}; {continued}") from error
             results.path.unlink()
     print(f"\n{summary(runs)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
+
+
+def _check_net_will_be_made(arguments: argparse.Namespace, configs: Sequence[Any], results: ResultFile) -> None:
+    """Raise InputError if a net is to be kept, is not there, and its run, being there, would not be made again."""
+    net = getattr(arguments, "save_model", None)
+    if not net or os.path.exists(net) or arguments.old == "fresh":
+        return
+    if configs[0] in map(results.task_of, results.read()):
+        raise InputError(f"{net}: expected a run to make it, found that run in {results.path}; begin anew (--fresh)")
 
 
 def _train_one(train: Callable[..., Run], in_sight: bool, config: Any, data: Any) -> Run:

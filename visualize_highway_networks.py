@@ -7,9 +7,12 @@ Pictures of run.json and run_sweep.json go to viz/, those of any other log to a 
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,7 +54,7 @@ def curves(runs: list[Run], field: str) -> np.ndarray:
     table = np.full((len(runs), max(len(run.history.epoch) for run in runs)), np.nan)
     for row, run in zip(table, runs, strict=True):
         row[: len(run.history.epoch)] = getattr(run.history, field)
-    return table
+    return drawable(table, field)
 
 
 def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
@@ -61,7 +64,13 @@ def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
     for run in runs:
         if not run.diverged:
             table[seeds.index(run.config.seed), depths.index(run.config.depth)] = getattr(run.history, field)[-1]
-    return table
+    return drawable(table, field)
+
+
+def drawable(values: np.ndarray, field: str) -> np.ndarray:
+    """Values within bounds that axes can take, which overflow long before a loss does; those of scores are 0 to 1."""
+    bound = 1 if field.endswith("score") else 1e30
+    return np.clip(values, -bound, bound)
 
 
 def gated(log: Log) -> list[Run]:
@@ -295,6 +304,15 @@ def read_log(path: Path) -> Log:
     log = run_log.read(path, Log, f"make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
+    for run in gated(log):
+        if (found := len(run.gate_means[0])) != run.config.depth:
+            raise InputError(
+                f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; make it with: {COMMAND}"
+            )
+    epochs = {len(run.gate_means) - 1 for run in gated(log)}
+    if len(epochs) > 1 and len(depths_of(log)) == 1:
+        found = ", ".join(map(str, sorted(epochs)))
+        raise InputError(f"{path}: expected runs of equally many epochs, found {found}; make it with: {COMMAND}")
     return log
 
 

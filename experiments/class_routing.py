@@ -156,6 +156,7 @@ def measure_accuracies(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Accu
     chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
     train, test = as_inputs(data.train_x[chosen], net.dtype), as_inputs(data.test_x, net.dtype)
     tasks = enumerate(features(net, train, test))
+    jobs = min(jobs, 1 + 2 * net.depth)
     done = run_tasks(classify, tasks, (data.train_y[chosen], data.test_y), jobs=jobs)
     scores = {"gates": [], "outputs": [], "pixels": []}
     bar = models.progress(done, 1 + 2 * net.depth, "classifiers")

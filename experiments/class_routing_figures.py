@@ -112,7 +112,7 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
             f"the mean gates of a class differ substantially within the first {first} layers",
             f"{times:.0f} times as much as those of random groups; but these layers have {shares[0]:.0%} of all "
             f"differences, {shares[1]:.0%} with random groups",
-            "held, there as elsewhere",
+            "held, and in later layers too",
         )
     ]
 

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 
 import run_log
-from command_line import OneLineParser, carry_out
+from command_line import InputError, OneLineParser, carry_out
 from highway_networks import DATASETS, Dataset, choose_dataset, load_dataset
-from run_log import DatasetInfo, Log
+from run_log import DatasetInfo, Log, make_place
 from side_by_side import ResultFile, ResultT, add_job_flags, finish
 
+os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
 
@@ -25,8 +27,8 @@ class Experiment:
     `doc` is the module's docstring, `log` the class of its log.
     """
 
-    def __init__(self, name: str, doc: str, log: type[Log]):
-        self.name, self.doc, self.log = name, doc.splitlines()[0], log
+    def __init__(self, name: str, doc: str | None, log: type[Log]):
+        self.name, self.doc, self.log = name, (doc or name).splitlines()[0], log  # python -OO strips docstrings
         self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of the log and draw its figures")
@@ -49,7 +51,11 @@ class Experiment:
 
     def read(self, path: Path) -> Any:
         """Read and check a log of this experiment; raises InputError."""
-        return run_log.read(path, self.log, f"make it with {self.parser.prog} run")
+        remedy = f"make it with {self.parser.prog} run"
+        log = run_log.read(path, self.log, remedy)
+        if log.dataset is None:
+            raise InputError(f"{path}: expected the log of a data set, found one of none; {remedy}")
+        return log
 
     def finish(
         self,
@@ -62,13 +68,15 @@ class Experiment:
         **options: Any,
     ) -> list[ResultT]:
         """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
+        make_place(log)
         results = ResultFile(log.with_suffix(".jsonl"), schema)
+        results.check()
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
         return finish(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_place(path)
         run_log.write(path, self.log.new(command, dataset, **measured))
         named = "" if path == self.log_path() else f" {path}"
         print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")

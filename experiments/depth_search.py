@@ -25,29 +25,32 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import checkpoint
-from command_line import InputError, count, list_of_numbers
+from command_line import InputError, count, list_of_numbers, name_numbers
 from highway_networks import Config, Dataset, Training
-from run_log import DatasetInfo, History, Log, Result, number
-from side_by_side import ResultFile
+from run_log import DatasetInfo, History, Log, Result, make_place, number
+from side_by_side import ResultFile, check_number
 
 from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
 
-DEPTHS = (10, 20, 50, 100)  # the paper's counting: one plain layer + depth - 1 blocks
+DEPTHS = [10, 20, 50, 100]  # the paper's counting: one plain layer + depth - 1 blocks
 BLOCKS = ("plain", "highway")
 WIDTH = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
 TOP = 10  # settings of an arm that count as its best
+SEARCH = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 4}  # flags of the committed search,
+LONGER = {"epochs": 100, "top": 2}  # and of its longer runs
 LEVEL = 0.1  # the training loss that tells how fast a longer run converges
 
 # Rates and distances from 1 are drawn log-uniformly, as what matters is their order of magnitude: momentum 0.5 to 0.99,
@@ -163,6 +166,8 @@ def draw_trials(n: int, depths: Iterable[int], **budget: str | int) -> list[Tria
 
     Setting i of an arm is the same whatever n and whichever other arms there are. `budget`: the last fields of a Trial.
     """
+    depths = list(depths)
+    check_number(n * len(depths) * len(BLOCKS))
     drawn = {}
     for depth, block in product(depths, BLOCKS):
         rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
@@ -226,13 +231,26 @@ def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialRe
     return group_by(sorted(results, key=lambda result: result.lowest_loss), lambda result: result.trial.arm)
 
 
+def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -> Path:
+    """The log of a search whose flags are all the `usual` ones; the name of any other says what differs."""
+    given = {name: getattr(arguments, name) for name in usual if not arguments.smoke}
+    differs = {name: value for name, value in given.items() if value != usual[name]}
+    words = (f"{name}{name_numbers(value) if isinstance(value, list) else value}" for name, value in differs.items())
+    return path.with_stem("-".join([path.stem, *words]))
+
+
 def write_log(arguments: argparse.Namespace, results: list[TrialResult], n_test: int) -> None:
-    """Write the log of a search whose best settings have not been trained for longer yet."""
+    """Write the log of a search; the longer runs that an earlier log of the same settings has stay in it."""
     trial = results[0].trial
-    path = EXPERIMENT.log_path(trial.dataset, arguments.smoke)
+    path = named(EXPERIMENT.log_path(trial.dataset, arguments.smoke), arguments, SEARCH)
     info = DatasetInfo(trial.dataset, trial.n_train, n_test)
-    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "results": results}
-    EXPERIMENT.keep(path, arguments.command_line, info, **fields, best_command=None, best=[])
+    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "results": results, "best_command": None, "best": []}
+    old = EXPERIMENT.read(path) if path.exists() else None
+    if old and [result.trial for result in old.results] == [result.trial for result in results]:
+        for run in old.best:  # where they were made may be another place than here
+            run.environment = run.environment or old.environment
+        fields |= {"best_command": old.best_command, "best": old.best}
+    EXPERIMENT.keep(path, arguments.command_line, info, **fields)
 
 
 # --------------------------------------------------------------------------------------- command line
@@ -273,7 +291,7 @@ def run(arguments: argparse.Namespace) -> None:
     trials, data = planned(arguments)
     part, parts = arguments.shard
     trials = trials[part - 1 :: parts]
-    path = EXPERIMENT.log_path(trials[0].dataset, arguments.smoke)
+    path = named(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH)
     if parts > 1:
         path = path.with_stem(f"{path.stem}-{part}-of-{parts}")
     options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(trials))}
@@ -314,7 +332,7 @@ def best(arguments: argparse.Namespace) -> None:
     More than one setting, since a search of few epochs cannot know which rates decay too fast, or diverge later.
     """
     dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
+    path = arguments.log or EXPERIMENT.log_path(dataset, arguments.smoke)
     log = EXPERIMENT.read(path)
     budget = {"epochs": 3 if arguments.smoke else arguments.epochs, "n_train": len(data.train_x)}
     trials = [
@@ -323,12 +341,13 @@ def best(arguments: argparse.Namespace) -> None:
         for result in ranked[: arguments.top]
     ]
     trials.sort(key=lambda trial: -trial.depth)
+    path = named(path, arguments, LONGER)
     runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
     for result in log.results:  # where the old log was made is not where this one is
         result.environment = result.environment or log.environment
     kept = {name: getattr(log, name) for name in ("space", "top", "level", "results")}
     EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=arguments.command_line, best=runs)
-    if dataset == "mnist" and ANALYSED in best_of_arm(runs):
+    if path == EXPERIMENT.log_path() and ANALYSED in best_of_arm(runs):
         keep_net(best_of_arm(runs)[ANALYSED].trial, data)
 
 
@@ -341,17 +360,18 @@ def keep_net(trial: Trial, data: Dataset) -> None:
             f"{path}: expected the checkpoint of the longer run, found none; "
             f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"
         )
-    MODEL.parent.mkdir(exist_ok=True)
+    make_place(MODEL)
     training.net.save(MODEL)
     print(f"saved {MODEL}")
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
     """What defines a search."""
-    parser.add_argument("--configs", type=count, default=100, metavar="N", help="settings an arm (default: 100)")
-    parser.add_argument("--depths", type=list_of_numbers, default=DEPTHS, help="default: 10,20,50,100")
+    parser.set_defaults(**SEARCH)
+    parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
+    parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")
     parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
-    parser.add_argument("--epochs", type=count, default=4, metavar="N", help="default: 4")
+    parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
 
 
 parser = EXPERIMENT.add("list", show, "print the settings")
@@ -371,8 +391,10 @@ add_search_flags(parser)
 
 parser = EXPERIMENT.add("best", best, "train each arm's best settings for longer; resumable")
 add_run_flags(parser)
-parser.add_argument("--epochs", type=count, default=100, metavar="N", help="default: 100")
-parser.add_argument("--top", type=count, default=2, metavar="K", help="settings of each arm (default: 2)")
+parser.set_defaults(**LONGER)
+parser.add_argument("log", nargs="?", type=Path, help="of the search (default: the data set's)")
+parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
+parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
 
 if __name__ == "__main__":
     start("depth_search")

@@ -113,7 +113,7 @@ def arms_table(log: DepthSearchLog) -> str:
         if arm in longer:
             run = longer[arm]
             accuracy = "diverged" if run.diverged else f"{run.history.test_score[-1]:.4f}"
-            rows[-1] += [f"{run.lowest_loss:.2g}", epochs_to(run, log.level), accuracy]
+            rows[-1] += [f"{run.lowest_loss:.3g}", epochs_to(run, log.level), accuracy]
         else:
             rows[-1] += [""] * 3
     search = [f"{log.top} best: loss", "diverged", "best setting"]
@@ -137,7 +137,7 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     orders = math.log10(plain[-1] / highway[-1])
 
     def listed(values: list[float]) -> str:
-        return ", ".join(f"{value:.1e}" for value in values)
+        return ", ".join(f"{value:.2e}" for value in values)
 
     return [
         Claim(

@@ -51,19 +51,20 @@ def gate_maps_figure(log: GateMapsLog) -> Figure:
 def claims(log: GateMapsLog) -> list[Claim]:
     """What the paper says of figure 2, beside what was measured on this net and on an untrained one."""
     found, before, depth = log.claims, log.untrained, len(log.maps.b_T)
-    early = sum(found.change[:FIRST_LAYERS]) / sum(found.change)
+    early, early_before = (sum(of.change[:FIRST_LAYERS]) / sum(of.change) for of in (found, before))
+    activation, even = log.model.net["activation"], FIRST_LAYERS / depth
     return [
         Claim(
             "4, figure 2",
             "most gate biases decrease in training",
-            f"{found.biases_decreased:.0%} of them, all by {found.bias_change:+.3f} in the mean; 1 net",
+            f"{found.biases_decreased:.0%} of them; mean change of all {found.bias_change:+.3f}; 1 net",
             "held" if found.biases_decreased > 0.5 else "not",
         ),
         Claim(
             "4, figure 2",
             "the gates of one sample are sparse",
-            f"{found.closed_for_a_sample:.0%} are below {log.closed}; untrained {before.closed_for_a_sample:.0%}",
-            "partly: they start so",
+            f"{found.closed_for_a_sample:.1%} are below {log.closed}; untrained {before.closed_for_a_sample:.1%}",
+            "held; training lowers it" if found.closed_for_a_sample < before.closed_for_a_sample else "held",
         ),
         Claim(
             "4, figure 2",
@@ -75,8 +76,9 @@ def claims(log: GateMapsLog) -> list[Claim]:
         Claim(
             "4, figure 2",
             f"most of the change in outputs happens in about the first {FIRST_LAYERS} layers",
-            f"{early:.0%} of it, {log.most:.0%} only by layer {found.layer_of_most_change} of {depth} (ReLU)",
-            "held" if early > 0.5 else "not",
+            f"{early:.0%} of it in {FIRST_LAYERS} of {depth} (untrained {early_before:.0%}, evenly {even:.0%}), "
+            f"{log.most:.0%} by layer {found.layer_of_most_change}; {activation}",
+            "held" if early > max(0.5, even, early_before) else "not",
         ),
     ]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
-from run_log import DatasetInfo, check_writable, number
+from run_log import DatasetInfo, make_place, number
 
 from . import depth_search
 from .common import Experiment, add_run_flags, load_data
@@ -111,8 +111,7 @@ def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) 
     path = experiment.log_path(dataset, smoke)
     if source.own:
         path = path.with_stem(f"{path.stem}-{Path(source.file).stem}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(path)
+    make_place(path)
     return path
 
 
@@ -153,6 +152,7 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
     path, config = Path(source.file), source.training
     if config is None:
         return load(path, data)
+    make_place(path)
     training = Training(config, data)
     for _ in progress(training.epochs(scored=False), config.epochs, "training"):
         pass
@@ -161,7 +161,6 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
             f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
             "give one saved by highway_networks.py --save-model"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     training.net.save(path)
     return training.net
 
@@ -182,6 +181,9 @@ def load(path: Path, data: Dataset) -> DeepNet:
             f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
             "give its own --dataset"
         )
+    with np.errstate(all="ignore"):
+        if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # nor is NaN
+            raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
     return net
 
 

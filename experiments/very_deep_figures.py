@@ -134,7 +134,7 @@ def claims(log: VeryDeepLog) -> list[Claim]:
             "blog",
             "1,000 layers reach about 95 % on MNIST with b_T near -20",
             f"{final(runs['highway', -20.0], 'test_score')} on {log.dataset.n_train:,} images; its gates do not open",
-            "not",
+            f"not with {log.dataset.n_train:,} images",
         ),
     ]
 

@@ -50,7 +50,10 @@ def main(*arguments: str) -> int:
     return EXPERIMENT.main([*arguments])
 
 
-def read_log(path: str = "runs/depth_search-digits.json") -> DepthSearchLog:
+LOG = "runs/depth_search-digits-configs6-depths3,5-epochs20"  # of SEARCH, below
+
+
+def read_log(path: str = f"{LOG}.json") -> DepthSearchLog:
     return EXPERIMENT.read(Path(path))
 
 
@@ -113,7 +116,7 @@ def test_the_activations_are_drawn_equally_often(many):
 def test_the_ranges_are_those_that_the_paper_states():
     """Section 3.1: b_T in [-10, -1]; 10, 20, 50 and 100 layers; plain and highway nets; the ten best."""
     assert SPACE["gate_bias"] == [-10, -1]
-    assert DEPTHS == (10, 20, 50, 100)
+    assert DEPTHS == [10, 20, 50, 100]
     assert BLOCKS == ("plain", "highway")
     assert depth_search.TOP == 10
 
@@ -272,10 +275,16 @@ def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last
 # ---------------------------------------------------------------------------- the net that is looked into
 
 
-def test_the_best_50_layer_highway_net_is_kept(small_mnist, workdir):
+def test_the_best_50_layer_highway_net_of_the_committed_search_is_kept(small_mnist, workdir, monkeypatch):
     data = ("--data-dir", str(small_mnist))
     assert main("run", *data, "--configs", "2", "--depths", "3,50", "--epochs", "1") == 0
-    assert main("best", *data, "--epochs", "2") == 0
+    log = Path("runs/depth_search-configs2-depths3,50-epochs1.json")
+    assert main("best", str(log), *data, "--epochs", "2") == 0
+    assert not Path("models").exists(), "of other flags than the committed search's"
+    log.rename("runs/depth_search.json")
+    with monkeypatch.context() as patch:
+        patch.setitem(depth_search.LONGER, "epochs", 2)
+        assert main("best", *data, "--epochs", "2") == 0
     best = best_of_arm(read_log("runs/depth_search.json").best)["highway", 50]
     net = DeepNet.load("models/highway-50.npz")
     assert (net.depth, net.hidden, net.config["block"]) == (49, 50, "highway")
@@ -335,7 +344,7 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
     shards = []
     for part in (1, 2):
         assert main("run", *SEARCH, "--shard", f"{part}/2") == 0
-        shards.append(f"runs/depth_search-digits-{part}-of-2.jsonl")
+        shards.append(f"{LOG}-{part}-of-2.jsonl")
     assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
     assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
     assert main("merge", *SEARCH, *reversed(shards)) == 0
@@ -354,12 +363,14 @@ def shards(workdir) -> list[str]:
 def test_results_say_where_they_were_made_however_often_their_log_is_written_again(shards, monkeypatch):
     """Made on a and b, merged on b (one shard given twice), trained for longer on c, from where d has them."""
     here = run_log.environment()
-    merge, best = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"], ["best", *shards[:2], "--epochs", "1"]
+    merged = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
+    merge = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"]
+    best = ["best", f"{merged}.json", *shards[:2], "--epochs", "1"]
     for machine, command in (("b", merge), ("c", best), ("d", best)):
         there = dataclasses.replace(here, cpu=machine)
         monkeypatch.setattr(run_log, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
-        log = read_log()
+        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-epochs1.json")
         assert log.environment == there
         assert [(result.environment or there).cpu for result in log.results] == ["a", "b"]
         assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
@@ -481,7 +492,7 @@ def wait_for_lines(process: subprocess.Popen, n: int) -> None:
 
 
 def lines() -> list[bytes]:
-    path = Path("runs/depth_search-digits.jsonl")
+    path = Path(f"{LOG}.jsonl")
     return path.read_bytes().splitlines(keepends=True) if path.exists() else []
 
 
@@ -510,7 +521,7 @@ def test_a_search_that_is_killed_twice_loses_no_finished_run_and_repeats_none(wo
     message = first.stderr.read()
     found = re.fullmatch(
         r"\npython -m experiments\.depth_search: interrupted: TerminatedWorkerError: .*; (\d+) of 24 runs are safe in "
-        r"runs/depth_search-digits\.jsonl; to continue: (.*)\n",
+        rf"{re.escape(LOG)}\.jsonl; to continue: (.*)\n",
         message,
     )
     assert found, message

@@ -255,7 +255,7 @@ def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, workdir, refuse
 
 
 THRESHOLDS = {  # others than those of today, and how a table states them
-    "gate_maps": ({"closed": 0.125, "open": 0.75, "most": 0.35}, ("below 0.125 is", "above 0.75 is", "| 35% of it")),
+    "gate_maps": ({"closed": 0.125, "open": 0.75, "most": 0.35}, ("below 0.125;", "above 0.75 for", "35% by layer")),
     "class_routing": ({"first_layers": 37}, ("first 37 layers",)),
     "lesions": ({"idle": 0.0025, "point": 0.03}, ("less than 0.25 p", "rises by over 3.", "has fallen by 3.")),
 }

@@ -1,10 +1,11 @@
 """The pictures: they show the numbers of the log they name, are drawn the same twice, and belong to the committed logs.
 
-Pixels are compared bytewise where the picture says that it was drawn with the software installed here; elsewhere fonts
-and rasterisers may differ, so blocks of pixels are compared instead.
+Bytes are compared where the picture says that it was drawn by the versions installed here. Elsewhere fonts, and with
+them the layout, may differ: a warning says so, and what is compared is the log's fingerprint, the size and the looks.
 """
 
 import io
+import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from helpers import ROOT, assert_says, files_below
 from hypothesis import given
 from hypothesis import strategies as st
 from picture_helpers import committed_log, made_up_log, outdated
-from PIL import Image, ImageSequence
+from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
@@ -24,25 +25,37 @@ from figure_style import differences, fingerprint, label_ends, new_figure, numbe
 from highway_networks import CLASSES
 from run_log import write
 
-BLOCK = 10  # pixels; what is compared is the mean colour of blocks as wide and high
-LARGEST_BLOCK_DIFFERENCE = 60  # of 255
+BLOCK = 5  # pixels; what is compared is the mean colour of blocks as wide and high
+BLUR = 1.5  # blocks: letters become grey
+SHIFT = 2  # blocks that anything may be moved by
+LARGEST_DIFFERENCE = 60  # of 255; between matplotlib 3.9 and 3.11, other ticks make 53 and all else 18 at most
 
 
 # ----------------------------------------------------------------------------------- comparing pictures
 
 
-def block_means(frame: Image.Image) -> np.ndarray:
-    width, height = frame.size[0] // BLOCK, frame.size[1] // BLOCK
-    return np.asarray(frame.convert("RGB").resize((width, height), Image.Resampling.BOX), float)
+def coarse(frame: Image.Image, blocks: tuple[int, int]) -> Image.Image:
+    return frame.convert("RGB").resize(blocks, Image.Resampling.BOX).filter(ImageFilter.GaussianBlur(BLUR))
+
+
+def strangeness(frame: Image.Image, other: Image.Image) -> float:
+    """How far the colour of any block lies outside those around its place in the other frame."""
+    around = 2 * SHIFT + 1
+    filtered = (frame, other.filter(ImageFilter.MinFilter(around)), other.filter(ImageFilter.MaxFilter(around)))
+    colors, low, high = (np.asarray(image, float) for image in filtered)
+    return max((low - colors).max(), (colors - high).max())
 
 
 def look_alike(one: bytes, other: bytes) -> bool:
-    """Whether two pictures show the same but for fonts and rasterisers: no block of pixels differs much."""
+    """Whether two pictures show the same but for fonts, rasterisers and a slightly moved layout."""
     with Image.open(io.BytesIO(one)) as a, Image.open(io.BytesIO(other)) as b:
-        if (a.size, getattr(a, "n_frames", 1)) != (b.size, getattr(b, "n_frames", 1)):
+        rounding = np.abs(np.subtract(a.size, b.size)).max()  # of inches to pixels: not every version cuts off
+        if rounding > 1 or getattr(a, "n_frames", 1) != getattr(b, "n_frames", 1):
             return False
-        pairs = zip(ImageSequence.Iterator(a), ImageSequence.Iterator(b), strict=True)
-        return all(np.abs(block_means(x) - block_means(y)).max() < LARGEST_BLOCK_DIFFERENCE for x, y in pairs)
+        blocks = (a.width // BLOCK, a.height // BLOCK)
+        frames = ([coarse(frame, blocks) for frame in ImageSequence.Iterator(picture)] for picture in (a, b))
+        pairs = zip(*frames, strict=True)
+        return all(max(strangeness(x, y), strangeness(y, x)) < LARGEST_DIFFERENCE for x, y in pairs)
 
 
 def origin(picture: bytes) -> tuple[str, str]:
@@ -60,14 +73,16 @@ def png(axes) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_shift_by_a_pixel_looks_alike_and_another_number_does_not():
+def test_a_small_shift_and_another_size_of_letters_look_alike_and_another_number_does_not():
     log = made_up_log()
     drawn = png(pictures.plain_loss_collapse(log))
     shifted = io.BytesIO()
-    Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (1, 1), (0, 1))).save(shifted, "PNG")
+    Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (5, -5), (0, 1))).save(shifted, "PNG")
     assert look_alike(drawn, shifted.getvalue())
+    with matplotlib.rc_context({"font.size": 1.02 * matplotlib.rcParams["font.size"]}):
+        assert look_alike(drawn, png(pictures.plain_loss_collapse(log)))
 
-    log.runs[0].history.train_loss[-1] += 0.05
+    log.runs[0].history.train_loss[-1] += 0.2
     assert not look_alike(drawn, png(pictures.plain_loss_collapse(log)))
 
 
@@ -87,8 +102,9 @@ def assert_redrawn(path: Path, log: Path, redrawn: bytes) -> None:
         same = content == redrawn
         assert same, f"{name}: other bytes, though from the same log by the same {software}"
     else:
-        same = look_alike(content, redrawn)
-        assert same, f"{name}: drawn by {software}, looks different by {renderer()}"
+        versions = f"drawn by {software}, here by {renderer()}"
+        warnings.warn(f"looks compared instead of bytes, of pictures {versions}", stacklevel=1)
+        assert look_alike(content, redrawn), f"{name}: looks different, {versions}"
 
 
 @pytest.mark.parametrize("name", ["run.json", "run_sweep.json"])
@@ -351,7 +367,7 @@ def test_spread_moves_no_more_than_it_must():
     np.testing.assert_allclose(spread(np.array([30.0, 10.0, 20.0]), 10, 0, 100), [30, 10, 20])
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::DeprecationWarning")  # what libraries say of one another
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_labels_of_lines_that_end_together_do_not_overlap(scale):
     figure, axes = new_figure("three lines", 3)

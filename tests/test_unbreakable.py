@@ -1,0 +1,259 @@
+"""What goes wrong around the programs: lost output, signals, claims too large, files that are none, full disks."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says, files_below, limited_file_size, small_log, small_net, wait_until
+
+import highway_networks as hn
+import make_highway_networks_gif as gif
+import run_log
+import visualize_highway_networks as viz
+from command_line import InputError
+from experiments import common, depth_search, gate_maps, models, very_deep
+from side_by_side import ResultFile
+
+DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
+SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
+MAIN = str(ROOT / "highway_networks.py")
+
+
+def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
+    """A command line as a user types it."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    words = command.replace("python", sys.executable, 1)
+    return subprocess.run(words, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2"])
+def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
+    shell(f"python {MAIN} {shlex.join(DIGITS)} --depth 1 --jobs {jobs} --out log.json {redirected}", tmp_path)
+    assert len(run_log.read(tmp_path / "log.json", viz.Log, "").runs) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
+
+
+@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=str)
+@pytest.mark.parametrize("words", [("--help",), (*SHORT, "--seeds", "0,1", "--no-save")], ids=["help", "job"])
+def test_an_encoding_without_the_characters_is_enough(tmp_path, environment, words):
+    done = shell(f"python {MAIN} {shlex.join(words)}", tmp_path, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [f"-OO {MAIN} {shlex.join(SHORT)}", "-OO -m experiments"])
+def test_stripped_docstrings_are_not_missed(tmp_path, words):
+    assert shell(f"python {words}", tmp_path).returncode == 0
+
+
+def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
+    (tmp_path / "log.json").write_text(run_log.dumps(small_log()))
+    for program in ("visualize_highway_networks.py", "make_highway_networks_gif.py"):
+        done = shell(f"python {ROOT / program} log.json", tmp_path, MPLBACKEND="nonsense")
+        assert done.returncode == 0, done.stderr
+    done = shell("python -m experiments.gate_maps plot", tmp_path, MPLBACKEND="nonsense")
+    assert done.returncode == 2, done.stderr  # as there is no log
+
+
+def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
+    assert hn.main([*SHORT, "--out", "a\udcff.json"]) == 0
+    assert r"a\udcff.json" in run_log.read("a\udcff.json", viz.Log, "").command
+
+
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGTERM, False), (signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared(workdir, start, number, group):
+    words = ("--epochs", "30", "--depth", "10", "--seeds", "0-199", "--jobs", "2", "--out", "log.json")
+    process = start(MAIN, *DIGITS, *words)
+    kept = workdir / "log.jsonl"
+    wait_until(lambda: kept.exists() and kept.stat().st_size, "the first run")
+    (os.killpg if group else os.kill)(process.pid, number)
+    error = process.communicate(timeout=120)[1]
+    wait_until(lambda: not group_lives(process.pid), "the workers' end")
+    assert re.findall(f"-{process.pid}[-_]|_{process.pid}_", " ".join(os.listdir("/dev/shm"))) == []
+    assert ResultFile(kept, run_log.Run[hn.Config]).read()
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert "runs are safe in log.jsonl; to continue: python" in error
+        assert not re.search("Traceback|leaked|semlock", error)
+
+
+def group_lives(leader: int) -> bool:
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--hidden 1000000000", "--depth 1000000000", f"--hidden 1{'0' * 200}", "--hidden 1000000 --batch-size 1"),
+        *("--depth 100000000 --hidden 1 --jobs 2", "--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"),
+    ],
+)
+def test_what_no_machine_can_hold_is_refused_before_anything_is_made(workdir, refused, words):
+    error = refused(hn.main, ["--dataset", "digits", *words.split()])
+    assert re.search(r"error: (memory|runs): expected .*, found .*; ", error)
+    assert files_below(workdir) == {}
+
+
+@pytest.mark.parametrize("words", [f"list --configs 1{'0' * 30}", "run --configs 1 --depths 2,999999 --fresh"])
+def test_a_search_that_no_machine_can_hold_is_refused(workdir, refused, words):
+    found = refused(depth_search.EXPERIMENT.main, [*words.split(), "--dataset", "digits", "--epochs", "1"])
+    assert re.search(r"error: (memory|runs): expected", found)
+
+
+@pytest.mark.parametrize("change", [{}, {"block": "plain", "batch_size": 30}, {"optimizer": "momentum"}], ids=str)
+def test_the_memory_that_a_run_takes_is_known_beforehand(digits, change):
+    config = hn.Config(**{"hidden": 40, "depth": 20, "n_train": 100, "n_test": 10, "batch_size": 100} | change)
+    training = hn.Training(config, digits)
+    for _ in training.epochs(scored=False):
+        break
+    arrays = [value for value in vars(training.optimizer).values() if isinstance(value, np.ndarray)]
+    for w in training.workspaces.values():
+        arrays += [w.input, w.x1, w.z, w.dz, w.flows, w.gradients.flat]
+    taken = training.net.params.flat.nbytes + sum(array.nbytes for array in arrays)
+    assert 1 <= hn.memory(config, 64, 10) / taken < 1.5
+
+
+@pytest.mark.parametrize("claim", ["depth", "hidden", "d_in", "d_out", "gate_bias"])
+@pytest.mark.parametrize("value", [10**9, 10**30, float("nan"), float("-inf"), "4", None, [1]], ids=str)
+def test_a_net_is_not_believed_what_it_claims_to_be(tmp_path, claim, value):
+    with pytest.raises(InputError) as error:
+        hn.DeepNet.load(spoilt_net(tmp_path, **{claim: value}))
+    assert "expected a net saved by DeepNet.save, found" in str(error.value)
+
+
+def spoilt_net(folder: Path, **changes: object) -> Path:
+    net = small_net("highway", "tanh", 2, np.float32)
+    tensors = dict(net.params)
+    np.savez(folder / "net.npz", format=2, config=json.dumps(net.config | changes), **tensors)
+    return folder / "net.npz"
+
+
+def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
+    net = hn.DeepNet(64, 10, hidden=20, depth=6, activation="relu", rng=np.random.default_rng(0))
+    net.params.flat[:] = 1e8 * np.sign(net.params.flat)
+    net.save("net.npz")
+    with pytest.raises(InputError) as error:
+        models.load(Path("net.npz"), digits)
+    assert_says(error.value, "net.npz", "1e15")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+@pytest.mark.parametrize("name", ["log.jsonl", "log.json"])
+def test_what_is_no_file_in_the_place_of_a_log_is_refused_before_training(workdir, refused, make, name):
+    make(name)
+    assert refused(hn.main, [*SHORT, "--out", "log.json"]).startswith(
+        f"python highway_networks.py: error: {name}: expe"
+    )
+    assert refused(viz.main, [name]).startswith(f"python visualize_highway_networks.py: error: {name}: expected a log")
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    path = tmp_path / "huge-idx1-ubyte"
+    path.touch()
+    os.truncate(path, 2**40)
+    with pytest.raises(InputError, match="expected at most 268,435,456 bytes, found more; "):
+        hn.read_idx(path)
+
+
+def spoilt_log(change) -> dict:
+    log = json.loads(run_log.dumps(small_log()))
+    log["runs"].append(json.loads(json.dumps(log["runs"][0])))
+    change(log, log["runs"][2])
+    return log
+
+
+def longer(log: dict, run: dict) -> None:
+    run["history"] = {name: [*values, values[-1]] for name, values in run["history"].items()}
+    run["gate_means"].append(run["gate_means"][-1])
+
+
+SPOILT = {
+    "other epochs": longer,
+    "other blocks": lambda log, run: run.update(gate_means=[[0.1] * 3] * 2),
+    "no data set": lambda log, run: log.update(dataset=None),
+    "a slash": lambda log, run: log["dataset"].update(name="../x"),
+    "no gates": lambda log, run: run.update(gate_means=[]),
+    "gates beyond 1": lambda log, run: run.update(gate_means=[[1e308, 0.1]] * 2),
+}
+
+
+@pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
+@pytest.mark.parametrize("main", [viz.main, gif.main])
+def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
+    Path("log.json").write_text(json.dumps(spoilt_log(change)))
+    assert "log.json: expected" in refused(main, ["log.json"])
+    assert [*files_below(workdir)] == ["log.json"]
+
+
+@pytest.mark.parametrize("name", ["...json", "run-...json", "run-.json", "a\n$b_{.json"])
+def test_pictures_stay_in_a_folder_below_viz(workdir, name):
+    Path(name).write_text(run_log.dumps(small_log()))
+    assert viz.main([name]) == gif.main([name]) == 0
+    assert {len(Path(path).parts) for path in files_below(workdir) if path != name} == {3}
+
+
+def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monkeypatch):
+    monkeypatch.setattr(gif, "MOST_FRAMES", 3)
+    log = small_log()
+    log.runs[0].history.train_loss[:] = log.runs[0].history.test_score[:] = [1e308, -1e308]
+    longer_log = json.loads(run_log.dumps(log))
+    for _ in range(9):
+        longer(longer_log, longer_log["runs"][0])
+    Path("log.json").write_text(json.dumps(longer_log))
+    assert viz.main(["log.json"]) == gif.main(["log.json"]) == 0
+    assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
+
+
+@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "blocks_compared"])
+def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, monkeypatch, name):
+    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    Path("runs").write_text("")
+    assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
+
+
+def test_runs_that_may_not_be_added_to_are_noticed_before_training(
+    public_folder, as_ordinary_user, monkeypatch, refused
+):
+    monkeypatch.chdir(public_folder)
+    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    public_folder.chmod(0o777)
+    Path("log.jsonl").touch(0o444)
+    Path("runs").mkdir(0o755)
+    with as_ordinary_user():
+        assert "log.jsonl: expected a file to add to" in refused(hn.main, [*SHORT, "--out", "log.json"])
+        assert "no permission to write in runs" in refused(very_deep.EXPERIMENT.main, ["run", "--smoke"])
+        assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
+
+
+@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.jsonl", None])
+def test_files_that_would_replace_one_another_are_refused(workdir, refused, net):
+    words = ["--out", "log.json", "--save-model", net] if net else ["--out", "log.jsonl"]
+    assert "--out: expected different files" in refused(hn.main, [*SHORT, *words])
+    assert files_below(workdir) == {}
+
+
+def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):
+    monkeypatch.setattr(run_log, "dumps", lambda log: "x" * 10**6)
+    with limited_file_size(10**5):
+        error = refused(hn.main, [*SHORT, "--out", "log.json"])
+    assert "log.json: expected a place to write, found: File too large" in error
+    assert "all runs are safe in log.jsonl; to continue: python highway_networks.py" in error
+    assert [*files_below(workdir)] == ["log.jsonl"]
+    monkeypatch.undo()
+    monkeypatch.chdir(workdir)
+    monkeypatch.setattr(hn, "train", lambda *_, **__: pytest.fail("trained again"))
+    assert "net.npz: expected a run to make it" in refused(
+        hn.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"]
+    )
+    assert hn.main([*SHORT, "--out", "log.json"]) == 0

@@ -160,10 +160,9 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
-    if jobs > 1:
-        function = functools.partial(_with_its_parent, os.getpid(), jobs, function)
+    begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)} if jobs > 1 else {}
     with _deaf_to_interrupts():
-        finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
+        finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
         )
     try:
@@ -174,16 +173,11 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         raise
 
 
-def _with_its_parent(parent: int, processes: int, function: Callable, task: Any, data: Any) -> Any:
-    """function(task, data), in one of several processes that end soon after the one that started them."""
+def _begin_process(parent: int, processes: int) -> None:
+    """Make this process, one of several, end soon after the one that started it, however that ends."""
     global _processes
     _processes = processes
-    _watch(parent)
-    return function(task, data)
 
-
-@functools.cache
-def _watch(parent: int) -> None:
     def end_with_parent() -> None:
         while os.getppid() == parent:
             time.sleep(1)

@@ -32,7 +32,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -248,7 +248,7 @@ class Parameters(Mapping):
     def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, branches: str, dtype: type):
         L, D, G = depth, hidden, len(branches)
         shapes = ((D, d_in + 1), (L, G * D, D + 1), (d_out, D + 1))
-        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        ends = list(accumulate(math.prod(shape) for shape in shapes))
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
         self.input, self.blocks, self.output = (p.reshape(shape) for p, shape in zip(pieces, shapes, strict=True))

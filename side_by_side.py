@@ -205,24 +205,32 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
     from dask.distributed import as_completed
 
     left = dict(enumerate(tasks))
-    with _connect(scheduler) as client:
+    with _connect(scheduler) as client, _packages_expected():
         for _ in range(ATTEMPTS):
             (there,) = client.scatter([data], broadcast=True)  # lost with a sole worker, whom a nanny may replace
             submitted = {client.submit(function, task, there, pure=False): index for index, task in left.items()}
             for future in as_completed(submitted):
                 if future.status in ("cancelled", "lost") and client.status == "running":
                     continue  # to be tried again; without a scheduler, its result says so
-                try:
-                    yield future.result()
-                except ImportError as error:
-                    raise InputError(
-                        f"--scheduler: expected workers with this package and what it needs, found: {error}; "
-                        "install it there, and start them in the checkout"
-                    ) from error
+                yield future.result()
                 del left[submitted[future]]
             if not left:
                 return
     raise CancelledError(f"workers were lost {ATTEMPTS} times")
+
+
+@contextmanager
+def _packages_expected() -> Iterator[None]:
+    """A module that a worker lacks is the user's to install; Dask may tell of it by words alone."""
+    try:
+        yield
+    except Exception as error:
+        if not (isinstance(error, ImportError) or "ModuleNotFoundError" in str(error)):
+            raise
+        raise InputError(
+            f"--scheduler: expected workers with this package and what it needs, found: {error}; "
+            "install it there, and start them in the checkout"
+        ) from error
 
 
 @contextmanager

@@ -378,6 +378,15 @@ def test_results_say_where_they_were_made_however_often_their_log_is_written_aga
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
+def test_a_search_that_is_run_again_keeps_its_longer_runs(workdir):
+    logs = []
+    for command in ("run", "best", "run"):
+        assert main(command, "--smoke") == 0
+        logs.append(read_log("runs/depth_search-smoke.json"))
+    assert [len(log.best) for log in logs] == [0, 8, 8]
+    assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
+
+
 @pytest.mark.parametrize(
     ("flags", "files", "message"),
     [

@@ -371,6 +371,16 @@ def test_a_run_on_a_cluster_that_is_cut_short_says_what_is_safe_and_how_to_go_on
     assert Path("squares.jsonl").read_bytes() == safe
 
 
+def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin):
+    client = begin("--scheduler", cluster[0], workers=1)
+    (worker,) = pids_of(HELD)
+    Path("go").touch()
+    os.kill(worker, signal.SIGKILL)
+    client.wait(timeout=60)
+    assert len(Path("squares.jsonl").read_bytes().splitlines()) == len(TASKS), client.stderr.read()
+    assert square_all() == [made_here(task, task**2) for task in TASKS]
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "carrier-pigeon://roof:1"])
 def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address):
     distributed = pytest.importorskip("distributed", reason=NEEDS_DASK)

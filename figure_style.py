@@ -165,9 +165,9 @@ def differences(values: np.ndarray) -> dict:
     return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
 
 
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; its first column is set to the left, all others to the right."""
-    rule = [":--", *["--:"] * (len(header) - 1)]
+def markdown(header: list[str], rows: list[list[str]], *, words: bool = False) -> str:
+    """A Markdown table; its first column is set to the left, all others to the right unless they hold `words`."""
+    rule = [":--", *[":--" if words else "--:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
 
 

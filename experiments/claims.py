@@ -30,7 +30,7 @@ NOT_TESTED = (
 
 def claims_table(claims: Iterable[Claim]) -> str:
     """Claims as Markdown."""
-    return markdown(["section", "the paper", "here", "verdict"], [list(claim) for claim in claims])
+    return markdown(["section", "the paper", "here", "verdict"], [list(claim) for claim in claims], words=True)
 
 
 def all_claims(*logs: Log) -> str:

@@ -32,15 +32,6 @@ def read_log(path: Path) -> RunLog[hn.Config]:
     return read(path, RunLog[hn.Config], "run it again")
 
 
-@pytest.fixture
-def workdir(tmp_path, monkeypatch) -> Path:
-    """An empty current directory."""
-    path = tmp_path / "workdir"
-    path.mkdir()
-    monkeypatch.chdir(path)
-    return path
-
-
 # --------------------------------------------------------------------------------------- end to end
 
 

@@ -1045,11 +1045,11 @@ def run_command(arguments: argparse.Namespace) -> None:
             f"--save-model: expected a single run, found {len(configs)}; choose one --block, --depth and --seed"
         )
     out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs, SWEEP))
-    check_places(out, arguments.save_model)
+    check_places(out, dataset, arguments.save_model)
     info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
     train_one = functools.partial(train, save_model=arguments.save_model)
     log = functools.partial(RunLog.new, arguments.command_line, info, threads=threads_for(configs[0]))
-    run_job(train_one, configs, data, arguments, log, out)
+    run_job(train_one, configs, data, dataset, arguments, log, out)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -66,13 +66,6 @@ class EpochReporter:
             self.bar.close()
 
 
-def show_run(run: Run) -> None:
-    """One line for a run that was trained out of sight."""
-    from tqdm import tqdm
-
-    tqdm.write(f"{label(run.config)}  {describe_scores(run)}")
-
-
 def label(config: Any) -> str:
     """What a run is called."""
     return f"{config.block} depth {config.depth} seed {config.seed}"

@@ -41,14 +41,14 @@ def default_log(
     return "-".join(["run_sweep" if sweep else "run", *(name for name, does in differs.items() if does)]) + ".json"
 
 
-def runs_beside(out: Path) -> Path:
-    """Where the finished runs of a job lie until its log does."""
-    return out.with_suffix(".jsonl")
+def runs_beside(out: Path, dataset: str) -> Path:
+    """Where the finished runs of a job lie until its log does; a run does not say on which data it was made."""
+    return out.with_suffix(f".{dataset}.jsonl")
 
 
-def check_places(out: Path | None, net: str | None) -> None:
+def check_places(out: Path | None, dataset: str, net: str | None) -> None:
     """Raise InputError if log or net could not be written, or if log, runs and net would replace one another."""
-    places = [*([out, runs_beside(out)] if out and out.name else []), *([Path(net)] if net else [])]
+    places = [*([out, runs_beside(out, dataset)] if out and out.name else []), *([Path(net)] if net else [])]
     for place in (out, net):
         if place:
             check_writable(place)
@@ -64,6 +64,7 @@ def run_job(
     train: Callable[..., Run],
     configs: Sequence[Any],
     data: Any,
+    dataset: str,
     arguments: argparse.Namespace,
     log: Callable[..., Log],
     out: Path | None,
@@ -81,7 +82,7 @@ def run_job(
         return None if in_sight else "\n".join(f"{label(run.config)}  {describe_scores(run)}" for run in new)
 
     with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
-        results = ResultFile(runs_beside(out) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
+        results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
         results.check()
         _check_net_will_be_made(arguments, configs, results)
         try:
@@ -108,7 +109,8 @@ def run_job(
             except InputError as error:
                 continued = f"to continue: {arguments.command_line}"
                 raise InputError(f"{error}; all runs are safe in {results.path}; {continued}") from error
-            results.path.unlink()
+            if all(run.config in by_config for run in results.read()):  # another job's may lie there, too
+                results.path.unlink()
     print(f"\n{summary(runs)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")

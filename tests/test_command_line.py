@@ -17,7 +17,7 @@ import highway_networks as hn
 import run_log
 from run_log import Run, RunLog, read
 from side_by_side import ResultFile
-from training_job import default_log
+from training_job import default_log, runs_beside
 
 DIGITS = ("--dataset", "digits")
 SHORT = (*DIGITS, "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-test", "50")
@@ -284,11 +284,11 @@ def test_ctrl_c_keeps_the_runs_that_have_finished(tmp_path, jobs, old_log):
     assert "Traceback" not in error
     assert "leaked" not in error
     assert (out.read_text() if out.exists() else None) == old_log
-    kept = kept_runs(tmp_path / "log.jsonl")
+    kept = kept_runs(tmp_path / "log.digits.jsonl")
     assert 1 <= len(kept) < 200
     assert all(len(r.history.epoch) == 51 for r in kept)
-    assert f"{len(kept)} of 200 runs are safe in log.jsonl; to continue: python highway_networks.py " in error
-    assert {path.name for path in tmp_path.iterdir()} == {"log.jsonl", *(["log.json"] if old_log else [])}
+    assert f"{len(kept)} of 200 runs are safe in log.digits.jsonl; to continue: python highway_networks.py " in error
+    assert {path.name for path in tmp_path.iterdir()} == {"log.digits.jsonl", *(["log.json"] if old_log else [])}
 
 
 def kept_runs(path: Path) -> list[Run]:
@@ -305,11 +305,25 @@ def test_a_job_that_was_cut_short_goes_on_where_it_was(workdir, monkeypatch):
 
     monkeypatch.setattr(hn, "train", interrupted_at_the_third)
     assert hn.main(arguments) == 130
-    assert len(kept_runs(workdir / "log.jsonl")) == 2
+    assert len(kept_runs(workdir / "log.digits.jsonl")) == 2
     assert hn.main(arguments) == 0
     assert len(trained) == 5
     assert [run.config for run in read_log(workdir / "log.json").runs] == sorted(set(trained), key=trained.index)
     assert [path.name for path in workdir.iterdir()] == ["log.json"]
+
+
+def test_the_runs_of_another_job_are_neither_taken_nor_lost(workdir, monkeypatch):
+    """Another job of the same --out: other settings leave the file alone, another data set has one of its own."""
+    arguments = [*SHORT, "--depth", "1", "--out", "log.json"]
+    with monkeypatch.context() as patch:
+        train = hn.train
+        patch.setattr(hn, "train", lambda c, d, **kw: train(c, d, **kw) if c.block == "highway" else interrupt())
+        assert hn.main(arguments) == 130
+    before = (workdir / "log.digits.jsonl").read_bytes()
+    assert hn.main([*arguments, "--lr", "0.1"]) == 0
+    assert (workdir / "log.digits.jsonl").read_bytes().startswith(before)
+    assert {run.config.lr for run in read_log(workdir / "log.json").runs} == {0.1}
+    assert runs_beside(workdir / "log.json", "mnist") != workdir / "log.digits.jsonl"
 
 
 def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, monkeypatch, refused, capsys):
@@ -320,17 +334,19 @@ def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, monke
     assert hn.main(arguments) == 130
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
-    lines = (workdir / "log.jsonl").read_text()
+    lines = (workdir / "log.digits.jsonl").read_text()
     code = run_log.environment().code
-    (workdir / "log.jsonl").write_text(lines.replace(code, "another"))
+    (workdir / "log.digits.jsonl").write_text(lines.replace(code, "another"))
     before = files_below(workdir)
     capsys.readouterr()
-    assert "log.jsonl: expected runs of the training code as it is now, found 1 of other" in refused(hn.main, arguments)
+    assert "log.digits.jsonl: expected runs of the training code as it is now, found 1 of other" in refused(
+        hn.main, arguments
+    )
     assert files_below(workdir) == before
     assert hn.main([*arguments, "--keep"]) == 0
     kept, fresh = read_log(workdir / "log.json").runs
     assert (kept.environment.code, fresh.environment) == ("another", None)
-    (workdir / "log.jsonl").write_text(lines.replace(code, "another"))
+    (workdir / "log.digits.jsonl").write_text(lines.replace(code, "another"))
     assert hn.main([*arguments, "--fresh"]) == 0
     assert [run.environment for run in read_log(workdir / "log.json").runs] == [None, None]
 
@@ -359,8 +375,8 @@ def test_a_killed_process_loses_no_finished_run(workdir, monkeypatch, capsys):
 
     monkeypatch.setattr(hn, "train", killed_at_the_second)
     assert hn.main([*SHORT, "--depth", "1", "--out", "log.json"]) == 1
-    assert "BrokenExecutor: a worker was killed; 1 of 2 runs are safe in log.jsonl" in capsys.readouterr().err
-    assert [run.config.block for run in kept_runs(workdir / "log.jsonl")] == ["highway"]
+    assert "BrokenExecutor: a worker was killed; 1 of 2 runs are safe in log.digits.jsonl" in capsys.readouterr().err
+    assert [run.config.block for run in kept_runs(workdir / "log.digits.jsonl")] == ["highway"]
 
 
 def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):

@@ -71,7 +71,7 @@ def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
 def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared(workdir, start, number, group):
     words = ("--epochs", "30", "--depth", "10", "--seeds", "0-199", "--jobs", "2", "--out", "log.json")
     process = start(MAIN, *DIGITS, *words)
-    kept = workdir / "log.jsonl"
+    kept = workdir / "log.digits.jsonl"
     wait_until(lambda: kept.exists() and kept.stat().st_size, "the first run")
     (os.killpg if group else os.kill)(process.pid, number)
     error = process.communicate(timeout=120)[1]
@@ -80,7 +80,7 @@ def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared
     assert ResultFile(kept, run_log.Run[hn.Config]).read()
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert "runs are safe in log.jsonl; to continue: python" in error
+        assert "runs are safe in log.digits.jsonl; to continue: python" in error
         assert not re.search("Traceback|leaked|semlock", error)
 
 
@@ -149,7 +149,7 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-@pytest.mark.parametrize("name", ["log.jsonl", "log.json"])
+@pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json"])
 def test_what_is_no_file_in_the_place_of_a_log_is_refused_before_training(workdir, refused, make, name):
     make(name)
     assert refused(hn.main, [*SHORT, "--out", "log.json"]).startswith(
@@ -228,17 +228,17 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     monkeypatch.chdir(public_folder)
     monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
     public_folder.chmod(0o777)
-    Path("log.jsonl").touch(0o444)
+    Path("log.digits.jsonl").touch(0o444)
     Path("runs").mkdir(0o755)
     with as_ordinary_user():
-        assert "log.jsonl: expected a file to add to" in refused(hn.main, [*SHORT, "--out", "log.json"])
+        assert "log.digits.jsonl: expected a file to add to" in refused(hn.main, [*SHORT, "--out", "log.json"])
         assert "no permission to write in runs" in refused(very_deep.EXPERIMENT.main, ["run", "--smoke"])
         assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
 
 
-@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.jsonl", None])
+@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.digits.jsonl"])
 def test_files_that_would_replace_one_another_are_refused(workdir, refused, net):
-    words = ["--out", "log.json", "--save-model", net] if net else ["--out", "log.jsonl"]
+    words = ["--out", "log.json", "--save-model", net]
     assert "--out: expected different files" in refused(hn.main, [*SHORT, *words])
     assert files_below(workdir) == {}
 
@@ -248,8 +248,8 @@ def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch)
     with limited_file_size(10**5):
         error = refused(hn.main, [*SHORT, "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error
-    assert "all runs are safe in log.jsonl; to continue: python highway_networks.py" in error
-    assert [*files_below(workdir)] == ["log.jsonl"]
+    assert "all runs are safe in log.digits.jsonl; to continue: python highway_networks.py" in error
+    assert [*files_below(workdir)] == ["log.digits.jsonl"]
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
     monkeypatch.setattr(hn, "train", lambda *_, **__: pytest.fail("trained again"))

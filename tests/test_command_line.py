@@ -287,7 +287,10 @@ def test_ctrl_c_keeps_the_runs_that_have_finished(tmp_path, jobs, old_log):
     kept = kept_runs(tmp_path / "log.digits.jsonl")
     assert 1 <= len(kept) < 200
     assert all(len(r.history.epoch) == 51 for r in kept)
-    assert f"{len(kept)} of 200 runs are safe in log.digits.jsonl; to continue: python highway_networks.py " in error
+    said = re.search(
+        r"(\d+) of 200 runs are safe in log\.digits\.jsonl; to continue: python highway_networks\.py ", error
+    )
+    assert len(kept) - int(said[1]) in (0, 1)  # Ctrl-C may come between keeping a run and counting it
     assert {path.name for path in tmp_path.iterdir()} == {"log.digits.jsonl", *(["log.json"] if old_log else [])}
 
 

@@ -161,6 +161,7 @@ def count(text: str) -> int:
 POSITIVE = (lambda value: 0 < value < math.inf, "a positive number")
 ZERO_OR_MORE = (lambda value: 0 <= value < math.inf, "zero or a positive number")
 BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
+UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE = (math.isfinite, "a finite number")
 Rule = tuple[Callable[[Any], bool], str]  # what a value must satisfy, and how to say so

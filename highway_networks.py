@@ -34,10 +34,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+import checkpoint
 from command_line import (
     BELOW_ONE,
     FINITE,
@@ -233,31 +234,27 @@ def he(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 INITS = {"uniform": uniform, "glorot": glorot, "he": he}
 
 
-class Parameters(Mapping):
-    """The net's tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
-
-    W_in (D, d_in), b_in (D); of each branch W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K). Gradients have the
-    same form.
+class Tensors(Mapping):
+    """A net's tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
     flat      the vector
-    input     (D, d_in + 1) = [W_in b_in]
-    blocks    (L, G·D, D + 1) = [W_H b_H; W_T b_T; ...] of each block
-    output    (K, D + 1) = [W_out b_out]
+    pieces    it in turn, as tensors of the given shapes
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, branches: str, dtype: type):
-        L, D, G = depth, hidden, len(branches)
-        shapes = ((D, d_in + 1), (L, G * D, D + 1), (d_out, D + 1))
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: type):
         ends = list(accumulate(math.prod(shape) for shape in shapes))
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
-        self.input, self.blocks, self.output = (p.reshape(shape) for p, shape in zip(pieces, shapes, strict=True))
-        matrices = {"in": self.input}
-        matrices |= {branch: self.blocks[:, g * D : (g + 1) * D] for g, branch in enumerate(branches)}
-        matrices |= {"out": self.output}
+        self.pieces = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
         self._views = {}
-        for name, matrix in matrices.items():
-            self._views |= {f"W_{name}": matrix[..., :-1], f"b_{name}": matrix[..., -1]}
+
+    def name(self, branch: str, matrix: np.ndarray, layer: str = "") -> None:
+        """Name the weights and the biases of a branch, whose matrix is [W b]."""
+        self.add({f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]})
+
+    def add(self, views: Mapping[str, np.ndarray]) -> None:
+        """Name parts of `pieces`."""
+        self._views |= views
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._views[name]
@@ -267,6 +264,101 @@ class Parameters(Mapping):
 
     def __len__(self) -> int:
         return len(self._views)
+
+
+class Parameters(Tensors):
+    """Those of a DeepNet: W_in (D, d_in), b_in (D); W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K).
+
+    input     (D, d_in + 1) = [W_in b_in]
+    blocks    (L, G·D, D + 1) = [W_H b_H; W_T b_T; ...] of each block
+    output    (K, D + 1) = [W_out b_out]
+    """
+
+    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, branches: str, dtype: type):
+        L, D, G = depth, hidden, len(branches)
+        super().__init__(((D, d_in + 1), (L, G * D, D + 1), (d_out, D + 1)), dtype)
+        self.input, self.blocks, self.output = self.pieces
+        self.name("in", self.input)
+        for g, branch in enumerate(branches):
+            self.name(branch, self.blocks[:, g * D : (g + 1) * D])
+        self.name("out", self.output)
+
+
+def part_of_layer(name: str) -> str:
+    """A tensor's name without its layer's: W_H of 3.W_H."""
+    return name.rpartition(".")[-1]
+
+
+class Net:
+    """What every net has: `config`, from which it can be built again, `params`, and a way to and from a file.
+
+    state: tensors that training changes, but no gradient.
+    """
+
+    config: dict[str, Any]
+    params: Tensors
+
+    def __init__(self, config: dict[str, Any]):
+        for option, table in (("block", BLOCKS), ("activation", ACTIVATIONS), ("init", INITS)):
+            if config[option] not in table:
+                found = f"expected one of {', '.join(table)}, found {config[option]!r}"
+                raise InputError(f"{option}: {found}; choose one")
+        self.config = config | {"dtype": np.dtype(config["dtype"]).name}
+        self.dtype = np.dtype(config["dtype"])
+        self.block, self.activation = BLOCKS[config["block"]], ACTIVATIONS[config["activation"]]
+        self.state: dict[str, np.ndarray] = {}
+
+    def _draw(self, rng: np.random.Generator | None) -> None:
+        """Give the parameters, which are 0, their initial values; without a generator they stay as they are."""
+        if rng is None:
+            return
+        gate_bias = self.config["gate_bias"]
+        constants = {"b_T": gate_bias, "b_C": -gate_bias}  # so that C starts as 1 − T, as in the coupled block
+        for name, tensor in self.params.items():
+            part = part_of_layer(name)
+            tensor[...] = INITS[self.config["init"]](rng, tensor.shape) if part[0] == "W" else constants.get(part, 0)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write parameters and configuration as .npz, whole or not at all; raises InputError if it cannot."""
+        with atomic_write(path, "wb") as file:
+            np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(self.config)), **self._tensors())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Read a net that `save` wrote. Raises InputError for anything else; never unpickles."""
+        try:
+            check_regular(path)
+            with np.load(path, allow_pickle=False) as stored:
+                tensors = {name: stored[name] for name in stored.files}
+            found = int(tensors.pop("format", 1))
+            if found != NET_FORMAT:
+                raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
+            config = json.loads(str(tensors.pop("config")))
+            if config["dtype"] not in ("float32", "float64"):
+                raise ValueError(f"a net of {config['dtype']}")
+            net = cls(**config, rng=None)  # takes no memory yet for what the config claims
+            expected = net._tensors()
+            for name in expected.keys() | tensors.keys():
+                found, wanted = (described(of.get(name)) for of in (tensors, expected))
+                if found != wanted:
+                    raise ValueError(f"tensor {name}: expected {wanted}, found {found}")
+                if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
+                    raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
+                expected[name][...] = tensors[name]
+            if not abs(config["gate_bias"]) < LARGEST:
+                raise ValueError(f"gate_bias {config['gate_bias']}")
+        except OSError as error:
+            found = error.strerror or "a damaged archive"
+            raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
+        except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{path}: expected a net saved by {cls.__name__}.save, found: {reason}; save it again"
+            ) from error
+        return net
+
+    def _tensors(self) -> dict[str, np.ndarray]:
+        return dict(self.params) | self.state
 
 
 class Workspace:
@@ -312,7 +404,7 @@ class Cache:
             setattr(self, branch, workspace.branches[:, g])
 
 
-class DeepNet:
+class DeepNet(Net):
     """A deep net of equal blocks: a plain layer d_in -> D, `depth` blocks D -> D, a linear layer D -> K.
 
     d_in, d_out        widths of input and output
@@ -340,33 +432,22 @@ class DeepNet:
         dtype: type = np.float32,
         rng: np.random.Generator | None,
     ):
-        tables = (("block", block, BLOCKS), ("activation", activation, ACTIVATIONS), ("init", init, INITS))
-        for option, name, table in tables:
-            if name not in table:
-                raise InputError(f"{option}: expected one of {', '.join(table)}, found {name!r}; choose one")
-        self.config = {
-            "d_in": d_in,
-            "d_out": d_out,
-            "hidden": hidden,
-            "depth": depth,
-            "block": block,
-            "activation": activation,
-            "init": init,
-            "gate_bias": gate_bias,
-            "dtype": np.dtype(dtype).name,
-        }
-        self.hidden, self.depth, self.dtype = hidden, depth, np.dtype(dtype)
-        self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
+        super().__init__(
+            {
+                "d_in": d_in,
+                "d_out": d_out,
+                "hidden": hidden,
+                "depth": depth,
+                "block": block,
+                "activation": activation,
+                "init": init,
+                "gate_bias": gate_bias,
+                "dtype": dtype,
+            }
+        )
+        self.hidden, self.depth = hidden, depth
         self.params = self.new_parameters()
-        if rng is None:
-            return
-        for name, tensor in self.params.items():
-            if name.startswith("W"):
-                tensor[...] = INITS[init](rng, tensor.shape)
-        if "T" in self.block.branches:
-            self.params["b_T"][...] = gate_bias
-        if "C" in self.block.branches:
-            self.params["b_C"][...] = -gate_bias  # so that C starts as 1 − T, as in the coupled block
+        self._draw(rng)
 
     def new_parameters(self) -> Parameters:
         """Zeros in the form of this net's parameters."""
@@ -470,42 +551,6 @@ class DeepNet:
         """Mean of T of each block over x (B, d_in), for a net whose blocks have gates."""
         return numbers([z[1].mean() for z, _ in self.walk(self.enter(x))], digits=4)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write parameters and configuration as .npz, whole or not at all; raises InputError if it cannot."""
-        with atomic_write(path, "wb") as file:
-            np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(self.config)), **self.params)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike) -> "DeepNet":
-        """Read a net that `save` wrote. Raises InputError for anything else; never unpickles."""
-        try:
-            check_regular(path)
-            with np.load(path, allow_pickle=False) as stored:
-                tensors = {name: stored[name] for name in stored.files}
-            found = int(tensors.pop("format", 1))
-            if found != NET_FORMAT:
-                raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
-            config = json.loads(str(tensors.pop("config")))
-            if config["dtype"] not in ("float32", "float64"):
-                raise ValueError(f"a net of {config['dtype']}")
-            net = cls(**config, rng=None)  # takes no memory yet for what the config claims
-            for name in net.params.keys() | tensors.keys():
-                found, expected = (described(of.get(name)) for of in (tensors, net.params))
-                if found != expected:
-                    raise ValueError(f"tensor {name}: expected {expected}, found {found}")
-                if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
-                    raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
-                net.params[name][...] = tensors[name]
-            if not abs(config["gate_bias"]) < LARGEST:
-                raise ValueError(f"gate_bias {config['gate_bias']}")
-        except OSError as error:
-            found = error.strerror or "a damaged archive"
-            raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
-        except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path}: expected a net saved by DeepNet.save, found: {reason}; save it again") from error
-        return net
-
 
 NET_FORMAT = 2  # of a saved net: 1 had the weights transposed, as x @ W
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
@@ -575,7 +620,7 @@ LOSSES = {
 # ------------------------------------------------------------------------------------------ optimisers
 
 
-def clip_global_norm(grads: Parameters, max_norm: float) -> float:
+def clip_global_norm(grads: Tensors, max_norm: float) -> float:
     """Scale the gradients, in place, to a global L2 norm of at most `max_norm`; returns the norm before."""
     norm = math.sqrt(grads.flat @ grads.flat)
     if math.isinf(norm):  # float32 squares overflow beyond 1e19, long before the gradients do
@@ -601,17 +646,17 @@ class Adam:
     scalars of the last line, and each step passes over the vectors two times less.
     """
 
-    def __init__(self, params: Parameters, lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8):
+    def __init__(self, params: Tensors, lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8):
         self.params, self.lr, self.beta1, self.beta2, self.eps = params, lr, beta1, beta2, eps
         self.t = 0
         self.m, self.v = np.zeros((2, params.flat.size), params.flat.dtype)
 
-    def step(self, grads: Parameters) -> None:
-        """Move the parameters by one step."""
+    def step(self, grads: Tensors, rate: float = 1.0) -> None:
+        """Move the parameters by one step, at that share of the learning rate."""
         self.t += 1
         scale_m = (1 - self.beta1) / (1 - self.beta1**self.t)  # m̂ = scale_m · m
         scale_v = math.sqrt((1 - self.beta2) / (1 - self.beta2**self.t))  # √v̂ = scale_v · √v
-        lr, eps = self.lr * scale_m / scale_v, self.eps / scale_v
+        lr, eps = rate * self.lr * scale_m / scale_v, self.eps / scale_v
         scratch = np.empty(PIECE, self.m.dtype)
         for p, g, m, v in _pieces(self.params.flat, grads.flat, self.m, self.v):
             s = scratch[: len(p)]
@@ -634,16 +679,16 @@ class Momentum:
     v ← μ·v − lr·g, p ← p + μ·v − lr·g.
     """
 
-    def __init__(self, params: Parameters, lr: float, momentum: float, decay: float, nesterov: bool = False):
+    def __init__(self, params: Tensors, lr: float, momentum: float, decay: float, nesterov: bool = False):
         self.params, self.lr, self.momentum, self.decay, self.nesterov = params, lr, momentum, decay, nesterov
         self.v = np.zeros_like(params.flat)
 
-    def step(self, grads: Parameters) -> None:
-        """Move the parameters by one step, then let the rate decay."""
+    def step(self, grads: Tensors, rate: float = 1.0) -> None:
+        """Move the parameters by one step, at that share of the learning rate, then let it decay."""
         scratch = np.empty(PIECE, self.v.dtype)
         for p, g, v in _pieces(self.params.flat, grads.flat, self.v):
             s = scratch[: len(p)]
-            np.multiply(g, self.lr, out=s)
+            np.multiply(g, rate * self.lr, out=s)
             v *= self.momentum
             v -= s
             if self.nesterov:
@@ -655,6 +700,36 @@ class Momentum:
         self.lr *= self.decay
 
 
+def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
+    """Add the gradient of decay/2 · ‖W‖² to those of the weights W of every layer, in place; biases are left alone."""
+    for name, tensor in params.items():
+        if part_of_layer(name).startswith("W"):
+            grad = grads[name]
+            grad += decay * tensor
+
+
+def is_schedule(text: str) -> bool:
+    """Whether `scheduled_rate` knows it."""
+    try:
+        return text in ("constant", "cosine") or all(0 < float(share) < 1 for share in text.split(","))
+    except ValueError:
+        return False
+
+
+def scheduled_rate(schedule: str, done: float) -> float:
+    """The factor on the learning rate when that share of the steps is done.
+
+    "constant" is 1, "cosine" half a cosine from 1 to 0 (Loshchilov & Hutter 2017, eq. 5), and "0.5,0.75" a tenth after
+    half of the steps, a hundredth after three quarters: the paper's way (section 3).
+    """
+    if schedule == "constant":
+        return 1.0
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
+
+
+SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.75")
 OPTIMIZERS = {
     "adam": lambda params, c: Adam(params, c.lr, c.beta1, c.beta2, c.eps),
     "momentum": lambda params, c: Momentum(params, c.lr, c.momentum, c.lr_decay, c.nesterov),
@@ -790,12 +865,16 @@ def as_inputs(x: np.ndarray, dtype: type = np.float32) -> np.ndarray:
     return scaled
 
 
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator) -> Dataset:
-    """The first n_train and n_test of a random permutation of each half; raises InputError if there are fewer."""
-    for flag, wanted, x in (("--n-train", n_train, data.train_x), ("--n-test", n_test, data.test_x)):
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_held_out: int = 0) -> Dataset:
+    """The first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
+
+    The n_held_out training samples after those are the last of train_x and train_y.
+    """
+    wanted_train, flags = n_train + n_held_out, "--n-train" + " and --n-held-out" * bool(n_held_out)
+    for flag, wanted, x in ((flags, wanted_train, data.train_x), ("--n-test", n_test, data.test_x)):
         if wanted > len(x):
             raise InputError(f"{flag}: expected at most {len(x)} images, found {wanted}; ask for fewer")
-    train = rng.permutation(len(data.train_x))[:n_train]
+    train = rng.permutation(len(data.train_x))[:wanted_train]
     test = rng.permutation(len(data.test_x))[:n_test]
     return Dataset(data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test], data.outputs)
 
@@ -804,32 +883,37 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
 
 
 @dataclass(frozen=True)
-class Config:
-    """Every value that a run depends on, beside the data set. Raises InputError for one that makes no sense."""
+class TrainingConfig:
+    """What the training of any net depends on. Raises InputError for a value that makes no sense."""
 
     block: str = hyperparameter("highway", "kind of block", one_of(BLOCKS))
-    depth: int = hyperparameter(30, "blocks", ZERO_OR_MORE)
-    hidden: int = hyperparameter(50, "units a block", POSITIVE)
     activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
     loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
     init: str = hyperparameter("uniform", "initial weights: uniform in ±1/√fan_in, or normalised", one_of(INITS))
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
     optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
     lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
+    schedule: str = hyperparameter("constant", "of the learning rate: constant, cosine or steps", SCHEDULE)
     lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
     momentum: float = hyperparameter(0.9, "momentum: share of the last step kept", BELOW_ONE)
     nesterov: bool = hyperparameter(False, "momentum: Nesterov's")
     beta1: float = hyperparameter(0.9, "Adam: decay of the first moment", BELOW_ONE)
     beta2: float = hyperparameter(0.999, "Adam: decay of the second moment", BELOW_ONE)
     eps: float = hyperparameter(1e-8, "Adam: added to the root of the second moment", POSITIVE)
+    weight_decay: float = hyperparameter(0.0, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
     clip: float = hyperparameter(5.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
     batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
+    n_held_out: int = hyperparameter(0, "more of them to choose by; then test scores are taken last", ZERO_OR_MORE)
+    n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
     dtype: str = hyperparameter("float32", "precision", one_of(("float32", "float64")))
+
+    SIZE: ClassVar[str]  # the field that says how large a net is
+    title: ClassVar[str]  # what the net is called
 
     def __post_init__(self) -> None:
         check_hyperparameters(self)
@@ -840,37 +924,78 @@ class Config:
             )
 
 
-def batches(x: np.ndarray, y: np.ndarray, config: Config, rng: np.random.Generator) -> Iterator[tuple]:
-    """One epoch of shuffled batches: inputs (B, d_in) and their y (B, ...)."""
-    order = rng.permutation(len(x))
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Every value that a run of a DeepNet depends on, beside the data set."""
+
+    depth: int = hyperparameter(30, "blocks", ZERO_OR_MORE)
+    hidden: int = hyperparameter(50, "units a block", POSITIVE)
+
+    SIZE = "depth"
+
+    @property
+    def title(self) -> str:
+        return f"{self.block} depth {self.depth}"
+
+
+def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """One epoch of shuffled batches: the indices of their samples, (B,)."""
+    order = rng.permutation(config.n_train)
     end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
     for start in range(0, end, config.batch_size):
-        chosen = order[start : start + config.batch_size]
-        yield as_inputs(x[chosen], config.dtype), y[chosen]
+        yield order[start : start + config.batch_size]
 
 
-def batch_sizes(config: Config) -> set[int]:
+def steps_an_epoch(config: TrainingConfig) -> int:
+    """How many batches an epoch has."""
+    full, rest = divmod(config.n_train, config.batch_size)
+    return full + (rest > 0 and not config.drop_last)
+
+
+def batch_sizes(config: TrainingConfig) -> set[int]:
     """The sizes that an epoch's batches have."""
     last = 0 if config.drop_last else config.n_train % config.batch_size
     return {min(config.batch_size, config.n_train), last} - {0}
 
 
-def evaluate(net: DeepNet, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
-    """Mean loss and score over samples x (n, ...); both NaN if the loss is not finite."""
-    outputs = np.concatenate(
-        [net.predict(as_inputs(x[start : start + rows], net.dtype)) for start in range(0, len(x), rows)]
-    )
+def evaluate(
+    net: Net,
+    x: np.ndarray,
+    y: np.ndarray,
+    loss: Loss,
+    inputs: Callable[[np.ndarray], np.ndarray] | None = None,
+    rows: int = 512,
+) -> tuple[float, float]:
+    """Mean loss and score over samples x (n, ...), which the net takes as `inputs` (else as_inputs) gives them.
+
+    Both are NaN if the loss is not finite.
+    """
+    inputs, starts = inputs or functools.partial(as_inputs, dtype=net.dtype), range(0, len(x), rows)
+    outputs = np.concatenate([net.predict(inputs(x[start : start + rows])) for start in starts])
     mean = float(loss.function(outputs, y)[0])
     return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
 
 
-def train_step(net: DeepNet, loss: Loss, optimizer, x: np.ndarray, y: np.ndarray, clip: float, workspace: Workspace):
-    """Forward, loss, backward, clip, update; returns the loss and the gradients' norm before clipping."""
+def train_step(
+    net: Net,
+    loss: Loss,
+    optimizer,
+    x: np.ndarray,
+    y: np.ndarray,
+    clip: float,
+    workspace: Any,
+    *,
+    weight_decay: float = 0.0,
+    rate: float = 1.0,
+) -> tuple[float, float]:
+    """Forward, loss, backward, clip, decay, update; returns the loss and the gradients' norm before clipping."""
     outputs, cache = net.forward(x, workspace)
     value, doutputs = loss.function(outputs, y)
     grads = net.backward(doutputs, cache)
     norm = clip_global_norm(grads, clip or math.inf)
-    optimizer.step(grads)
+    if weight_decay:
+        decay_weights(grads, net.params, weight_decay)
+    optimizer.step(grads, rate)
     return float(value), norm
 
 
@@ -898,25 +1023,54 @@ def check_targets(data: Dataset, loss: str) -> None:
 
 
 class Training:
-    """A run between two epochs: net, optimiser and shuffling generator, which decide what follows, and the record.
+    """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
 
     epoch, diverged         how many epochs have been trained; whether a loss was not finite, which ends the run
     history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
+    data, held_out          the samples that are used; of the training samples, those (x, y) to choose by
+
+    For nets of another kind, override the methods from `memory` to `training_inputs`.
     """
 
-    def __init__(self, config: Config, data: Dataset):
+    def __init__(self, config: TrainingConfig, data: Dataset):
         """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.config, self.loss = config, LOSSES[config.loss]
         check_targets(data, config.loss)
-        check_memory(memory(config, math.prod(data.train_x.shape[1:]), data.outputs))
-        self.data = draw_subset(data, config.n_train, config.n_test, subset_rng)
-        described = {name: getattr(config, name) for name in NET_FIELDS}
-        self.net = DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **described, rng=weight_rng)
+        check_memory(self.memory(data))
+        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_held_out)
+        self.held_out = data.train_x[config.n_train :], data.train_y[config.n_train :]
+        self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
+        self.net = self.new_net(weight_rng)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
-        self.workspaces = {size: Workspace(self.net, size) for size in batch_sizes(config)}
+        self.workspaces = {size: self.new_workspace(size) for size in batch_sizes(config)}
         self.epoch, self.diverged = 0, False
         self.history, self.gate_means = History.empty(), []
+
+    def memory(self, data: Dataset) -> int:
+        """Bytes that the run takes, nearly."""
+        return memory(self.config, math.prod(data.train_x.shape[1:]), data.outputs)
+
+    def new_net(self, rng: np.random.Generator) -> Net:
+        """The net that the config describes, for the data."""
+        described = {name: getattr(self.config, name) for name in NET_FIELDS}
+        return DeepNet(math.prod(self.data.train_x.shape[1:]), self.data.outputs, **described, rng=rng)
+
+    def new_workspace(self, size: int) -> Any:
+        """Memory for training on batches of that size."""
+        return Workspace(self.net, size)
+
+    def threads(self) -> int:
+        """How many BLAS threads the run takes."""
+        return threads_for(self.config)
+
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """Samples x (n, ...) as the net takes them."""
+        return as_inputs(x, self.net.dtype)
+
+    def training_inputs(self, x: np.ndarray) -> np.ndarray:
+        """The same while training, where chance may change them."""
+        return self.inputs(x)
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train to the config's last epoch, or until a loss is not finite; yields each epoch's mean loss over batches.
@@ -938,26 +1092,37 @@ class Training:
 
     def _train_epoch(self) -> tuple[float, float]:
         """One step a batch, until one's loss is not finite; returns means over batches: loss and gradient norm."""
-        steps = []
-        with quiet_threads(threads_for(self.config)):
-            for x, y in batches(self.data.train_x, self.data.train_y, self.config, self.rng):
+        config, steps, losses = self.config, steps_an_epoch(self.config), []
+        with quiet_threads(self.threads()):
+            for step, chosen in enumerate(batches(config, self.rng)):
+                x, y = self.training_inputs(self.data.train_x[chosen]), self.data.train_y[chosen]
+                rate = scheduled_rate(config.schedule, (self.epoch + step / steps) / config.epochs)
+                how = {"weight_decay": config.weight_decay, "rate": rate}
                 workspace = self.workspaces[len(y)]
-                steps.append(train_step(self.net, self.loss, self.optimizer, x, y, self.config.clip, workspace))
-                if not math.isfinite(steps[-1][0]):
+                losses.append(train_step(self.net, self.loss, self.optimizer, x, y, config.clip, workspace, **how))
+                if not math.isfinite(losses[-1][0]):
                     break
-            return tuple(np.mean(steps, axis=0).tolist())
+            return tuple(np.mean(losses, axis=0).tolist())
 
     def _record(self, norm: float, start: float) -> None:
-        """Keep losses and scores on training and on test samples, and the gates' means; training is left as it was."""
-        data = self.data
-        with quiet_threads(threads_for(self.config)):
-            train_loss, train_score = evaluate(self.net, data.train_x, data.train_y, self.loss)
-            test_loss, test_score = evaluate(self.net, data.test_x, data.test_y, self.loss)
+        """Keep losses and scores, and the gates' means; training is left as it was.
+
+        Where samples are held out, to choose by, those of test samples are kept after the last epoch alone.
+        """
+        data, scored = self.data, slice(self.config.n_scored or None)
+        last = self.diverged or self.epoch == self.config.epochs
+        with quiet_threads(self.threads()):
+            train = self._scores(data.train_x[scored], data.train_y[scored])
+            held_out = self._scores(*self.held_out) if self.config.n_held_out else ()
+            test = self._scores(data.test_x, data.test_y) if last or not held_out else (math.nan, math.nan)
             if "T" in self.net.block.branches and self.net.depth:
-                self.gate_means.append(self.net.gate_means(as_inputs(data.test_x[:GATE_SAMPLES], self.net.dtype)))
-        seconds = time.perf_counter() - start
-        self.history.append(self.epoch, train_loss, train_score, test_loss, test_score, norm, seconds)
-        self.diverged = self.diverged or not math.isfinite(train_loss + test_loss)
+                self.gate_means.append(self.net.gate_means(self.inputs(data.test_x[:GATE_SAMPLES])))
+        measured = (train, held_out) if held_out else (train, test)
+        self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
+        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *held_out)
+
+    def _scores(self, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+        return evaluate(self.net, x, y, self.loss, self.inputs)
 
     def run(self) -> Run:
         """The record so far."""
@@ -966,24 +1131,31 @@ class Training:
 
 
 def train(
-    config: Config,
+    config: TrainingConfig,
     data: Dataset,
     *,
+    training: type[Training] = Training,
     report: Callable[[Run], None] = lambda run: None,
     save_model: str | os.PathLike | None = None,
+    keep: str | os.PathLike | None = None,
 ) -> Run:
     """Train one net on a random subset of `data` and return the record of the run.
 
     `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included. A loss that is
-    not finite ends the run as diverged. `save_model`: where to keep the trained net. Raises InputError if `data` does
-    not suit the config.
+    not finite ends the run as diverged. `training`: the kind of run; `save_model`: where to put the trained net;
+    `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there. Raises InputError if
+    `data` does not suit the config.
     """
-    training = Training(config, data)
-    for _ in training.epochs():
-        report(training.run())
+    run = training(config, data)
+    if keep:
+        checkpoint.restore(keep, run)
+    for _ in run.epochs():
+        if keep:
+            checkpoint.save(keep, run)
+        report(run.run())
     if save_model:
-        training.net.save(save_model)
-    return training.run()
+        run.net.save(save_model)
+    return run.run()
 
 
 def threads_for(config: Config) -> int:

@@ -32,12 +32,13 @@ def seeds_of(configs: Iterable) -> str:
 
 
 def describe_scores(run: Run) -> str:
-    """The last row of a run's history in words: the test score first, as what is cut off is at the end."""
+    """The last row of a run's history in words: what matters most first, as what is cut off is at the end."""
     history = run.history
     if history.train_loss[-1] is None:
         return "loss not finite: diverged"
-    test, train = (np.nan if score is None else score for score in (history.test_score[-1], history.train_score[-1]))
-    return f"test {test:.3f}  train {train:.3f}  loss {history.train_loss[-1]:.3f}"
+    columns = {"test": history.test_score, "held out": history.held_out_score, "train": history.train_score}
+    last = {name: column[-1] for name, column in columns.items() if column and column[-1] is not None}
+    return "  ".join([*(f"{name} {score:.3f}" for name, score in last.items()), f"loss {history.train_loss[-1]:.3f}"])
 
 
 class EpochReporter:
@@ -68,17 +69,19 @@ class EpochReporter:
 
 def label(config: Any) -> str:
     """What a run is called."""
-    return f"{config.block} depth {config.depth} seed {config.seed}"
+    return f"{config.title} seed {config.seed}"
 
 
 def summary(runs: Sequence[Run]) -> str:
-    """The runs as a table: the kinds of block side by side, a row a depth; test score and training loss, seconds."""
-    blocks = list(dict.fromkeys(run.config.block for run in runs))
+    """The runs as a table: the kinds of block side by side, a row a size; test score and training loss, seconds."""
+    blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
     header = "".join(f"   {f'{block} test {runs[0].metric}':<26}{'train loss':<15}{'seconds':>7}" for block in blocks)
-    lines = ["depth" + header]
-    for depth in sorted({run.config.depth for run in runs}):
-        groups = ([run for run in runs if (run.config.block, run.config.depth) == (b, depth)] for b in blocks)
-        lines.append("   ".join([f"{depth:>5}", *map(_cells, groups)]))
+    values = sorted({getattr(run.config, size) for run in runs})
+    width = max(len(str(value)) for value in (size, *values))
+    lines = [f"{size:<{width}}{header}"]
+    for value in values:
+        groups = ([run for run in runs if (run.config.block, getattr(run.config, size)) == (b, value)] for b in blocks)
+        lines.append("   ".join([f"{value:>{width}}", *map(_cells, groups)]))
     return "\n".join(lines)
 
 

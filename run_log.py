@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Generic, Self, TypeVar
@@ -30,9 +30,18 @@ LogT = TypeVar("LogT")
 
 # Fields that older logs and checkpoints lack, and what they mean by that: by the class of the whole, by the name under
 # which an object stands in it, or by both. So a field that is added leaves everything written before readable.
+HYPERPARAMETERS = {
+    "loss": "cross-entropy",
+    "schedule": "constant",
+    "weight_decay": 0.0,
+    "n_held_out": 0,
+    "n_scored": 0,
+}
 ADDED = {
     "environment": {"kernels": "unknown", "code": "unknown"},
-    "config": {"loss": "cross-entropy"},
+    "config": HYPERPARAMETERS,
+    "training": HYPERPARAMETERS,
+    "history": {"held_out_loss": [], "held_out_score": []},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
     "BlocksComparedLog.runs": {"environment": None},
     "results": {"environment": None},
@@ -120,7 +129,8 @@ class Log:
 class History:
     """One row an epoch, the untrained net first (epoch 0); losses are means over samples.
 
-    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time.
+    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time. Those of
+    held-out samples are empty where none were held out; where some were, test samples are scored in the last row alone.
     """
 
     epoch: list[int]
@@ -130,9 +140,13 @@ class History:
     test_score: list[float | None]
     grad_norm: list[float | None]
     seconds: list[float]
+    held_out_loss: list[float | None] = field(default_factory=list)
+    held_out_score: list[float | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
+        lengths = {column.name: len(getattr(self, column.name)) for column in fields(self)}
+        if not self.held_out_loss and not self.held_out_score:
+            lengths = {name: length for name, length in lengths.items() if not name.startswith("held_out")}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"expected lists of one length, found {lengths}")
 
@@ -142,10 +156,13 @@ class History:
         return cls(*([] for _ in fields(cls)))
 
     def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null."""
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null.
+
+        The last two are left out where no samples are held out.
+        """
         self.epoch.append(epoch)
-        for field, value in zip(fields(self)[1:], row, strict=True):
-            getattr(self, field.name).append(number(value))
+        for column, value in zip(fields(self)[1:], row, strict=False):
+            getattr(self, column.name).append(number(value))
 
 
 @dataclass

@@ -1,0 +1,953 @@
+"""Convolutional highway networks, in NumPy: the nets of tables 1 to 3, forward and backward written by hand.
+
+    python conv_highway_networks.py --net mnist-16 --seeds 0,1 --jobs 2      table 1's first net, two seeds side by side
+    python conv_highway_networks.py --net highway-a --block highway          table 2's, on CIFAR-10
+
+From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches: to
+each pixel n of an image belongs a column x_n (k·k·C + 1) of the k x k pixels around it in all C maps, and a 1; then
+
+    z = W x        dW = dz xᵀ        dx = Wᵀ dz
+
+are what they are in a dense layer, and so are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new:
+taking the patches, and its adjoint, which adds to each pixel the gradients of all patches that it is part of.
+
+Inside, maps are (C, pixels of all images) with zeros between the images (see Maps); outside, a batch of images is
+(B, C, H, W). The file reads from top to bottom: maps and patches; pools, dropout, batch normalisation; the layers; what
+a net is made of, and the paper's; the net; images as it takes them; training, the command.
+"""
+
+import argparse
+import dataclasses
+import functools
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+
+from command_line import (
+    FINITE,
+    POSITIVE,
+    UNIT,
+    ZERO_OR_MORE,
+    InputError,
+    OneLineParser,
+    add_hyperparameters,
+    carry_out,
+    hyperparameter,
+    list_of_numbers,
+    one_of,
+)
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    DATASETS,
+    OPTIMIZERS,
+    SCHEDULE,
+    Activation,
+    Block,
+    Dataset,
+    Net,
+    Tensors,
+    Training,
+    TrainingConfig,
+    affine_backward,
+    affine_forward,
+    batch_sizes,
+    load_dataset,
+    part_of_layer,
+    train,
+)
+from run_log import DatasetInfo, RunLog, numbers
+from side_by_side import add_job_flags, check_number
+from training_job import check_places, default_log, given_fields, run_job
+
+# ------------------------------------------------------------------------------------- maps and patches
+
+
+class Maps:
+    """C maps H x W of each of B images, amid zeros, so that a window which hangs over an edge finds zeros there.
+
+    Each row of pixels is followed by `padding` zeros, each image by as many rows of them; what comes before a row or an
+    image is what follows the one before. So all windows move alike: a pixel to the right is a column further.
+
+    padded (C, ...)      all of it: a margin of zeros, the columns, a margin
+    columns (C, N)       N = B·(H + padding)·(W + padding)
+    grid, images         views of the columns, (C, B, H + padding, W + padding) and (C, B, H, W)
+    """
+
+    def __init__(self, shape: tuple[int, int, int], batch: int, padding: int, margin: int, dtype: type):
+        C, H, W = shape
+        self.shape, self.batch, self.padding, self.dtype = shape, batch, padding, dtype
+        self.row = W + padding
+        self.pixels = (H + padding) * self.row  # of an image, zeros among them
+        self.margin = margin * self.row
+        self.padded = np.zeros((C, batch * self.pixels + 2 * self.margin), dtype)
+        self.columns = self.padded[:, self.margin : self.padded.shape[1] - self.margin]
+        self.grid = self.columns.reshape(C, batch, H + padding, self.row)
+        self.images = self.grid[..., :H, :W]
+        self._zeros = (
+            self.padded[:, : self.margin],
+            self.grid[..., H:, :],
+            self.grid[..., W:],
+            self.padded[:, -self.margin :],
+        )
+
+    @functools.cached_property
+    def gradient(self) -> "Maps":
+        """Maps of the same form, for the gradient with respect to these."""
+        return Maps(self.shape, self.batch, self.padding, self.margin // self.row, self.dtype)
+
+    def clear(self) -> None:
+        """Make zeros of the zeros again, after a pass over all columns."""
+        for zeros in self._zeros:
+            zeros[...] = 0
+
+
+def windows(x: Maps, kernel: int, padding: int) -> np.ndarray:
+    """A view (k, k, C, N) of maps: [i, j, :, n] is the pixel at place i, j of the window around pixel n.
+
+    Its first place is `padding` rows above and columns to the left of pixel n.
+    """
+    first = x.padded[:, x.margin - padding * (x.row + 1) :]
+    along_row, along_maps = x.padded.itemsize, x.padded.strides[0]
+    shape = (kernel, kernel, *x.columns.shape)
+    return as_strided(first, shape, (x.row * along_row, along_row, along_maps, along_row))
+
+
+def patches_forward(windows, x):
+    x[:-1].reshape(windows.shape)[...] = windows  # x (k·k·C + 1, n), whose last row is 1
+
+
+def patches_backward(dx, dwindows):
+    for dwindow, dplace in zip(dwindows, dx.reshape(dwindows.shape), strict=True):
+        for dpixels, d in zip(dwindow, dplace, strict=True):
+            dpixels += d  # one place of all windows after the other, as they overlap
+
+
+# -------------------------------------------------------------- pools, dropout, batch normalisation
+# Forward above backward. Maps are (C, B, H, W), or (C, B, h, w) where pooled; for max-pools they are columns (C, n), a
+# row of pixels after the other, and y has the largest of the window at every pixel, of which a stride leaves some.
+
+
+def pooled(length: int, size: int, stride: int) -> int:
+    """How many windows cover a row of that length: as many as it takes, the last may hang over (Caffe rounds up)."""
+    return max(math.ceil((length - size) / stride), 0) + 1
+
+
+def largest_forward(x, y, size, step):
+    n = y.shape[1] - (size - 1) * step
+    y[:, :n] = x[:, :n]
+    for start in range(step, size * step, step):
+        np.maximum(y[:, :n], x[:, start : start + n], out=y[:, :n])
+
+
+def largest_backward(dy, x, y, dx, size, step):
+    n = y.shape[1] - (size - 1) * step
+    dx[...] = 0
+    unmet = np.ones((len(x), n), bool)  # of equal entries the first has all of the gradient
+    for start in range(0, size * step, step):
+        is_largest = x[:, start : start + n] == y[:, :n]
+        is_largest &= unmet
+        unmet ^= is_largest
+        dx[:, start : start + n] += dy[:, :n] * is_largest.astype(dy.dtype)
+
+
+def max_pool_forward(x, across, y, size, row):
+    largest_forward(x, across, size, 1)  # of each pixel and those to the right of it,
+    largest_forward(across, y, size, row)  # then of these and those below
+
+
+def max_pool_backward(dy, x, across, y, dacross, dx, size, row):
+    largest_backward(dy, across, y, dacross, size, row)
+    largest_backward(dacross, x, across, dx, size, 1)
+
+
+def average_pool_forward(x, y, size):
+    H, W = x.shape[2:]
+    sums = np.add.reduceat(np.add.reduceat(x, range(0, W, size), axis=3), range(0, H, size), axis=2)
+    np.divide(sums, window_sizes(H, W, size), out=y)
+
+
+def average_pool_backward(dy, dx, size):
+    H, W = dx.shape[2:]
+    share = dy / window_sizes(H, W, size)
+    dx[...] = share.repeat(size, axis=2)[:, :, :H].repeat(size, axis=3)[..., :W]
+
+
+def window_sizes(H: int, W: int, size: int) -> np.ndarray:
+    """Pixels in each window (h, w) of H x W pixels, fewer at an edge."""
+    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))
+
+
+def dropout_forward(x, mask, y, rate, rng):
+    mask[...] = rng.random(mask.shape, np.float32) >= rate
+    mask *= 1 / (1 - rate)  # so that the mean stays, and nothing is left to do in evaluation
+    np.multiply(x, mask, out=y)
+
+
+def dropout_backward(dy, mask, dx):
+    np.multiply(dy, mask, out=dx)
+
+
+EPSILON = 1e-5  # added to a variance
+NEWEST = 0.1  # weight of the latest batch in the running statistics
+
+
+def batch_norm_forward(z, gamma, beta, mean, variance, normal):
+    np.subtract(z, each(mean), out=normal)
+    normal /= np.sqrt(each(variance) + EPSILON)
+    np.multiply(normal, each(gamma), out=z)  # z = γ·ẑ + β
+    z += each(beta)
+
+
+def batch_norm_backward(dz, gamma, variance, normal, dgamma, dbeta):
+    n = dz[0].size
+    dbeta[...] = dz.sum(axis=(1, 2, 3))
+    dgamma[...] = (dz * normal).sum(axis=(1, 2, 3))
+    dz -= each(dbeta / n)  # what flows back through the mean over n pixels,
+    dz -= normal * each(dgamma / n)  # and through the variance
+    dz *= each(gamma) / np.sqrt(each(variance) + EPSILON)
+
+
+def each(values: np.ndarray) -> np.ndarray:
+    """Values (C,) as they stand beside maps (C, B, H, W)."""
+    return values[:, None, None, None]
+
+
+# -------------------------------------------------------------------------------------------- layers
+# Each is built around maps that it reads, x, and maps that it fills, y; backward reads y.gradient and fills x.gradient.
+
+CACHED = 2**19  # numbers that the patches of a few images may be, to stay in the processor's cache
+
+
+class BatchNorm:
+    """Batch normalisation of H's affine map, map by map (Ioffe & Szegedy 2015), in place.
+
+    While training, mean and variance are the batch's, and the running ones follow; in evaluation those are used.
+
+    params, gradients, running      by name: gamma, beta; the same, None in evaluation; mean, variance
+    z                               (D, B, H, W), a view of the affine map
+    """
+
+    def __init__(self, params: Mapping, gradients: Mapping | None, running: Mapping, z: np.ndarray):
+        self.params, self.gradients, self.running, self.z = params, gradients, running, z
+        self.normal = np.empty(z.shape, z.dtype)
+
+    def forward(self) -> None:
+        """z becomes γ·ẑ + β, ẑ of mean 0 and variance 1."""
+        mean, self.variance = self.running["mean"], self.running["variance"]
+        if self.gradients is not None:
+            n = self.z[0].size
+            mean = self.z.mean(axis=(1, 2, 3))
+            self.variance = ((self.z - each(mean)) ** 2).mean(axis=(1, 2, 3))
+            for name, value in (("mean", mean), ("variance", self.variance * n / max(n - 1, 1))):
+                self.running[name] += NEWEST * (value.real - self.running[name])
+        batch_norm_forward(self.z, self.params["gamma"], self.params["beta"], mean, self.variance, self.normal)
+
+    def backward(self, dz: np.ndarray) -> None:
+        """dz (D, B, H, W), with respect to what `forward` made of z, becomes that with respect to z."""
+        d = self.gradients
+        batch_norm_backward(dz, self.params["gamma"], self.variance, self.normal, d["gamma"], d["beta"])
+
+
+class Part(NamedTuple):
+    """What a convolution sees of a few images: views, forward."""
+
+    windows: np.ndarray  # (k, k, C, n)
+    x: np.ndarray  # (C, n)
+    z: np.ndarray  # (G·D, n)
+    branches: np.ndarray  # (G, D, n), or (1, D, images, H, W) where y is of another size than x
+    y: np.ndarray  # (D, n), or (D, images, H, W)
+
+
+class ConvolutionLayer:
+    """A block whose affine maps are convolutions: patches, z = W x, then the pair of functions from BLOCKS.
+
+    A few images at a time. Where y is of another size than x, the block must be plain: it is a layer between stages.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        activation: Activation,
+        stage: "Convolution | Blocks",
+        weights: tuple[np.ndarray, np.ndarray | None],
+        x: Maps,
+        y: Maps,
+    ):
+        """`weights`: W and dW (G·D, k·k·C + 1), which is None in evaluation."""
+        (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
+        self.x, self.y, self.norm = x, y, None
+        rows, K = self.W.shape
+        self.images = max(CACHED // (K * x.pixels), 1)  # at a time
+        self.patches = np.ones((K, self.images * x.pixels), x.dtype)
+        self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
+        self.parts = list(self._cut(x, self.z, y))
+
+    def normalise(self, *tensors: Mapping | None) -> None:
+        """Put batch normalisation between H's affine map and its activation; `tensors` are those of BatchNorm."""
+        self.norm = BatchNorm(*tensors, self._pixels(self.z)[0])
+
+    def _cut(self, x: Maps, z: np.ndarray, y: Maps) -> Iterator[Part]:
+        """Views of maps and of z (G·D, columns), which is of all images, or of as many as are taken at a time."""
+        of_all = windows(x, self.stage.kernel, self.stage.padding)
+        G, (D, H, W) = len(self.block.branches), y.shape
+        for first in range(0, x.batch, self.images):
+            images = slice(first, min(first + self.images, x.batch))
+            columns = slice(images.start * x.pixels, images.stop * x.pixels)
+            n = columns.stop - columns.start
+            here = z[:, columns] if z.shape[1] == x.columns.shape[1] else z[:, :n]
+            if x.shape == y.shape:
+                branches, of_y = here.reshape(G, D, n), y.columns[:, columns]
+            else:
+                branches, of_y = here.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, images]
+            yield Part(of_all[..., columns], x.columns[:, columns], here, branches, of_y)
+
+    def _pixels(self, z: np.ndarray) -> np.ndarray:
+        """The pixels (G, D, B, H, W) among the columns of z (G·D, N)."""
+        D, H, W = self.y.shape
+        return z.reshape(-1, D, *self.x.grid.shape[1:])[..., :H, :W]
+
+    @property
+    def T(self) -> np.ndarray:
+        """The transform gates (D, B, H, W), of a block that has them."""
+        return self._pixels(self.z)[1]
+
+    @functools.cached_property
+    def dz(self) -> np.ndarray:
+        """The gradient with respect to z, of all images or of those taken at a time; 0 amid the images, too."""
+        return np.zeros_like(self.z if self.norm else self.z[:, : self.images * self.x.pixels])
+
+    @functools.cached_property
+    def gradients(self) -> list[Part]:
+        """The gradients with respect to `parts`."""
+        return list(self._cut(self.x.gradient, self.dz, self.y.gradient))
+
+    @functools.cached_property
+    def scratch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Memory for the backward pass: in the form of y, for the patches' gradients, for dWᵀ."""
+        return tuple(np.empty(a.shape, self.z.dtype) for a in (self.parts[0].y, self.patches[:-1], self.W.T))
+
+    def forward(self) -> None:
+        """Fill y."""
+        for part in self.parts:
+            patches_forward(part.windows, self._patches(part))
+            affine_forward(self.W, self._patches(part), part.z)
+            if not self.norm:  # else it has to wait for all of the batch
+                self.block.forward(part.x, part.branches, part.y, self.activation)
+        if self.norm:
+            self.norm.forward()
+            for part in self.parts:
+                self.block.forward(part.x, part.branches, part.y, self.activation)
+        self.y.clear()
+
+    def backward(self, dx_wanted: bool) -> None:
+        """Fill dW and, if it is wanted, x.gradient."""
+        self.dW[...] = 0
+        for part, d in zip(self.parts, self.gradients, strict=True):
+            scratch = self.scratch[0][:, : part.y.shape[1]]
+            self.block.backward(d.y, part.x, part.branches, d.branches, d.x, self.activation, scratch)
+            if not self.norm:
+                self._affine_backward(part, d, dx_wanted)
+        if self.norm:
+            self.norm.backward(self._pixels(self.dz)[0])
+            for part, d in zip(self.parts, self.gradients, strict=True):
+                self._affine_backward(part, d, dx_wanted)
+        self.x.gradient.clear()
+
+    def _affine_backward(self, part: Part, d: Part, dx_wanted: bool) -> None:
+        """highway_networks.affine_backward for a part of the batch: dW is a sum, and dx goes back to whence x came."""
+        _, dx, dWt = self.scratch
+        x = self._patches(part)
+        patches_forward(part.windows, x)  # again: faster than to keep those of all images
+        np.matmul(x, d.z.T, out=dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
+        self.dW += dWt.T
+        if dx_wanted:
+            np.matmul(self.W[:, :-1].T, d.z, out=dx[:, : x.shape[1]])  # dx = Wᵀ dz, of the patches
+            patches_backward(dx[:, : x.shape[1]], d.windows)
+
+    def _patches(self, part: Part) -> np.ndarray:
+        return self.patches[:, : part.z.shape[1]]
+
+
+class MaxPoolLayer:
+    """The largest of each window. A few images at a time, amid −inf rather than zeros: a window may hang over an edge."""
+
+    def __init__(self, stage: "MaxPool", x: Maps, y: Maps):
+        self.stage, self.x, self.y = stage, x, y
+        C, images = x.shape[0], max(CACHED // (8 * x.shape[0] * x.pixels), 1)
+        self.parts = [slice(first, first + images) for first in range(0, x.batch, images)]
+        self.scratch = np.full((6, C, min(images, x.batch), *x.grid.shape[2:]), -np.inf, x.dtype)
+
+    def _largest(self, images: slice) -> tuple[np.ndarray, ...]:
+        """Columns (C, n) of these images of x, of the largest across and of the largest of all; memory for gradients."""
+        H, W = self.x.shape[1:]
+        of_x = self.x.images[:, images]
+        self.scratch[0, :, : of_x.shape[1], :H, :W] = of_x
+        x, across, y, *gradients = self.scratch.reshape(6, len(of_x), -1)
+        max_pool_forward(x, across, y, self.stage.size, self.x.row)
+        return x, across, y, *gradients
+
+    def _grid(self, columns: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Columns (C, n) as pixels, of as many images (C, b, ...)."""
+        return columns.reshape(self.scratch.shape[1:])[:, : images.shape[1]]
+
+    def _starts(self, columns: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Of columns (C, n), those where windows start: in the form of pooled images (C, b, h, w)."""
+        _, h, w = self.y.shape
+        return self._grid(columns, images)[..., :: self.stage.stride, :: self.stage.stride][..., :h, :w]
+
+    def forward(self) -> None:
+        """Fill y."""
+        for images in self.parts:
+            _, _, largest, *_ = self._largest(images)
+            y = self.y.images[:, images]
+            y[...] = self._starts(largest, y)
+
+    def backward(self, dx_wanted: bool) -> None:
+        """Fill x.gradient."""
+        H, W = self.x.shape[1:]
+        for images in self.parts:
+            dy, dx = self.y.gradient.images[:, images], self.x.gradient.images[:, images]
+            *found, dlargest, dacross, d = self._largest(images)
+            dlargest[...] = 0
+            self._starts(dlargest, dy)[...] = dy
+            max_pool_backward(dlargest, *found, dacross, d, self.stage.size, self.x.row)
+            dx[...] = self._grid(d, dx)[..., :H, :W]
+
+
+class AveragePoolLayer:
+    """The mean of each window."""
+
+    def __init__(self, stage: "AveragePool", x: Maps, y: Maps):
+        self.stage, self.x, self.y = stage, x, y
+
+    def forward(self) -> None:
+        """Fill y."""
+        average_pool_forward(self.x.images, self.y.images, self.stage.size)
+
+    def backward(self, dx_wanted: bool) -> None:
+        """Fill x.gradient."""
+        average_pool_backward(self.y.gradient.images, self.x.gradient.images, self.stage.size)
+
+
+class DropoutLayer:
+    """Each number is kept or made zero by chance; there is none in evaluation."""
+
+    def __init__(self, stage: "Dropout", x: Maps, y: Maps, rng: np.random.Generator):
+        self.stage, self.x, self.y, self.rng = stage, x, y, rng
+        self.mask = np.empty(x.images.shape, np.float32)
+
+    def forward(self) -> None:
+        """Fill y."""
+        dropout_forward(self.x.images, self.mask, self.y.images, self.stage.rate, self.rng)
+
+    def backward(self, dx_wanted: bool) -> None:
+        """Fill x.gradient."""
+        dropout_backward(self.y.gradient.images, self.mask, self.x.gradient.images)
+
+
+class OutputLayer:
+    """Logits from all pixels of all maps: a dense layer."""
+
+    def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: Maps):
+        self.W, self.dW, self.x = W, dW, x
+        self.flat = np.ones((W.shape[1], x.batch), W.dtype)  # (C·H·W + 1, B)
+
+    def forward(self) -> np.ndarray:
+        """The logits (B, K)."""
+        C, H, W = self.x.shape
+        self.flat[:-1].reshape(C, H, W, -1)[...] = self.x.images.transpose(0, 2, 3, 1)
+        return (self.W @ self.flat).T
+
+    def backward(self, dlogits: np.ndarray) -> None:
+        """Fill dW and x.gradient."""
+        dflat = np.empty_like(self.flat[:-1])
+        affine_backward(dlogits.T, self.flat, self.W, self.dW, dflat)
+        self.x.gradient.images[...] = dflat.reshape(*self.x.shape, -1).transpose(0, 3, 1, 2)
+
+
+# ------------------------------------------------------------------------------ what a net is made of
+
+
+Shape = tuple[int, int, int]  # C, H, W
+
+
+class Convolution(NamedTuple):
+    """A plain layer k x k, from however many maps come in to `maps`."""
+
+    maps: int
+    kernel: int = 3
+    padding: int = 1
+
+    def output(self, shape: Shape) -> Shape:
+        _, *sizes = shape
+        return self.maps, *(size + 2 * self.padding - self.kernel + 1 for size in sizes)
+
+
+class Blocks(NamedTuple):
+    """So many blocks k x k, each with as many maps as come in."""
+
+    number: int
+    kernel: int = 3
+
+    @property
+    def padding(self) -> int:
+        return self.kernel // 2
+
+    def output(self, shape: Shape) -> Shape:
+        return shape
+
+
+class MaxPool(NamedTuple):
+    """The largest of each window, size x size."""
+
+    size: int
+    stride: int
+
+    def overhang(self, shape: Shape) -> int:
+        """How far the last window reaches over the edge."""
+        return max((pooled(length, *self) - 1) * self.stride + self.size - length for length in shape[1:])
+
+    def output(self, shape: Shape) -> Shape:
+        C, *sizes = shape
+        return C, *(pooled(length, self.size, self.stride) for length in sizes)
+
+
+class AveragePool(NamedTuple):
+    """The mean of each window, size x size, side by side; of all pixels if it is as large as the image."""
+
+    size: int
+
+    def output(self, shape: Shape) -> Shape:
+        C, *sizes = shape
+        return C, *(pooled(length, self.size, self.size) for length in sizes)
+
+
+class Dropout(NamedTuple):
+    """Each number is made zero with that probability."""
+
+    rate: float
+
+    def output(self, shape: Shape) -> Shape:
+        return shape
+
+
+STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
+Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A net of the paper: its data set, its stages, and where its training differs from ConvConfig's defaults."""
+
+    dataset: str
+    stages: Sequence[Stage]
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def mnist(maps: int, blocks: Sequence[int] = (2, 3, 3)) -> Recipe:
+    """Table 1's nets: 10 layers, counting the first convolution and the dense layer; 39 K parameters with 16 maps."""
+    first, second, third = map(Blocks, blocks)
+    begin = (Dropout(0.2), Convolution(maps, 5, padding=0), first, MaxPool(3, 2), Dropout(0.3), second)
+    return Recipe("mnist", (*begin, MaxPool(3, 2), Dropout(0.4), third, MaxPool(2, 2), Dropout(0.5)))
+
+
+def fitnet(*stages: Stage, **settings: Any) -> Recipe:
+    """A net for 32 x 32 images in colour."""
+    shared = {"contrast": True, "augment": True, "n_train": 45_000, "lr": 0.06, "weight_decay": 5e-4}
+    return Recipe("cifar-10", stages, shared | settings)
+
+
+def alternating(number: int) -> list[Blocks]:
+    """So many blocks, 3x3 and 1x1 in turn."""
+    return [Blocks(1, (3, 1)[index % 2]) for index in range(number)]
+
+
+TABLE_3 = (  # 19 layers, 2,256,838 parameters
+    *(Convolution(32), Blocks(4), MaxPool(3, 2), Dropout(0.2)),
+    *(Convolution(80), Blocks(5), MaxPool(3, 2), Dropout(0.2)),
+    *(Convolution(128), Blocks(5), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
+)
+
+NETS = {
+    "mnist-16": mnist(16),
+    "mnist-32": mnist(32),
+    "mnist-8": mnist(8),
+    "mnist-8-20": mnist(8, (6, 6, 6)),
+    "mnist-8-30": mnist(8, (9, 9, 10)),
+    # Table 2. No file of theirs was published: A is the net of 11 layers that comes nearest to its 236 K parameters.
+    "highway-a": fitnet(
+        *(Convolution(16), Blocks(2), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(32), Blocks(3), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(64), Blocks(2), AveragePool(8), Dropout(0.2)),
+    ),
+    # 19 layers, 2.3 M: we assume that it is the net of table 3, of which a file is published.
+    "highway-b": fitnet(*TABLE_3, gate_bias=-2.0),
+    # 32 layers, 1.25 M, 3x3 and 1x1 in turn: we assume three stages of 9 blocks and choose the widths by the count.
+    "highway-c": fitnet(
+        *(Convolution(32), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(64), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(96), *alternating(9), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
+        gate_bias=-3.0,
+    ),
+    "table-3": fitnet(*TABLE_3, gate_bias=-2.0),
+    "digits": Recipe("digits", (Convolution(8), Blocks(2), MaxPool(3, 2), Dropout(0.2), Blocks(2), MaxPool(2, 2))),
+}
+
+
+# --------------------------------------------------------------------------------------------- the net
+
+
+class ConvNet(Net):
+    """Stages of convolutions, blocks and pools, then a dense layer to K logits.
+
+    shape, d_out       of an image (C, H, W), and K
+    stages             what the net is made of, in order; each may be a list, its name first, as in `config`
+    block, activation  names in BLOCKS and ACTIVATIONS, of all blocks
+    batch_norm         whether H's affine map is normalised over the batch, in blocks
+    contrast           whether images are normalised as CIFAR's are (see `inputs`)
+    other arguments    as in DeepNet
+
+    depth is the number of blocks. Raises InputError for an unknown name.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        d_out: int,
+        *,
+        stages: Sequence[Stage | list],
+        block: str = "highway",
+        activation: str = "relu",
+        init: str = "he",
+        gate_bias: float = -1.0,
+        batch_norm: bool = False,
+        contrast: bool = False,
+        dtype: type = np.float32,
+        rng: np.random.Generator | None,
+    ):
+        stages = [stage if isinstance(stage, tuple) else STAGES[stage[0]](*stage[1:]) for stage in stages]
+        super().__init__(
+            {
+                "shape": list(shape),
+                "d_out": d_out,
+                "stages": [[type(stage).__name__, *stage] for stage in stages],
+                "block": block,
+                "activation": activation,
+                "init": init,
+                "gate_bias": gate_bias,
+                "batch_norm": batch_norm,
+                "contrast": contrast,
+                "dtype": dtype,
+            }
+        )
+        self.stages: list[Stage] = []  # blocks one by one
+        for stage in stages:
+            self.stages += [Blocks(1, stage.kernel)] * stage.number if isinstance(stage, Blocks) else [stage]
+        self.shapes = list(accumulate(self.stages, lambda shape, stage: stage.output(shape), initial=tuple(shape)))
+        convolutions = [stage for stage in self.stages if isinstance(stage, Convolution | Blocks)]
+        self.depth = sum(isinstance(stage, Blocks) for stage in convolutions)
+        paddings = [stage.padding for stage in convolutions]
+        pools = [
+            (stage, shape) for stage, shape in zip(self.stages, self.shapes, strict=False) if isinstance(stage, MaxPool)
+        ]
+        self.padding = max(paddings + [stage.overhang(shape) for stage, shape in pools])
+        self.margin = max(stage.kernel for stage in convolutions)
+        self.params = self.new_parameters()
+        self._draw(rng)
+        self.state = self._new_state()
+
+    def new_parameters(self) -> Tensors:
+        """Zeros in the form of this net's parameters.
+
+        Layer l has l.W_H (D, k·k·C), l.b_H (D) and as much for each other branch, with batch normalisation l.gamma and
+        l.beta (D); the dense layer has W_out (K, C·H·W), b_out (K).
+        """
+        sizes = [
+            (stage, C, D) for stage, (C, *_), (D, *_) in zip(self.stages, self.shapes, self.shapes[1:], strict=False)
+        ]
+        layers = [entry for entry in sizes if isinstance(entry[0], Convolution | Blocks)]
+        names = [self.block.branches if isinstance(stage, Blocks) else "H" for stage, *_ in layers]
+        matrices = [(len(n) * D, stage.kernel**2 * C + 1) for n, (stage, C, D) in zip(names, layers, strict=True)]
+        output = (self.config["d_out"], math.prod(self.shapes[-1]) + 1)
+        normed = [
+            l for l, (stage, *_) in enumerate(layers, 1) if isinstance(stage, Blocks) and self.config["batch_norm"]
+        ]
+        params = Tensors([*matrices, output, *((2, layers[l - 1][-1]) for l in normed)], self.dtype)
+        for l, (branches, matrix) in enumerate(zip(names, params.pieces, strict=False), start=1):
+            for branch, rows in zip(branches, np.split(matrix, len(branches)), strict=True):
+                params.name(branch, rows, f"{l}.")
+        params.name("out", params.pieces[len(layers)])
+        for l, (gamma, beta) in zip(normed, params.pieces[len(layers) + 1 :], strict=True):
+            params.add({f"{l}.gamma": gamma, f"{l}.beta": beta})
+        return params
+
+    def _draw(self, rng: np.random.Generator | None) -> None:
+        super()._draw(rng)
+        for name, tensor in self.params.items():
+            if part_of_layer(name) == "gamma" and rng:
+                tensor[...] = 1
+
+    def _new_state(self) -> dict[str, np.ndarray]:
+        """Running mean and variance of each layer that has a γ; the mean image, where images are normalised."""
+        state = {"mean": np.zeros(self.shapes[0], self.dtype)} if self.config["contrast"] else {}
+        for name, gamma in self.params.items():
+            layer, _, part = name.rpartition(".")
+            if part == "gamma":
+                state |= {f"{layer}.mean": np.zeros_like(gamma), f"{layer}.variance": np.ones_like(gamma)}
+        return state
+
+    def forward(self, x: np.ndarray, workspace: "ConvWorkspace | None" = None) -> tuple[np.ndarray, "ConvWorkspace"]:
+        """Logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache that `backward` needs.
+
+        Without a workspace it is as in evaluation: no dropout, the running statistics.
+        """
+        w = workspace or ConvWorkspace(self, len(x))
+        if len(x) != w.input.batch:
+            raise ValueError(f"expected a batch of {w.input.batch} for this workspace, found {len(x)}")
+        w.input.images[...] = x.transpose(1, 0, 2, 3)
+        with unbuffered():
+            for layer in w.layers:
+                layer.forward()
+            return w.output.forward(), w
+
+    def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):
+        """Gradients of the loss with respect to the parameters, given dlogits (B, K) and the forward pass's cache.
+
+        Returns a mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to
+        the images, (B, C, H, W).
+        """
+        first = 0 if return_dx else cache.first
+        with unbuffered():
+            cache.output.backward(dlogits)
+            for l in reversed(range(first, len(cache.layers))):
+                cache.layers[l].backward(dx_wanted=return_dx or l > first)
+        dx = cache.input.gradient.images.transpose(1, 0, 2, 3) if return_dx else None
+        return (cache.gradients, dx) if return_dx else cache.gradients
+
+    def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
+        """Logits (n, K) of images x (n, C, H, W), any n: `rows` at a time."""
+        logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
+        for start in range(0, len(x), rows):
+            part = x[start : start + rows]
+            if workspace is None or len(part) < rows:
+                workspace = ConvWorkspace(self, len(part))
+            logits[start : start + rows], _ = self.forward(part, workspace)
+        return logits
+
+    def gate_means(self, x: np.ndarray) -> list[float | None]:
+        """Mean of T of each block over images x (B, C, H, W), for a net whose blocks have gates."""
+        _, workspace = self.forward(x)
+        return numbers([T.mean() for T in workspace.T], digits=4)
+
+    def inputs(self, images: np.ndarray) -> np.ndarray:
+        """Images (n, C, H, W), uint8, as the net takes them: 0 to 1, or of equal contrast about the mean image.
+
+        Global contrast normalisation: each image less its mean, over its standard deviation.
+        """
+        if not self.config["contrast"]:
+            return np.multiply(images, 1 / 256, dtype=self.dtype)
+        return contrast_normalised(images, self.dtype) - self.state["mean"]
+
+
+@contextmanager
+def unbuffered() -> Iterator[None]:
+    """Elementwise functions work in place, and e^−z may overflow to inf, where σ(z) is rightly 0.
+
+    NumPy copies operands whose rows are not adjacent to a buffer and back, if rows are shorter than a third of it: a
+    pass over a few images takes three times as long. 16 is the smallest buffer.
+    """
+    with np.errstate(over="ignore"):
+        np.setbufsize(16)
+        yield
+
+
+class ConvWorkspace:
+    """Maps and layers for passes over batches of one size, allocated once; a pass overwrites what the last one left.
+
+    A workspace with a generator is for training: dropout draws from it, batch normalisation takes the batch's
+    statistics, and there are gradients. `first` is the first layer with parameters, and T holds the transform gates
+    (D, B, H, W) of each block, if blocks have them.
+    """
+
+    def __init__(self, net: ConvNet, batch: int, rng: np.random.Generator | None = None):
+        self.gradients = net.new_parameters() if rng else None
+        maps = functools.partial(Maps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
+        self.input = x = maps(net.shapes[0])
+        self.layers, convolutions = [], []
+        for stage, shape in zip(net.stages, net.shapes[1:], strict=True):
+            if isinstance(stage, Dropout) and not (rng and stage.rate):
+                continue
+            y = maps(shape)
+            match stage:
+                case Convolution() | Blocks():
+                    layer = self._convolution(net, stage, len(convolutions), x, y)
+                    convolutions.append(layer)
+                case MaxPool():
+                    layer = MaxPoolLayer(stage, x, y)
+                case AveragePool():
+                    layer = AveragePoolLayer(stage, x, y)
+                case Dropout():
+                    layer = DropoutLayer(stage, x, y, rng)
+            self.layers.append(layer)
+            x = y
+        self.first = self.layers.index(convolutions[0])
+        self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
+        self.output = OutputLayer(net.params.pieces[len(convolutions)], self._gradient(len(convolutions)), x)
+
+    def _gradient(self, piece: int) -> np.ndarray | None:
+        return self.gradients and self.gradients.pieces[piece]
+
+    def _convolution(self, net: ConvNet, stage: Convolution | Blocks, index: int, x: Maps, y: Maps) -> ConvolutionLayer:
+        is_block = isinstance(stage, Blocks)
+        block = net.block if is_block else BLOCKS["plain"]
+        weights = net.params.pieces[index], self._gradient(index)
+        layer = ConvolutionLayer(block, net.activation, stage, weights, x, y)
+        if is_block and net.config["batch_norm"]:
+            params, gradients, state = (
+                of and of_layer(of, index + 1) for of in (net.params, self.gradients, net.state)
+            )
+            layer.normalise(params, gradients, state)
+        return layer
+
+
+def of_layer(tensors: Mapping, l: int) -> dict[str, np.ndarray]:
+    """The tensors of layer l, without its number in their names."""
+    return {part_of_layer(name): tensor for name, tensor in tensors.items() if name.startswith(f"{l}.")}
+
+
+# ---------------------------------------------------------------------------------------------- images
+
+
+def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndarray:
+    """Each image (C, H, W) of images (n, C, H, W) less its mean, over its standard deviation; 0 if it has none."""
+    x = images.astype(dtype)
+    x -= x.mean(axis=(1, 2, 3), keepdims=True)
+    deviation = x.std(axis=(1, 2, 3), keepdims=True)
+    return np.divide(x, deviation, out=x, where=deviation > 0)
+
+
+def mean_image(images: np.ndarray, rows: int = 1000) -> np.ndarray:
+    """The mean (C, H, W) of images after `contrast_normalised`, float64."""
+    parts = (contrast_normalised(images[start : start + rows]) for start in range(0, len(images), rows))
+    return sum(part.sum(axis=0, dtype=np.float64) for part in parts) / len(images)
+
+
+def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int = 8) -> np.ndarray:
+    """Images (n, C, H, W), each padded with zeros, cropped to its size at random, and mirrored or not (table 3)."""
+    n, _, H, W = x.shape
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    crops = sliding_window_view(padded, (H, W), axis=(2, 3))
+    top, left = rng.integers(0, 2 * padding, (2, n), endpoint=True)
+    cropped = crops[np.arange(n), :, top, left]
+    mirrored = rng.random(n) < 0.5
+    cropped[mirrored] = cropped[mirrored, ..., ::-1]
+    return cropped
+
+
+# -------------------------------------------------------------------------------------------- training
+
+
+@dataclass(frozen=True)
+class ConvConfig(TrainingConfig):
+    """Every value that a run of a ConvNet depends on, beside the data set; by default the recipe of table 1.
+
+    Theirs is 300 epochs, with a tenth of the rate after each third.
+    """
+
+    activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
+    init: str = hyperparameter("he", "initial weights: normalised, or uniform in ±1/√fan_in", one_of(("he", "uniform")))
+    gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
+    optimizer: str = hyperparameter("momentum", "update rule", one_of(OPTIMIZERS))
+    lr: float = hyperparameter(0.01, "learning rate", POSITIVE)
+    schedule: str = hyperparameter("cosine", "of the learning rate: constant, cosine or steps", SCHEDULE)
+    nesterov: bool = hyperparameter(True, "momentum: Nesterov's")
+    weight_decay: float = hyperparameter(1e-3, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
+    clip: float = hyperparameter(0.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
+    batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
+    epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
+    n_train: int = hyperparameter(55_000, "training samples, drawn at random", POSITIVE)
+    n_held_out: int = hyperparameter(5000, "more of them to choose by; then test scores are taken last", ZERO_OR_MORE)
+    n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
+    n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
+    net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
+    batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
+    dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
+    contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")
+    augment: bool = hyperparameter(False, "train on random crops and mirror images")
+
+    SIZE = "net"
+
+    @property
+    def title(self) -> str:
+        return f"{self.block} {self.net}"
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Those of the net, with the config's dropout."""
+        stages = NETS[self.net].stages
+        return [Dropout(self.dropout * stage.rate) if isinstance(stage, Dropout) else stage for stage in stages]
+
+    @property
+    def depth(self) -> int:
+        """Blocks."""
+        return sum(stage.number for stage in self.stages if isinstance(stage, Blocks))
+
+
+def configure(net: str, **fields: Any) -> ConvConfig:
+    """A net of the paper with its recipe, but for the given fields; raises InputError where a value makes no sense."""
+    return ConvConfig(net=net, **(NETS[net].settings | fields))
+
+
+class ConvTraining(Training):
+    """A run of a ConvNet between two epochs."""
+
+    def __init__(self, config: ConvConfig, data: Dataset):
+        super().__init__(config, data)
+        if config.contrast:
+            self.net.state["mean"][...] = mean_image(self.data.train_x)
+
+    def memory(self, data: Dataset) -> int:
+        """Bytes that the run takes, nearly: maps, affine maps, and the gradients of maps, for each size of batch."""
+        net, numbers = self._net(data, None), 0
+        for stage, (C, H, W), (D, *_) in zip(net.stages, net.shapes, net.shapes[1:], strict=False):
+            branches = len(net.block.branches) if isinstance(stage, Blocks) else 1
+            numbers += (H + net.padding) * (W + net.padding) * (2 * C + branches * D)
+        sizes = batch_sizes(self.config)
+        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
+
+    def threads(self) -> int:
+        """One: the cores are better used for a seed each."""
+        return 1
+
+    def new_net(self, rng: np.random.Generator) -> ConvNet:
+        """The net that the config describes, for the data."""
+        return self._net(self.data, rng)
+
+    def _net(self, data: Dataset, rng: np.random.Generator | None) -> ConvNet:
+        described = {name: getattr(self.config, name) for name in CONV_FIELDS}
+        return ConvNet(data.train_x.shape[1:], data.outputs, **described, rng=rng)
+
+    def new_workspace(self, size: int) -> ConvWorkspace:
+        """Memory for training on batches of that size."""
+        return ConvWorkspace(self.net, size, self.rng)
+
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """Images (n, C, H, W) as the net takes them."""
+        return self.net.inputs(x)
+
+    def training_inputs(self, x: np.ndarray) -> np.ndarray:
+        """The same, at random cropped and mirrored if the config says so."""
+        x = self.inputs(x)
+        return crop_and_mirror(x, self.rng) if self.config.augment else x
+
+
+CONV_FIELDS = ("stages", "block", "activation", "init", "gate_bias", "batch_norm", "contrast", "dtype")

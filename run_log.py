@@ -24,6 +24,7 @@ from typing import IO, Any, Generic, Self, TypeVar
 from command_line import InputError
 
 SCHEMA = 1
+TEST_IMAGES = "test images"  # all that a data set has
 TRAINING_CODE = Path(__file__).with_name("highway_networks.py")
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
@@ -31,6 +32,7 @@ LogT = TypeVar("LogT")
 # Fields that older logs and checkpoints lack, and what they mean by that: by the class of the whole, by the name under
 # which an object stands in it, or by both. So a field that is added leaves everything written before readable.
 ADDED = {
+    "dataset": {"test_set": TEST_IMAGES},
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": {"loss": "cross-entropy"},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
@@ -50,11 +52,12 @@ RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture":
 
 @dataclass
 class DatasetInfo:
-    """Which samples the runs saw, and how many of them."""
+    """Which samples the runs saw, and how many of them; `test_set`: of which the n_test are."""
 
     name: str
     n_train: int
     n_test: int
+    test_set: str = TEST_IMAGES
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w-]+", self.name):

@@ -196,7 +196,7 @@ def run(arguments: argparse.Namespace) -> None:
     kept = hold_out(data)
     choosing = finish(plan(kept, arguments.smoke), kept)
     runs = finish(plan(data, arguments.smoke, chosen_rates(choosing)), data)
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
     EXPERIMENT.keep(path, arguments.command_line, info, choosing=choosing, runs=runs)
 
 

@@ -161,8 +161,3 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
 def final_values(runs: Iterable, field: str) -> list[float]:
     """The last value of a history's field for each run; NaN where it diverged."""
     return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
-
-
-def name_data(dataset: str) -> str:
-    """A data set's name as titles have it."""
-    return dataset.replace("mnist", "MNIST")

@@ -100,7 +100,7 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
 
 def whole(dataset: str, data: Dataset) -> DatasetInfo:
     """What a log says of a data set that is used whole."""
-    return DatasetInfo(dataset, len(data.train_x), len(data.test_x))
+    return DatasetInfo(dataset, len(data.train_x), len(data.test_x), data.test_set)
 
 
 def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) -> Path:

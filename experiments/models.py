@@ -32,6 +32,7 @@ FALLBACK = Config(
     clip=0.0,
 )
 SMOKE = replace(FALLBACK, depth=6, hidden=20)
+NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}  # what is looked into
 ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
 
 

@@ -4,26 +4,28 @@ A `Source` says where a data set's files lie, on the web and below the data dire
 """
 
 import hashlib
+import lzma
 import os
 import sys
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from command_line import InputError
 from run_log import check_regular
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
 READ_SECONDS = 30.0
-MOST = 2**28  # bytes of a file, and of its payload; what claims to be more is a gzip bomb
+MOST = 2**28  # bytes of a file, and of its payload; what claims to be more is a bomb
 
 
 class Source(NamedTuple):
     """Where a data set's files come from, and how to know that they arrived whole."""
 
-    folder: str  # below the data directory
+    folder: str  # below the data directory; "": that itself
     mirrors: Sequence[str]
     checksum_of: str  # "payload", the uncompressed bytes, or "file", the file itself
     algorithm: str
@@ -64,6 +66,21 @@ IDX_SOURCES = {  # of each: images and labels to train, then to test
 }
 
 
+class Compression(NamedTuple):
+    """A way to compress a file: its name, what one file holds one of, how that begins, what undoes it."""
+
+    name: str
+    unit: str
+    magic: bytes
+    decompressor: Callable[[], Any]
+
+
+COMPRESSIONS = {  # by the suffix of a file's name
+    ".gz": Compression("gzip", "member", b"\x1f\x8b", partial(zlib.decompressobj, wbits=31)),  # RFC 1952
+    ".xz": Compression("xz", "stream", b"\xfd7zXZ\0", partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=MOST)),
+}
+
+
 class DownloadError(InputError):
     """No mirror delivered the file."""
 
@@ -71,14 +88,17 @@ class DownloadError(InputError):
 # ------------------------------------------------------------------------------------------- reading
 
 
-def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
-    """Paths of the source's files, each downloaded if it is not there.
+def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
+    """Where data sets lie: `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache."""
+    return Path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache")
 
-    The data directory: `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache. Raises InputError if it cannot be written,
-    DownloadError if no mirror delivers.
+
+def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
+    """Paths of the source's files below the data directory, each downloaded if it is not there.
+
+    Raises InputError if that cannot be written, DownloadError if no mirror delivers.
     """
-    root = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache"
-    paths = [Path(root) / source.folder / name for name in source.checksums]
+    paths = [data_directory(data_dir) / source.folder / name for name in source.checksums]
     for path in paths:
         if not os.path.lexists(path):
             _download(path, source)
@@ -104,29 +124,30 @@ def read_bytes(path: Path) -> bytes:
 
 
 def uncompressed(content: bytes, path: Path) -> bytes:
-    """The payload of one gzip member (RFC 1952), which must fill the file: the gzip module forgives too much.
+    """The payload of one gzip member or one xz stream, which must fill the file: Python's modules forgive too much.
 
-    Content of a path that does not end in .gz is its own payload. Raises InputError.
+    The path's suffix tells which; content of a path with another one is its own payload. Raises InputError.
     """
-    if path.suffix != ".gz":
+    if path.suffix not in COMPRESSIONS:
         return content
+    name, unit, magic, decompressor = COMPRESSIONS[path.suffix]
     found = None
-    member = zlib.decompressobj(wbits=31)
+    member = decompressor()
     try:
-        payload = member.decompress(content, MOST)
-    except zlib.error as error:
-        found = f"damage ({error})" if content.startswith(b"\x1f\x8b") else f"{content[:15]!r}, which is not gzip"
+        payload = member.decompress(content, MOST + 1)
+    except (zlib.error, lzma.LZMAError) as error:
+        found = f"damage ({error})" if content.startswith(magic) else f"{content[:15]!r}, which is not {name}"
     else:
         if not content:
             found = "an empty file"
-        elif member.unconsumed_tail:
+        elif len(payload) > MOST:
             found = f"more than {MOST:,} bytes in it"
         elif not member.eof:
             found = "a truncated one"
         elif member.unused_data:
             found = f"{len(member.unused_data)} bytes after its end"
     if found:
-        raise InputError(f"{path}: expected one gzip member, found {found}; {remedy(path)}")
+        raise InputError(f"{path}: expected one {name} {unit}, found {found}; {remedy(path)}")
     return payload
 
 
@@ -153,7 +174,7 @@ def _download(path: Path, source: Source) -> None:
     """Download one file: the next mirror on any failure, moved into place only once it is verified."""
     import pooch
 
-    _prepare_folder(path.parent)
+    prepare_folder(path.parent)
     pooch.get_logger().setLevel("WARNING")
     transfer = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=(ANSWER_SECONDS, READ_SECONDS))
 
@@ -176,7 +197,8 @@ def _download(path: Path, source: Source) -> None:
     )
 
 
-def _prepare_folder(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
+    """Make a folder for data; raises InputError if it cannot be made or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):

@@ -39,6 +39,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 import checkpoint
+import cifar
 from command_line import (
     BELOW_ONE,
     FINITE,
@@ -55,7 +56,7 @@ from command_line import (
     one_of,
 )
 from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
-from run_log import DatasetInfo, History, Run, RunLog, atomic_write, check_regular, numbers
+from run_log import TEST_IMAGES, DatasetInfo, History, Run, RunLog, atomic_write, check_regular, numbers
 from side_by_side import add_job_flags, check_memory, check_number, count_threads, quiet_threads
 from training_job import check_places, default_log, given_fields, run_job
 
@@ -745,7 +746,8 @@ class Dataset(NamedTuple):
     """Samples for training and for testing.
 
     x: images as uint8 (n, channels, rows, columns), or any features as floats (n, ...); y: classes as integers (n,), or
-    targets as floats (n, K). K, the number of outputs that a net needs, is `outputs`.
+    targets as floats (n, K). K, the number of outputs that a net needs, is `outputs`. `test_set` says in words which
+    samples are there for testing.
     """
 
     train_x: np.ndarray
@@ -753,17 +755,18 @@ class Dataset(NamedTuple):
     test_x: np.ndarray
     test_y: np.ndarray
     outputs: int
+    test_set: str = TEST_IMAGES
 
 
-DATASETS = (*IDX_SOURCES, "digits")
+DATASETS = (*IDX_SOURCES, *cifar.CIFARS, "digits")
 IDX_UINT8 = 0x08
 
 
 def read_idx(path: str | os.PathLike) -> np.ndarray:
-    """Read one idx file of unsigned bytes; a name ending in .gz is gunzipped first.
+    """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, for
-    anything but exactly one intact gzip member around exactly one intact idx array.
+    anything but exactly one intact gzip member, or xz stream, around exactly one intact idx array.
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
     path = Path(path)
@@ -799,14 +802,17 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 def load_dataset(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
     """Load a data set, downloading what is missing below the data directory.
 
-    `name`: "mnist", "fashion-mnist", "digits" (scikit-learn's bundled 8x8 set, scaled to 0..255) or "auto" (see
-    `choose_dataset`). `data_dir`: else $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, 1, rows, columns).
+    `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
+    0..255) or "auto" (see `choose_dataset`). `data_dir`: else $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8
+    (n, channels, rows, columns): CIFAR's have three channels, all others one.
     Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name == "auto":
         name = choose_dataset(data_dir)
     if name == "digits":
         return _load_digits()
+    if name in cifar.CIFARS:
+        return Dataset(*cifar.load(name, data_dir))
     if name not in IDX_SOURCES:
         raise InputError(f"--dataset: expected auto, {', '.join(DATASETS)}, found {name!r}; choose one of these")
     paths = fetch(IDX_SOURCES[name], data_dir)
@@ -876,7 +882,8 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
             raise InputError(f"{flag}: expected at most {len(x)} images, found {wanted}; ask for fewer")
     train = rng.permutation(len(data.train_x))[:wanted_train]
     test = rng.permutation(len(data.test_x))[:n_test]
-    return Dataset(data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test], data.outputs)
+    drawn = (data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test])
+    return Dataset(*drawn, data.outputs, data.test_set)
 
 
 # -------------------------------------------------------------------------------------------- training
@@ -1218,7 +1225,7 @@ def run_command(arguments: argparse.Namespace) -> None:
         )
     out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs, SWEEP))
     check_places(out, dataset, arguments.save_model)
-    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test)
+    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
     train_one = functools.partial(train, save_model=arguments.save_model)
     log = functools.partial(RunLog.new, arguments.command_line, info, threads=threads_for(configs[0]))
     run_job(train_one, configs, data, dataset, arguments, log, out)

@@ -1,5 +1,6 @@
-"""What training runs look like in words: a bar or a line an epoch, a line a run, a table of all; means for tables."""
+"""What training runs look like in words: a bar or a line an epoch, a line a run, a table of all; words for tables."""
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from command_line import name_numbers
-from run_log import Run
+from run_log import TEST_IMAGES, DatasetInfo, Run
+
+
+def name_data(dataset: str) -> str:
+    """A data set's name as titles have it."""
+    return re.sub("mnist|cifar", lambda found: found[0].upper(), dataset)
+
+
+def name_tested(dataset: DatasetInfo) -> str:
+    """`CIFAR-10, first 1,000 test images`: a log's data set, and what it was tested on if that is not all there is."""
+    return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
 def mean_sd(values: Sequence[float]) -> str:
@@ -72,8 +83,11 @@ def label(config: Any) -> str:
     return f"{config.title} seed {config.seed}"
 
 
-def summary(runs: Sequence[Run]) -> str:
-    """The runs as a table: the kinds of block side by side, a row a size; test score and training loss, seconds."""
+def summary(runs: Sequence[Run], test_set: str) -> str:
+    """The runs as a table: the kinds of block side by side, a row a size; test score and training loss, seconds.
+
+    `test_set` (see DatasetInfo) stands below it where it is not all test images.
+    """
     blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
     header = "".join(f"   {f'{block} test {runs[0].metric}':<26}{'train loss':<15}{'seconds':>7}" for block in blocks)
     values = sorted({getattr(run.config, size) for run in runs})
@@ -82,6 +96,8 @@ def summary(runs: Sequence[Run]) -> str:
     for value in values:
         groups = ([run for run in runs if (run.config.block, getattr(run.config, size)) == (b, value)] for b in blocks)
         lines.append("   ".join([f"{value:>{width}}", *map(_cells, groups)]))
+    if test_set != TEST_IMAGES:
+        lines.append(f"test: {test_set}")
     return "\n".join(lines)
 
 

@@ -24,6 +24,7 @@ from typing import IO, Any, Generic, Self, TypeVar
 from command_line import InputError
 
 SCHEMA = 1
+TEST_IMAGES = "test images"  # all that a data set has
 TRAINING_CODE = Path(__file__).with_name("highway_networks.py")
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
@@ -38,6 +39,7 @@ HYPERPARAMETERS = {
     "n_scored": 0,
 }
 ADDED = {
+    "dataset": {"test_set": TEST_IMAGES},
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": HYPERPARAMETERS,
     "training": HYPERPARAMETERS,
@@ -59,11 +61,12 @@ RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture":
 
 @dataclass
 class DatasetInfo:
-    """Which samples the runs saw, and how many of them."""
+    """Which samples the runs saw, and how many of them; `test_set`: of which the n_test are."""
 
     name: str
     n_train: int
     n_test: int
+    test_set: str = TEST_IMAGES
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w-]+", self.name):

@@ -111,7 +111,7 @@ def run_job(
                 raise InputError(f"{error}; all runs are safe in {results.path}; {continued}") from error
             if all(run.config in by_config for run in results.read()):  # another job's may lie there, too
                 results.path.unlink()
-    print(f"\n{summary(runs)}")
+    print(f"\n{summary(runs, data.test_set)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
 

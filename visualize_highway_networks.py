@@ -34,7 +34,7 @@ from figure_style import (
     save,
 )
 from highway_networks import CLASSES, Config
-from reporting import final, seeds_of
+from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
 Log = RunLog[Config]
@@ -90,9 +90,9 @@ def describe(log: Log, runs: list[Run]) -> str:
     """Which runs a picture shows, for its title."""
     depths = {run.config.depth for run in runs}
     seeds = {run.config.seed for run in runs}
-    dataset = log.dataset.name.replace("mnist", "MNIST")
     of_depth = f", depth {min(depths)}" if len(depths) == 1 else ""
-    return f"{dataset}{of_depth}, " + (f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds")
+    of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return f"{name_tested(log.dataset)}{of_depth}, {of_seeds}"
 
 
 def name_line(block: str, runs: list[Run]) -> str:

@@ -14,6 +14,7 @@ from .common import load
 
 STEPS = {  # in an order in which each finds what it builds on
     "depth_search": ("run", "best"),
+    "cifar_net": ("run",),
     "gate_maps": ("run",),
     "class_routing": ("run",),
     "lesions": ("run",),

@@ -22,7 +22,7 @@ from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, soft
 from run_log import DatasetInfo, History, Log, Result, numbers
 from side_by_side import quiet_threads
 
-from .common import Experiment, add_run_flags, fit, group, group_by, load_data, start
+from .common import Experiment, add_run_flags, fit, group, group_by, hold_out, load_data, start
 
 BLOCKS = ("plain", "residual", "highway", "highway-uncoupled")
 DEPTHS = (10, 30, 100)
@@ -123,14 +123,6 @@ def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:
 # ---------------------------------------------------------------------------------------------- runs
 
 
-def hold_out(data: Dataset) -> Dataset:
-    """The training images alone, a fixed part of them in the place of the test images."""
-    x, y = data.train_x, data.train_y
-    order = np.random.default_rng(0).permutation(len(x))
-    held, kept = np.split(order, [int(len(order) * HELD_OUT)])
-    return Dataset(x[kept], y[kept], x[held], y[held], data.outputs)
-
-
 def run_task(task: Task, data: Dataset) -> ComparedRun:
     """Train one net; measure its gradients before and after, unless it chooses a rate, which needs scores alone."""
     training = Training(task.config, data)
@@ -193,10 +185,10 @@ def run(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
     finish = partial(EXPERIMENT.finish, run_task, schema=ComparedRun, log=path, arguments=arguments)
-    kept = hold_out(data)
+    kept = hold_out(data, HELD_OUT)
     choosing = finish(plan(kept, arguments.smoke), kept)
     runs = finish(plan(data, arguments.smoke, chosen_rates(choosing)), data)
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
     EXPERIMENT.keep(path, arguments.command_line, info, choosing=choosing, runs=runs)
 
 

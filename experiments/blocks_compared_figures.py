@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
-from reporting import final, seeds_of
+from reporting import final, name_tested, seeds_of
 
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arms
-from .common import group, name_data
+from .common import group
 from .very_deep_figures import accuracy_panel
 
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
@@ -18,7 +18,7 @@ EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
 def title(log: BlocksComparedLog) -> str:
     """Data set, images and seeds."""
     seeds = len({run.config.seed for run in log.runs})
-    return f"{name_data(log.dataset.name)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
+    return f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
 
 
 def accuracy_figure(log: BlocksComparedLog) -> Figure:

@@ -6,11 +6,10 @@ from matplotlib.figure import Figure
 
 from figure_style import COLORS, INK, differences, draw_level, label_ends, markdown, new_figure, number_layers
 from highway_networks import CLASSES
-from reporting import mean_sd
+from reporting import mean_sd, name_data, name_tested
 
 from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
-from .common import name_data
 from .gate_maps_figures import SHOWN, draw_map
 
 
@@ -32,7 +31,7 @@ def routing_figure(log: ClassRoutingLog) -> Figure:
 
 def classes_figure(log: ClassRoutingLog) -> Figure:
     """Errors by layer, the size of class differences by layer, classes by cluster."""
-    figure, grid = new_figure(f"Class and gates, by layer: {name_data(log.dataset.name)}", 6.6, nrows=2, ncols=2)
+    figure, grid = new_figure(f"Class and gates, by layer: {name_tested(log.dataset)}", 6.6, nrows=2, ncols=2)
     for axes, (name, found) in zip(grid[0], log.accuracies.items(), strict=True):
         error_panel(axes, name, found, log.chance)
     size_panel(grid[1, 0], log.routing)

@@ -24,11 +24,13 @@ SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 class Experiment:
     """One question: experiments/NAME.py measures, NAME_figures.py draws and tabulates, runs/NAME.json is the log.
 
-    `doc` is the module's docstring, `log` the class of its log.
+    `doc` is the module's docstring, `log` the class of its log, `datasets` those of which there are committed logs, the
+    usual one first.
     """
 
-    def __init__(self, name: str, doc: str | None, log: type[Log]):
+    def __init__(self, name: str, doc: str | None, log: type[Log], datasets: Sequence[str] = ("mnist",)):
         self.name, self.doc, self.log = name, (doc or name).splitlines()[0], log  # python -OO strips docstrings
+        self.datasets = datasets
         self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of the log and draw its figures")
@@ -44,9 +46,9 @@ class Experiment:
         """Carry out a sub-command; returns the exit code."""
         return carry_out(self.parser, lambda arguments: arguments.action(arguments), argv)
 
-    def log_path(self, dataset: str = "mnist", smoke: bool = False) -> Path:
-        """runs/NAME.json is MNIST's; another data set's is runs/NAME-DATASET.json, a smoke run's NAME-smoke.json."""
-        suffix = "-smoke" if smoke else "" if dataset == "mnist" else f"-{dataset}"
+    def log_path(self, dataset: str | None = None, smoke: bool = False) -> Path:
+        """runs/NAME.json is the usual data set's, runs/NAME-DATASET.json another's, NAME-smoke.json a smoke run's."""
+        suffix = "-smoke" if smoke else "" if dataset in (None, self.datasets[0]) else f"-{dataset}"
         return Path("runs") / f"{self.name}{suffix}.json"
 
     def read(self, path: Path) -> Any:
@@ -112,16 +114,16 @@ def start(name: str) -> None:
 # --------------------------------------------------------------------------------------- data and flags
 
 
-def add_data_flags(parser: argparse.ArgumentParser) -> None:
+def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
     """--dataset and --data-dir, as highway_networks.py has them, and --smoke."""
-    parser.add_argument("--dataset", default="mnist", choices=("auto", *DATASETS), help="default: mnist")
+    parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
     parser.add_argument("--smoke", action="store_true", help="a budget of seconds on the digits, to see it work")
 
 
-def add_run_flags(parser: argparse.ArgumentParser) -> None:
+def add_run_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
     """What every `run` takes: the data flags, --jobs, --keep and --fresh."""
-    add_data_flags(parser)
+    add_data_flags(parser, default)
     add_job_flags(parser)
 
 
@@ -131,6 +133,14 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     if name == "auto":
         name = choose_dataset(arguments.data_dir)
     return name, load_dataset(name, arguments.data_dir)
+
+
+def hold_out(data: Dataset, share: float) -> Dataset:
+    """The training images alone, a fixed share of them in the place of the test images."""
+    x, y = data.train_x, data.train_y
+    order = np.random.default_rng(0).permutation(len(x))
+    held, kept = np.split(order, [int(len(order) * share)])
+    return Dataset(x[kept], y[kept], x[held], y[held], data.outputs, "held-out training images")
 
 
 def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
@@ -161,8 +171,3 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
 def final_values(runs: Iterable, field: str) -> list[float]:
     """The last value of a history's field for each run; NaN where it diverged."""
     return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
-
-
-def name_data(dataset: str) -> str:
-    """A data set's name as titles have it."""
-    return dataset.replace("mnist", "MNIST")

@@ -239,11 +239,11 @@ def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -
     return path.with_stem("-".join([path.stem, *words]))
 
 
-def write_log(arguments: argparse.Namespace, results: list[TrialResult], n_test: int) -> None:
+def write_log(arguments: argparse.Namespace, results: list[TrialResult], data: Dataset) -> None:
     """Write the log of a search; the longer runs that an earlier log of the same settings has stay in it."""
     trial = results[0].trial
     path = named(EXPERIMENT.log_path(trial.dataset, arguments.smoke), arguments, SEARCH)
-    info = DatasetInfo(trial.dataset, trial.n_train, n_test)
+    info = DatasetInfo(trial.dataset, trial.n_train, len(data.test_x), data.test_set)
     fields = {"space": SPACE, "top": TOP, "level": LEVEL, "results": results, "best_command": None, "best": []}
     old = EXPERIMENT.read(path) if path.exists() else None
     if old and [result.trial for result in old.results] == [result.trial for result in results]:
@@ -297,7 +297,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(trials))}
     results = EXPERIMENT.finish(run_trial, trials, data, TrialResult, path, arguments, **options)
     if parts == 1:
-        write_log(arguments, results, len(data.test_x))
+        write_log(arguments, results, data)
     else:
         print(f"shard {part} of {parts} is whole: {path.with_suffix('.jsonl')}; join the shards with merge")
 
@@ -323,7 +323,7 @@ def merge(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"merge: expected {len(trials)} trials, found {missing} missing; finish the shards, or give their flags"
         )
-    write_log(arguments, [results[trial] for trial in trials], len(data.test_x))
+    write_log(arguments, [results[trial] for trial in trials], data)
 
 
 def best(arguments: argparse.Namespace) -> None:

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from figure_style import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
+from reporting import name_data
 
 from .claims import Claim, claims_table
-from .common import group_by, name_data
+from .common import group_by
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
 
 SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest

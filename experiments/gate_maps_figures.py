@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from figure_style import differences, new_figure, number_layers
+from reporting import name_data
 
 from .claims import Claim, claims_table
-from .common import name_data
 from .gate_maps import GateMapsLog
 
 FIRST_LAYERS = 15  # those in which the paper sees most of the change

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, number_layers
+from reporting import name_data
 
 from .claims import Claim
-from .common import name_data
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
 

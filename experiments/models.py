@@ -32,6 +32,7 @@ FALLBACK = Config(
     clip=0.0,
 )
 SMOKE = replace(FALLBACK, depth=6, hidden=20)
+NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}  # what is looked into
 ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
 
 
@@ -100,7 +101,7 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
 
 def whole(dataset: str, data: Dataset) -> DatasetInfo:
     """What a log says of a data set that is used whole."""
-    return DatasetInfo(dataset, len(data.train_x), len(data.test_x))
+    return DatasetInfo(dataset, len(data.train_x), len(data.test_x), data.test_set)
 
 
 def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) -> Path:

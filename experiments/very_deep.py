@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
     by_depth, by_bias = depth_configs(data, arguments.smoke), bias_configs(data, arguments.smoke)
     runs = EXPERIMENT.finish(run_config, by_depth + by_bias, data, DeepRun, path, arguments)
-    info = DatasetInfo(dataset, by_depth[0].n_train, by_depth[0].n_test)
+    info = DatasetInfo(dataset, by_depth[0].n_train, by_depth[0].n_test, data.test_set)
     first, others = runs[: len(by_depth)], runs[len(by_depth) :]
     EXPERIMENT.keep(path, arguments.command_line, info, by_depth=first, by_bias=others)
 

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 from highway_networks import CLASSES
-from reporting import final, seeds_of
+from reporting import final, name_tested, seeds_of
 
 from .claims import Claim
-from .common import final_values, group, name_data
+from .common import final_values, group
 from .very_deep import DeepRun, VeryDeepLog
 
 SHADES = {-6.0: 1.0, -20.0: 0.55}
@@ -21,7 +21,7 @@ def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
     """Data set, images, epochs and seeds."""
     config = runs[0].config
     seeds = len({run.config.seed for run in runs})
-    return f"{name_data(log.dataset.name)}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
+    return f"{name_tested(log.dataset)}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
 
 
 def depth_figure(log: VeryDeepLog) -> Figure:

@@ -2,13 +2,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, ROOT, end, write_small_mnist
+from helpers import MNIST_FILES, ROOT, Handler, end, write_small_mnist
 from hypothesis import settings
 
 import highway_networks as hn
@@ -34,6 +37,24 @@ def small_mnist(tmp_path, monkeypatch) -> Path:
     checksums = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
     monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), checksums=checksums))
     return tmp_path / "data"
+
+
+@pytest.fixture
+def serve(monkeypatch) -> Iterator[Callable[..., str]]:
+    """Start a mirror of a folder, each on a port of its own; returns its address."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    servers = []
+
+    def start(folder: Path, handler: type[Handler] = Handler) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What several tests share: derivatives without backpropagation, writers of idx and gzip files, a log to spoil."""
+"""What several tests share: derivatives without backpropagation, writers of files, a log to spoil, a mirror."""
 
 import dataclasses
 import gzip
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +183,16 @@ def assert_says(error: InputError, *parts: object) -> None:
     assert len(message) < 400, message
     for part in parts:
         assert str(part) in message, message
+
+
+# ------------------------------------------------------------------------------------------ mirrors
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A mirror's answers, without a word on them."""
+
+    def log_message(self, *_):
+        pass
 
 
 # -------------------------------------------------------------------------------------- command line

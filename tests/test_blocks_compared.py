@@ -15,6 +15,7 @@ from experiments.blocks_compared import (
     DEPTHS,
     EXPERIMENT,
     GATE_BIAS,
+    HELD_OUT,
     RATES,
     SEEDS,
     WIDTHS,
@@ -23,13 +24,12 @@ from experiments.blocks_compared import (
     Task,
     chosen_rates,
     gradient_norms,
-    hold_out,
     jacobian,
     measure_flow,
     plan,
     run_task,
 )
-from experiments.common import final_values
+from experiments.common import final_values, hold_out
 from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 from run_log import History
@@ -182,14 +182,14 @@ def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
 
 
 def test_what_is_held_out_is_a_sixth_of_the_training_images_and_no_test_image(digits):
-    kept = hold_out(digits)
+    kept = hold_out(digits, HELD_OUT)
     train, held = rows(*kept[:2]), rows(*kept[2:4])
     assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
     assert len(kept.test_y) == len(digits.train_y) // 6
     assert train | held == rows(*digits[:2])
     assert not train & held
     assert not (train | held) & rows(*digits[2:4])
-    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]))
+    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), HELD_OUT)
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
 
 

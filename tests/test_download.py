@@ -8,41 +8,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, ROOT, assert_says, files_below, write_small_mnist
+from helpers import MNIST_FILES, ROOT, Handler, assert_says, files_below, write_small_mnist
 
 import download
 import highway_networks as hn
 from command_line import InputError
 from download import IDX_SOURCES, DownloadError
-
-
-class Handler(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[..., str]]:
-    """Start a mirror of a folder, each on a port of its own; returns its address."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    servers = []
-
-    def start(folder: Path, handler: type[Handler] = Handler) -> str:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder))
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert called == [
         ("depth_search", "run", "--jobs", "2"),
         ("depth_search", "best", "--jobs", "2"),
+        ("cifar_net", "run", "--jobs", "2"),
         ("gate_maps", "run", "--jobs", "2"),
         ("class_routing", "run", "--jobs", "2"),
         ("lesions", "run", "--jobs", "2"),

@@ -62,6 +62,7 @@ def fresh() -> dict:
 
 
 LATER = {  # what a log means that was written before these fields were added
+    ("dataset", "test_set"): "test images",
     ("environment", "kernels"): "unknown",
     ("environment", "code"): "unknown",
     ("runs", 0, "environment"): None,

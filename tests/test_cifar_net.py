@@ -1,0 +1,63 @@
+"""The net for CIFAR-10: its setting is chosen on held-out images, by the mean over seeds, and it is trained by it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments import cifar_net, models
+from experiments.cifar_net import EXPERIMENT, GridRun, choose, configs, mean_scores
+from experiments.common import hold_out
+from highway_networks import Config, DeepNet
+from run_log import History
+
+CONFIG = Config(epochs=3, n_train=100, n_test=10)
+
+
+def made_up(lr: float, seed: int, scores: list[float]) -> GridRun:
+    history = History.empty()
+    for epoch, score in enumerate(scores):
+        history.append(epoch, 1.0, score, 1.0, score, 1.0, 0.0)
+    return GridRun(None, replace(CONFIG, lr=lr, seed=seed), math.nan in scores, history)
+
+
+def test_rate_and_epochs_are_those_of_the_highest_mean_over_seeds():
+    runs = [made_up(0.1, 0, [0.1, 0.2, 0.9, 0.3]), made_up(0.1, 1, [0.1, 0.2, 0.1, 0.3])]
+    runs += [made_up(0.2, 0, [0.9, 0.6, 0.5, 0.2]), made_up(0.2, 1, [0.9, 0.5, 0.4, 0.2])]
+    np.testing.assert_allclose(mean_scores(runs)[0.1], [0.1, 0.2, 0.5, 0.3])
+    assert choose(runs) == (0.2, 1), "an untrained net is none, however well it does"
+
+
+def test_a_rate_at_which_a_seed_diverged_is_chosen_for_no_epoch_from_then_on():
+    runs = [made_up(0.1, 0, [0.1, 0.6, math.nan]), made_up(0.1, 1, [0.1, 0.4, 0.9, 0.9])]
+    runs += [made_up(0.2, seed, [0.1, 0.2, 0.3, 0.4]) for seed in (0, 1)]
+    assert np.isnan(mean_scores(runs)[0.1][2:]).all()
+    assert choose(runs) == (0.1, 1)
+
+
+def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits):
+    kept = hold_out(digits, cifar_net.HELD_OUT)
+    assert kept.test_set == "held-out training images"
+    grid = configs(kept, smoke=False)
+    assert {(config.n_train, config.n_test) for config in grid} == {(1437 - 143, 143)}
+    assert {(config.lr, config.seed) for config in grid} == {(lr, s) for lr in cifar_net.RATES for s in cifar_net.SEEDS}
+    assert len({replace(config, lr=1.0, seed=0) for config in grid}) == 1
+
+
+def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits):
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = EXPERIMENT.read(EXPERIMENT.log_path(smoke=True))
+    training = log.net.source.training
+    assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))
+    net = DeepNet.load(log.net.source.file)
+    assert models.describe(log.net.source, net, digits) == log.net
+
+
+@pytest.mark.parametrize("words", [["--smoke"], ["--dataset", "digits"]])
+def test_no_other_run_replaces_a_committed_net(workdir, monkeypatch, words):
+    monkeypatch.setattr(cifar_net, "EPOCHS", 1)
+    monkeypatch.setattr(cifar_net, "RATES", (0.1,))
+    monkeypatch.setattr(models, "FALLBACK", models.SMOKE)
+    assert EXPERIMENT.main(["run", *words]) == 0
+    assert not (workdir / "models").exists()

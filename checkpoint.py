@@ -29,7 +29,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
         "history": asdict(training.history),
         "gate_means": training.gate_means,
     }
-    arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)}
+    arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)} | _net_state(training)
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
@@ -55,6 +55,8 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
             if (type(state["epoch"]), len(history.epoch)) not in ((int, 0), (int, state["epoch"] + 1)):
                 raise ValueError(f"{len(history.epoch)} rows of history after {state['epoch']} epochs")
             _fill(training.net.params.flat, stored["params"])
+            for name, value in _net_state(training).items():
+                _fill(value, stored[name])
             for name, value in _optimizer(training).items():
                 if _is_array(value):
                     _fill(value, stored[name])
@@ -79,6 +81,11 @@ def _fill(array: np.ndarray, stored: np.ndarray) -> None:
 def _optimizer(training: Any) -> dict[str, Any]:
     """All that an optimiser is, beside the parameters it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
+
+
+def _net_state(training: Any) -> dict[str, np.ndarray]:
+    """What training changes in a net beside its parameters."""
+    return {f"net.{name}": value for name, value in training.net.state.items()}
 
 
 def _is_array(value: object) -> bool:

@@ -951,3 +951,78 @@ class ConvTraining(Training):
 
 
 CONV_FIELDS = ("stages", "block", "activation", "init", "gate_bias", "batch_norm", "contrast", "dtype")
+
+
+# ----------------------------------------------------------------------------------------- the command
+
+
+def build_parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="python conv_highway_networks.py",
+        description="Train the paper's convolutional networks and log every epoch as JSON.",
+    )
+    parser.add_argument("--net", default="mnist-16", choices=NETS, help="default: mnist-16")
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", dest="seeds", type=int, nargs=1, metavar="N", help="one seed (default: 0)")
+    seeds.add_argument("--seeds", type=list_of_numbers, metavar="N,N,...", help="one run for each seed")
+    parser.add_argument("--block", default="highway", choices=("both", *BLOCKS), help="both: highway and plain")
+    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images")
+    add_hyperparameters(parser, ConvConfig, leave_out=("seed", "net", "block"))
+    parser.add_argument("--dataset", choices=DATASETS, help="default: that of the net")
+    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+    add_job_flags(parser)
+    parser.add_argument("--out", help="the log (default: run-NET.json or run_sweep-NET.json, with what differs)")
+    parser.add_argument("--no-save", action="store_true", help="write no log")
+    parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
+    return parser
+
+
+def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
+    """The runs that the command line asks for: every seed and block."""
+    given = given_fields(arguments, ConvConfig)
+    if arguments.quick:
+        given = {"epochs": 2, "n_train": 2000, "n_held_out": 500, "n_test": 1000} | given
+    given = fit_to(data, arguments.net, given)
+    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
+    check_number(len(arguments.seeds or [0]) * len(blocks))
+    return [
+        configure(arguments.net, **given, seed=seed, block=block)
+        for seed, block in product(arguments.seeds or [ConvConfig.seed], blocks)
+    ]
+
+
+def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given fields of a config, and numbers of samples cut to those that there are where none are given."""
+    usual, n_train, n_test = configure(net), len(data.train_x), len(data.test_x)
+    n_held_out = min(usual.n_held_out, n_train // 10)
+    cut = {"n_held_out": n_held_out, "n_test": min(usual.n_test, n_test)}
+    cut |= given
+    return {"n_train": min(usual.n_train, n_train - cut["n_held_out"])} | cut
+
+
+def run_command(arguments: argparse.Namespace) -> None:
+    """Load, train, save, summarise; raises InputError."""
+    dataset = arguments.dataset or NETS[arguments.net].dataset
+    data = load_dataset(dataset, arguments.data_dir)
+    configs = plan(arguments, data)
+    if arguments.save_model and len(configs) > 1:
+        raise InputError(f"--save-model: expected a single run, found {len(configs)}; choose one --block and --seed")
+    usual, differs = configure(arguments.net), dataset if dataset != NETS[arguments.net].dataset else ""
+    out = None
+    if not arguments.no_save:
+        out = Path(arguments.out or default_log(arguments, configs, usual, {"seed": [0]}, (arguments.net, differs)))
+    check_places(out, dataset, arguments.save_model)
+    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
+    train_one = functools.partial(train, training=ConvTraining, save_model=arguments.save_model)
+    run_job(train_one, configs, data, dataset, arguments, functools.partial(RunLog.new, arguments.command_line, info), out)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    return carry_out(build_parser(), run_command, argv)
+
+
+if __name__ == "__main__":
+    import conv_highway_networks  # not as __main__, whose functions and classes worker processes could not import
+
+    sys.exit(conv_highway_networks.main())

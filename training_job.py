@@ -22,23 +22,29 @@ def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
 
 
 def default_log(
-    arguments: argparse.Namespace, dataset: str, configs: Sequence[Any], usual_sweep: Mapping[str, list[int]]
+    arguments: argparse.Namespace,
+    configs: Sequence[Any],
+    usual: Any,
+    usual_sweep: Mapping[str, list[int]],
+    usual_block: str,
+    differs: Sequence[str] = (),
 ) -> str:
-    """run.json or run_sweep.json for a job on MNIST with every default; the name of any other says what differs.
+    """run.json or run_sweep.json for a job with every default; the name of any other says what differs.
 
-    So no exploration overwrites a committed log. `usual_sweep`: depths and seeds of the committed sweep.
+    So no exploration overwrites a committed log. `usual`: the config with every default; `usual_sweep`: fields and
+    their values in a usual sweep; `differs`: what else does not go without saying.
     """
-    default = type(configs[0])
     found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in usual_sweep}
     sweep = any(len(values) > 1 for values in found.values())
-    usual = usual_sweep if sweep else {name: [getattr(default, name)] for name in found}
-    if arguments.quick and not arguments.depths:  # a depth of its own, which the name says
-        found.pop("depth")
-    differs = {dataset: dataset != "mnist", "quick": arguments.quick, arguments.block: arguments.block != "both"}
-    differs |= {f"{name}{name_numbers(values)}": values != usual[name] for name, values in found.items()}
-    given = given_fields(arguments, default)
-    differs |= {f"{name}{value}": value != getattr(default, name) for name, value in given.items()}
-    return "-".join(["run_sweep" if sweep else "run", *(name for name, does in differs.items() if does)]) + ".json"
+    expected = usual_sweep if sweep else {name: [getattr(usual, name)] for name in found}
+    if arguments.quick and not getattr(arguments, "depths", None):  # a depth of its own, which the name says
+        found.pop("depth", None)
+    names = [*filter(None, differs), *["quick"] * arguments.quick]
+    names += [arguments.block] * (arguments.block != usual_block)
+    names += [f"{name}{name_numbers(values)}" for name, values in found.items() if values != expected[name]]
+    given = given_fields(arguments, type(usual)).items()
+    names += [f"{name}{value}" for name, value in given if value != getattr(usual, name)]
+    return "-".join(["run_sweep" if sweep else "run", *names]) + ".json"
 
 
 def runs_beside(out: Path, dataset: str) -> Path:
@@ -75,6 +81,10 @@ def run_job(
     job that was cut short goes on from there when it is started again. Raises Interrupted where it is cut short.
     """
     in_sight, said = arguments.jobs == 1, set()
+
+    def kept(config: Any) -> Path | None:
+        """Where a run is kept between epochs, in case that it is cut short."""
+        return out and out.with_suffix(f".{dataset}.{label(config).replace(' ', '-')}.npz")
 
     def report(done: list[Run]) -> str | None:
         new = [run for run in done if run.config not in said]

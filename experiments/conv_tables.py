@@ -1,0 +1,147 @@
+"""Tables 1 and 2: do convolutional highway nets do as well as the paper says, and plain ones of the same layers?
+
+Table 1, MNIST: 10 layers with 16 and with 32 maps; the paper trains for 300 epochs. Table 2, CIFAR-10: Highway A, 11
+layers, with table 3's augmentation; some 400 epochs. Here the budget is a small part of that, so that a tenth of the
+rate after each third or half of it becomes half a cosine, and what else a short budget wants is chosen by one run of
+each candidate, on 5,000 held-out training images. Test images are looked at once a run, after its last epoch.
+
+A plain net has the same layers without gates, and so half of the parameters. Beside it on CIFAR-10: Highway A without
+augmentation; of Highway B and C, which would take days here, the parameters and one training step, timed.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import checkpoint
+from conv_highway_networks import ConvConfig, ConvTraining, configure, fit_to
+from highway_networks import Dataset, train
+from run_log import DatasetInfo, Log, Run, make_place, number
+
+from .common import Experiment, add_run_flags, load_data, start
+
+CHOICES = {  # candidates for what the paper's recipe leaves open in a short budget, and epochs to choose by
+    "mnist": ("mnist-16", 20, ({}, {"dropout": 0.5}, {"dropout": 0.5, "lr": 0.03})),
+    "cifar-10": ("highway-a", 8, ({"dropout": 0.0}, {"schedule": "0.6,0.85", "lr": 0.025})),
+    "digits": ("digits", 2, ({}, {"dropout": 0.0})),
+}
+HIGHWAY, PLAIN, AS_IT_IS = {"block": "highway"}, {"block": "plain"}, {"augment": False}
+TABLES = {  # net, epochs, seeds, and what a run differs by
+    "mnist": (
+        *(("mnist-16", 20, range(5), HIGHWAY), ("mnist-16", 20, range(5), PLAIN)),
+        *(("mnist-32", 12, range(2), HIGHWAY), ("mnist-32", 12, range(2), PLAIN)),
+    ),
+    "cifar-10": (
+        *(("highway-a", 30, range(2), HIGHWAY), ("highway-a", 30, range(1), PLAIN)),
+        ("highway-a", 30, range(1), AS_IT_IS),
+    ),
+    "digits": (("digits", 2, range(2), HIGHWAY), ("digits", 2, range(1), PLAIN)),
+}
+COSTED = {"mnist": (), "cifar-10": ("highway-b", "highway-c"), "digits": ("digits",)}
+MODEL = Path("models") / "conv-mnist-16.npz"  # table 1's first seed, for a look into it
+
+
+@dataclass
+class Cost:
+    """A net that is not trained here: its parameters, and the seconds of a training step of one batch, the median."""
+
+    net: str
+    n_params: int
+    batch_size: int
+    seconds_a_step: float
+
+
+@dataclass
+class ConvTablesLog(Log):
+    """runs/conv_tables.json is of MNIST, runs/conv_tables-cifar-10.json of CIFAR-10.
+
+    choosing: a run of each candidate; chosen: the fields by which the best of them differs; runs: the table's.
+    """
+
+    dataset: DatasetInfo
+    choosing: list[Run[ConvConfig]]
+    chosen: dict[str, Any]
+    runs: list[Run[ConvConfig]]
+    costs: list[Cost]
+
+
+EXPERIMENT = Experiment("conv_tables", __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
+
+
+def config_of(data: Dataset, net: str, epochs: int, seed: int, fields: dict[str, Any]) -> ConvConfig:
+    """A net's recipe with a budget, for the images that there are."""
+    return configure(net, **fit_to(data, net, fields | {"epochs": epochs}), seed=seed)
+
+
+def train_one(config: ConvConfig, data: Dataset) -> Run[ConvConfig]:
+    """A run, with a checkpoint after each epoch, from which a killed one goes on."""
+    return train(config, data, training=ConvTraining, keep=checkpoint_path(config))
+
+
+def checkpoint_path(config: ConvConfig) -> Path:
+    """Where a run is kept between epochs."""
+    digest = hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
+    return Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{config.net}-{config.block}-{config.seed}-{digest}.npz"
+
+
+def held_out(run: Run[ConvConfig]) -> float:
+    """The last held-out accuracy, by which choices are made."""
+    return -1.0 if run.diverged else run.history.held_out_score[-1]
+
+
+def cost(net: str, data: Dataset, steps: int = 5) -> Cost:
+    """Time steps of a net that is not trained to the end."""
+    config = config_of(data, net, 1, 0, {})
+    config = replace(config, n_train=config.batch_size, n_held_out=1, n_test=1)
+    training, seconds = ConvTraining(config, data), []
+    for _ in range(steps):
+        begun = time.perf_counter()
+        training.epoch = 0
+        next(training.epochs(scored=False))
+        seconds.append(time.perf_counter() - begun)
+    return Cost(net, training.net.params.flat.size, config.batch_size, number(float(np.median(seconds))))
+
+
+def keep_net(config: ConvConfig, data: Dataset, path: Path) -> None:
+    """Write the net of a finished run, from its last checkpoint, if that is still there."""
+    training = ConvTraining(config, data)
+    if checkpoint.restore(checkpoint_path(config), training):
+        make_place(path)
+        training.net.save(path)
+        print(f"saved {path}")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Choose, train the table's nets, time the others, write the log."""
+    dataset, data = load_data(arguments)
+    path = EXPERIMENT.log_path(dataset, arguments.smoke)
+
+    def runs_of(configs: list[ConvConfig]) -> list[Run[ConvConfig]]:
+        return EXPERIMENT.finish(train_one, configs, data, Run[ConvConfig], path, arguments)
+
+    net, epochs, candidates = CHOICES[dataset]
+    choosing = runs_of([config_of(data, net, epochs, 0, fields) for fields in candidates])
+    chosen = candidates[int(np.argmax([held_out(run) for run in choosing]))]
+    rows = TABLES[dataset]
+    configs = [config_of(data, net, epochs, seed, chosen | of) for net, epochs, seeds, of in rows for seed in seeds]
+    runs = runs_of(configs)
+    costs = [cost(net, data) for net in COSTED[dataset]]
+    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
+    measured = {"choosing": choosing, "chosen": chosen, "runs": runs, "costs": costs}
+    EXPERIMENT.keep(path, arguments.command_line, info, **measured)
+    if dataset == "mnist":
+        keep_net(configs[0], data, MODEL)
+
+
+parser = EXPERIMENT.add("run", run, "choose, train, time")
+add_run_flags(parser)
+
+if __name__ == "__main__":
+    start("conv_tables")

@@ -9,6 +9,7 @@ Pictures of run.json and run_sweep.json go to viz/, those of any other log to a 
 import argparse
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from matplotlib.ticker import MaxNLocator
 
 import run_log
 from command_line import InputError, OneLineParser, carry_out
+from conv_highway_networks import ConvConfig
 from figure_style import (
     COLORS,
     INK,
@@ -37,7 +39,7 @@ from highway_networks import CLASSES, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
-Log = RunLog[Config]
+Log = RunLog  # of either command
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
@@ -73,6 +75,16 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
     return np.clip(values, -bound, bound)
 
 
+def judged_by(log: Log) -> str:
+    """The field of the scores that were taken of other samples than those trained on, after every epoch."""
+    return "held_out_score" if log.runs[0].config.n_held_out else "test_score"
+
+
+def images_of(field: str) -> str:
+    """What a field of scores is of, in words: held-out, of held_out_score."""
+    return field.removesuffix("_score").replace("_", "-")
+
+
 def gated(log: Log) -> list[Run]:
     """The runs that have gates to show: those of a diverged one end in numbers that are not finite."""
     return [run for run in log.runs if run.gate_means and not run.diverged]
@@ -88,11 +100,11 @@ def gate_means(log: Log) -> np.ndarray:
 
 def describe(log: Log, runs: list[Run]) -> str:
     """Which runs a picture shows, for its title."""
-    depths = {run.config.depth for run in runs}
-    seeds = {run.config.seed for run in runs}
-    of_depth = f", depth {min(depths)}" if len(depths) == 1 else ""
+    kind = runs[0].config.SIZE
+    sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
+    of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    return f"{name_tested(log.dataset)}{of_depth}, {of_seeds}"
+    return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
 def name_line(block: str, runs: list[Run]) -> str:
@@ -129,13 +141,13 @@ def mark_log_classes(axes: Axes) -> None:
 
 
 def learning_curves(log: Log) -> np.ndarray:
-    """Accuracy on training and on test images against epoch; returns the two axes."""
+    """Accuracy on training and on other images against epoch; returns the two axes."""
     title = f"Accuracy by epoch: {describe(log, log.runs)}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
-    for axes, field, images in zip(panels, ("train_score", "test_score"), ("training", "test"), strict=True):
+    for axes, field, images in zip(panels, ("train_score", judged_by(log)), ("training", None), strict=True):
         draw_history(axes, log, field)
         mark_chance(axes)
-        axes.set_title(f"{images} images")
+        axes.set_title(f"{images or images_of(field)} images")
         label_ends(axes)
     return panels
 
@@ -300,8 +312,19 @@ SWEEP_FIGURES = (depth_sweep,)
 
 
 def read_log(path: Path) -> Log:
-    """Read a log that has something to draw; raises InputError."""
-    log = run_log.read(path, Log, f"make it with: {COMMAND}")
+    """Read a log that has something to draw, of either command; raises InputError."""
+    remedy = f"make it with: {COMMAND}"
+    try:
+        log = run_log.read(path, RunLog[Config], remedy)
+    except InputError:
+        with suppress(InputError):
+            return check_drawable(path, run_log.read(path, RunLog[ConvConfig], remedy))
+        raise
+    return check_drawable(path, log)
+
+
+def check_drawable(path: Path, log: Log) -> Log:
+    """The log; raises InputError if it has nothing to draw."""
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
     for run in gated(log):

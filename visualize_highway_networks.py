@@ -33,7 +33,7 @@ from figure_style import (
     picture_folder,
     save,
 )
-from highway_networks import CLASSES, Config
+from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
@@ -116,15 +116,16 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def mark_chance(axes: Axes) -> None:
+def mark_chance(axes: Axes, log: Log) -> None:
     """Set an accuracy's range and draw the accuracy of guessing."""
-    draw_level(axes, 1 / CLASSES, "chance")
+    draw_level(axes, 1 / DATASETS[log.dataset.name], "chance")
     axes.set_ylim(0, 1)
 
 
-def mark_log_classes(axes: Axes) -> None:
+def mark_log_classes(axes: Axes, log: Log) -> None:
     """Set a loss's range and draw the loss of calling all classes equally likely."""
-    draw_level(axes, np.log(CLASSES), f"log {CLASSES} = {np.log(CLASSES):.3f}")
+    classes = DATASETS[log.dataset.name]
+    draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
     axes.set_ylim(bottom=0)
 
 
@@ -134,7 +135,7 @@ def learning_curves(log: Log) -> np.ndarray:
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
     for axes, field, images in zip(panels, ("train_score", "test_score"), ("training", "test"), strict=True):
         draw_history(axes, log, field)
-        mark_chance(axes)
+        mark_chance(axes, log)
         axes.set_title(f"{images} images")
         label_ends(axes)
     return panels
@@ -144,7 +145,7 @@ def plain_loss_collapse(log: Log) -> Axes:
     """Training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
-    mark_log_classes(axes)
+    mark_log_classes(axes, log)
     axes.set_ylabel("mean cross-entropy (nats)")
     label_ends(axes)
     return axes
@@ -159,8 +160,8 @@ def depth_sweep(log: Log) -> np.ndarray:
             values = finals(runs, field, depths)
             draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
-    mark_chance(panels[0])
-    mark_log_classes(panels[1])
+    mark_chance(panels[0], log)
+    mark_log_classes(panels[1], log)
     for axes, title in zip(panels, ("test accuracy", "training loss (nats)"), strict=True):
         axes.set_title(title)
         label_ends(axes)
@@ -302,6 +303,9 @@ SWEEP_FIGURES = (depth_sweep,)
 def read_log(path: Path) -> Log:
     """Read a log that has something to draw; raises InputError."""
     log = run_log.read(path, Log, f"make it with: {COMMAND}")
+    if log.dataset.name not in DATASETS:
+        known = ", ".join(DATASETS)
+        raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
     for run in gated(log):

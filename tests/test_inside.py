@@ -218,7 +218,9 @@ def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, work
     grid = load("cifar_net")
     assert grid.main(["run", "--smoke"]) == 0
     log = grid.read(grid.log_path(smoke=True))
-    grid.keep(grid.log_path("digits"), "made up", log.dataset, runs=[], lr=log.lr, epochs=log.epochs, net=log.net)
+    grid.keep(
+        grid.log_path("digits"), "made up", log.dataset, runs=[], margin=0.1, lr=log.lr, epochs=log.epochs, net=log.net
+    )
     found = models.untrained("made-up", "digits", digits, smoke=False, epochs=20, seed=1).training
     assert found == dataclasses.replace(log.net.source.training, seed=1)
     assert found.epochs == log.epochs < 20

@@ -140,8 +140,8 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
             Claim(
                 "4.1, figure 3",
                 "on CIFAR-100, class differences are spread out over all layers",
-                f"CIFAR-10: in each layer at least {least:.0f} times those of random groups; the first {first} have "
-                f"{shares[0]:.0%} of them (random groups {shares[1]:.0%}, evenly {even:.0%})",
+                f"CIFAR-10: at least {least:.0f} times those of random groups; the first {first} have {shares[0]:.0%} "
+                f"(random groups {shares[1]:.0%}, evenly {even:.0%})",
                 "held" if least > 2 and shares[0] < SPREAD * even else "not" if least <= 2 else "held, if not evenly",
             )
         ]

@@ -110,16 +110,15 @@ def cifar_claims(log: GateMapsLog) -> list[Claim]:
     return [
         Claim(
             "4, figure 2",
-            "on CIFAR-100, gate biases increase with depth, inversely to mean T",
-            f"CIFAR-10: {found.biases_decreased:.0%} decrease in training; correlations over layers: with depth "
-            f"{with_depth:+.2f}, with mean T {with_T:+.2f}",
+            "on CIFAR-100, biases increase with depth, inversely to mean T",
+            f"CIFAR-10, correlation over layers: with depth {with_depth:+.2f}, with mean T {with_T:+.2f}",
             ("not", "partly", "held")[held],
         ),
         Claim(
             "4, figure 2",
             "on CIFAR-100, most gates are active on average, few for one sample",
-            f"CIFAR-10: {active[0]:.1%} have a mean T above {log.closed} (untrained {active[1]:.1%}), {of_a_sample[0]:.1%} of a "
-            f"sample's are above it ({of_a_sample[1]:.1%})",
+            f"CIFAR-10, above {log.closed}: {active[0]:.1%} of mean T, {of_a_sample[0]:.1%} of one sample's; untrained "
+            f"{active[1]:.1%}, {of_a_sample[1]:.1%}",
             "held" if active[0] > 0.5 > of_a_sample[0] else "not",
         ),
         change_claim(log, CIFAR_LAYERS, "on CIFAR-100, ", "CIFAR-10: "),

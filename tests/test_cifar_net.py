@@ -55,8 +55,11 @@ def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits
     assert len({replace(config, lr=1.0, seed=0) for config in grid}) == 1
 
 
-def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits):
+def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
+    seen, train_one = [], cifar_net.train_one
+    monkeypatch.setattr(cifar_net, "train_one", lambda config, data: seen.append(data) or train_one(config, data))
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    assert {data.test_set for data in seen} == {"held-out training images"}
     log = EXPERIMENT.read(EXPERIMENT.log_path(smoke=True))
     training = log.net.source.training
     assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))

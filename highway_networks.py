@@ -758,7 +758,11 @@ class Dataset(NamedTuple):
     test_set: str = TEST_IMAGES
 
 
-DATASETS = (*IDX_SOURCES, *cifar.CIFARS, "digits")
+DATASETS = {  # and how many classes each has
+    **dict.fromkeys(IDX_SOURCES, CLASSES),
+    **{name: files.classes for name, files in cifar.CIFARS.items()},
+    "digits": CLASSES,
+}
 IDX_UINT8 = 0x08
 
 

@@ -58,7 +58,7 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # all there is of it at epoch 0
-    mark_chance(accuracy)
+    mark_chance(accuracy, log)
     accuracy.set_ylabel(f"{images_of(judged_by(log))} accuracy")
     bars = draw_gates(gates, log, epoch=0)
     gates.set_ylim(0, 1.05 * means.max())

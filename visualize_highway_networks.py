@@ -9,7 +9,6 @@ Pictures of run.json and run_sweep.json go to viz/, those of any other log to a 
 import argparse
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +34,7 @@ from figure_style import (
     picture_folder,
     save,
 )
-from highway_networks import CLASSES, Config
+from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
@@ -128,26 +127,28 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def mark_chance(axes: Axes) -> None:
+def mark_chance(axes: Axes, log: Log) -> None:
     """Set an accuracy's range and draw the accuracy of guessing."""
-    draw_level(axes, 1 / CLASSES, "chance")
+    draw_level(axes, 1 / DATASETS[log.dataset.name], "chance")
     axes.set_ylim(0, 1)
 
 
-def mark_log_classes(axes: Axes) -> None:
+def mark_log_classes(axes: Axes, log: Log) -> None:
     """Set a loss's range and draw the loss of calling all classes equally likely."""
-    draw_level(axes, np.log(CLASSES), f"log {CLASSES} = {np.log(CLASSES):.3f}")
+    classes = DATASETS[log.dataset.name]
+    draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
     axes.set_ylim(bottom=0)
 
 
 def learning_curves(log: Log) -> np.ndarray:
     """Accuracy on training and on other images against epoch; returns the two axes."""
+    judged = images_of(judged_by(log))
     title = f"Accuracy by epoch: {describe(log, log.runs)}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
-    for axes, field, images in zip(panels, ("train_score", judged_by(log)), ("training", None), strict=True):
+    for axes, field, images in zip(panels, ("train_score", judged_by(log)), ("training", judged), strict=True):
         draw_history(axes, log, field)
-        mark_chance(axes)
-        axes.set_title(f"{images or images_of(field)} images")
+        mark_chance(axes, log)
+        axes.set_title(f"{images} images")
         label_ends(axes)
     return panels
 
@@ -156,7 +157,7 @@ def plain_loss_collapse(log: Log) -> Axes:
     """Training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
-    mark_log_classes(axes)
+    mark_log_classes(axes, log)
     axes.set_ylabel("mean cross-entropy (nats)")
     label_ends(axes)
     return axes
@@ -171,8 +172,8 @@ def depth_sweep(log: Log) -> np.ndarray:
             values = finals(runs, field, depths)
             draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
-    mark_chance(panels[0])
-    mark_log_classes(panels[1])
+    mark_chance(panels[0], log)
+    mark_log_classes(panels[1], log)
     for axes, title in zip(panels, ("test accuracy", "training loss (nats)"), strict=True):
         axes.set_title(title)
         label_ends(axes)
@@ -313,18 +314,10 @@ SWEEP_FIGURES = (depth_sweep,)
 
 def read_log(path: Path) -> Log:
     """Read a log that has something to draw, of either command; raises InputError."""
-    remedy = f"make it with: {COMMAND}"
-    try:
-        log = run_log.read(path, RunLog[Config], remedy)
-    except InputError:
-        with suppress(InputError):
-            return check_drawable(path, run_log.read(path, RunLog[ConvConfig], remedy))
-        raise
-    return check_drawable(path, log)
-
-
-def check_drawable(path: Path, log: Log) -> Log:
-    """The log; raises InputError if it has nothing to draw."""
+    log = read_either(path, f"make it with: {COMMAND}")
+    if log.dataset.name not in DATASETS:
+        known = ", ".join(DATASETS)
+        raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
     for run in gated(log):
@@ -337,6 +330,17 @@ def check_drawable(path: Path, log: Log) -> Log:
         found = ", ".join(map(str, sorted(epochs)))
         raise InputError(f"{path}: expected runs of equally many epochs, found {found}; make it with: {COMMAND}")
     return log
+
+
+def read_either(path: Path, remedy: str) -> Log:
+    """A log of dense nets or, if it is no such log, of convolutional ones; raises InputError."""
+    try:
+        return run_log.read(path, RunLog[Config], remedy)
+    except InputError as error:
+        try:
+            return run_log.read(path, RunLog[ConvConfig], remedy)
+        except InputError:
+            raise error from None
 
 
 def depths_of(log: Log) -> list[int]:

@@ -2,16 +2,28 @@
 
 import argparse
 import dataclasses
+import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below
 from picture_helpers import committed_log
+from PIL import Image
 
 from command_line import InputError
-from experiments import class_routing, depth_search, gate_maps, lesions, lesions_figures, models
+from experiments import (
+    class_routing,
+    class_routing_figures,
+    depth_search,
+    gate_maps,
+    gate_maps_figures,
+    lesions,
+    lesions_figures,
+    models,
+)
 from experiments.common import load
 from experiments.depth_search import BestRun, Trial
 from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
@@ -176,7 +188,7 @@ def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_
     for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
         _, _, scores = class_routing.classify((0, ("gates", *vectors)), labels)
         assert all(low <= score <= high for score in scores), scores
-        found = class_routing.cluster(vectors[0], labels[0])
+        found = class_routing.cluster(vectors[0], labels[0], 10)
         assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
         assert all(score == 1 if low else score < 0.3 for score in found.purity), found
         assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
@@ -211,17 +223,32 @@ def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
     assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)
 
 
-def test_the_depth_search_s_net_is_taken_for_mnist_alone(workdir, monkeypatch):
+def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, workdir):
+    grid = load("cifar_net")
+    assert grid.main(["run", "--smoke"]) == 0
+    log = grid.read(grid.log_path(smoke=True))
+    grid.keep(
+        grid.log_path("digits"), "made up", log.dataset, runs=[], margin=0.1, lr=log.lr, epochs=log.epochs, net=log.net
+    )
+    found = models.untrained("made-up", "digits", digits, smoke=False, epochs=20, seed=1).training
+    assert found == dataclasses.replace(log.net.source.training, seed=1)
+    assert found.epochs == log.epochs < 20
+
+
+def test_each_data_set_has_its_net(workdir, monkeypatch):
     monkeypatch.setattr(models, "of_file", lambda path, data: path)
 
     def given(dataset: str, smoke: bool = False, model: str | None = None):
         return models.given(argparse.Namespace(model=model, smoke=smoke), dataset, None)
 
-    assert given("mnist") is None
+    assert given("mnist") is given("cifar-10") is None
     depth_search.MODEL.parent.mkdir()
     depth_search.MODEL.touch()
     assert given("mnist") == depth_search.MODEL
-    assert given("fashion-mnist") is None
+    assert given("fashion-mnist") is given("cifar-10") is None
+    models.NETS["cifar-10"].touch()
+    assert given("cifar-10") == Path("models/highway-50-cifar-10.npz")
+    assert not models.Source(str(given("cifar-10")), "sum", None).own
     assert given("mnist", smoke=True) is None
     assert given("mnist", model="mine.npz") == "mine.npz"
 
@@ -269,12 +296,91 @@ def test_a_table_keeps_to_the_thresholds_of_its_log(name):
     assert all(words in table for words in stated), table
 
 
+def of_cifar(name: str):
+    """A committed log as though it were of CIFAR-10."""
+    log = load(name).read(committed_log(load(name).log_path()))
+    return dataclasses.replace(log, dataset=dataclasses.replace(log.dataset, name="cifar-10"))
+
+
+@pytest.mark.parametrize(
+    ("with_depth", "with_T", "verdict"),
+    [(0.6, -0.7, "held"), (0.6, -0.4, "partly"), (0.4, -0.7, "partly"), (-0.9, 0.9, "not"), (None, None, "not")],
+)
+def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T, verdict):
+    log = of_cifar("gate_maps")
+    found = dataclasses.replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
+    gradient, *_ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
+    assert gradient.verdict == verdict
+    assert f"{with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}" in gradient.here
+
+
+def test_gates_that_are_active_on_average_and_seldom_for_one_sample_are_what_the_paper_sees_on_cifar():
+    log = of_cifar("gate_maps")
+    for mean, sample, verdict in ((0.4, 0.9, "held"), (0.6, 0.9, "not"), (0.2, 0.4, "not")):
+        found = dataclasses.replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
+        _, active, _ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
+        assert active.verdict == verdict
+        assert f"above 0.1: {1 - mean:.1%} of mean T, {1 - sample:.1%} of one sample's; untrained" in active.here
+
+
+@pytest.mark.parametrize(
+    ("trained", "untrained", "verdict"),
+    [(90, 30, "held"), (90, 85, "held, as when untrained"), (85, 87, "not"), (79, 40, "not")],
+)
+def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, untrained, verdict):
+    log = of_cifar("gate_maps")
+    for claims, share in ((log.claims, trained), (log.untrained, untrained)):
+        claims.change[:] = [share / 40] * 40 + [(100 - share) / 9] * 9
+    *_, change = gate_maps_figures.claims(log)
+    assert change.verdict == verdict
+    assert f"{trained}% of it in 40 of 49 (untrained {untrained}%, evenly 82%)" in change.here
+
+
+def test_lesions_of_the_first_forty_layers_are_counted_net_by_net():
+    log = of_cifar("lesions")
+    for kept, verdict in ((40, "held"), (35, "mostly"), (25, "partly"), (3, "not")):
+        for net in log.nets:
+            net.error, net.lesioned_error = 0.5, [0.502] * 40 + [0.5] * 9
+        log.nets[1].lesioned_error[kept:40] = [0.4] * (40 - kept)  # one that does better without a layer needs it not
+        (claim,) = lesions_figures.claims(log)
+        assert f"by over 0.1 points: 40, {kept}, 40, 40 of 40, 0, 0, 0, 0 of 9" in claim.here
+        assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("size", "verdict"),
+    [([2.5] * 49, "held"), ([5.0] * 15 + [2.5] * 34, "held, if not evenly"), ([9.0] * 48 + [1.5], "not")],
+)
+def test_class_differences_are_spread_out_where_every_layer_has_them(size, verdict):
+    log = of_cifar("class_routing")
+    log.routing.size[:], log.routing.size_of_random_groups[:] = size, [1.0] * 49
+    (claim,) = class_routing_figures.claims(log)
+    assert claim.verdict == verdict
+    assert f"have {sum(size[:15]) / sum(size):.0%} (random groups 31%, evenly 31%)" in claim.here
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, workdir):
     digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
     assert load(name).main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     assert load(name).main(["plot", f"runs/{name}-digits-mine.json"]) == 0
     assert {picture.name for picture in (workdir / "viz" / "digits-mine").iterdir()} == set(load(name).figures.FIGURES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logs_of_several_data_sets_are_one_picture_a_part_for_each(name, workdir, refused):
+    digits_net(dtype=np.float32).save("mine.npz")
+    experiment = load(name)
+    assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    log = f"runs/{name}-digits-mine.json"
+    assert experiment.main(["plot", log]) == 0
+    alone = {path.name: Image.open(io.BytesIO(path.read_bytes())) for path in Path("viz/digits-mine").iterdir()}
+    assert experiment.main(["plot", log, log]) == 0
+    for figure, one in alone.items():
+        with Image.open(Path("viz/digits-mine") / figure) as two:
+            assert (two.width, two.height) == (one.width, 2 * one.height)
+            assert two.text["Source"] == "\n".join([one.text["Source"]] * 2)
+    assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
 
 
 def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, workdir, monkeypatch):

@@ -82,7 +82,9 @@ def test_every_hyperparameter_changes_the_run(digits, tmp_path, base, name, valu
 
 def test_every_hyperparameter_is_checked_above():
     """But for two that are checked below: another loss needs other targets, and scores decide nothing."""
-    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss", "n_scored"} == {field.name for field in dataclasses.fields(Config)}
+    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss", "n_scored"} == {
+        field.name for field in dataclasses.fields(Config)
+    }
 
 
 # -------------------------------------------------------------------------------------- the record

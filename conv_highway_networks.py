@@ -137,8 +137,11 @@ def patches_backward(dx, dwindows):
 
 
 def pooled(length: int, size: int, stride: int) -> int:
-    """How many windows cover a row of that length: as many as it takes, the last may hang over (Caffe rounds up)."""
-    return max(math.ceil((length - size) / stride), 0) + 1
+    """How many windows cover a row of that length: as many as it takes, the last may hang over (Caffe rounds up).
+
+    Each starts in the row: where the stride is larger than a window, what lies between them may be its end.
+    """
+    return min(max(math.ceil((length - size) / stride), 0) + 1, math.ceil(length / stride))
 
 
 def largest_forward(x, y, size, step):

@@ -228,6 +228,16 @@ def test_results_do_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatc
 # ------------------------------------------------------------------------------------------------ pools
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_as_many_windows_as_it_takes_cover_a_row_and_each_starts_inside(size, stride):
+    for length in range(1, 13):
+        starts = stride * np.arange(pooled(length, size, stride))
+        assert starts[-1] < length
+        assert starts[-1] + max(size, stride) >= length
+        assert len(starts) == 1 or starts[-2] + size < length, "the last one is not needed"
+
+
 def naive_max_pool(images: np.ndarray, dy: np.ndarray | None, size: int, stride: int) -> tuple[np.ndarray, np.ndarray]:
     """y (C, B, h, w), and dx, all of it given to the first of the largest in each window, row by row."""
     C, B, H, W = images.shape
@@ -245,7 +255,7 @@ def max_pool(x: Maps, stage: MaxPool) -> MaxPoolLayer:
     return MaxPoolLayer(stage, x, Maps(stage.output(x.shape), x.batch, x.padding, 5, x.dtype))
 
 
-MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1)]
+MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1), MaxPool(2, 3)]
 POOLED = [(3, H, W) for H, W in ((1, 1), (1, 2), (2, 3), (4, 5), (5, 4), (6, 6), (7, 1))]
 every_max_pool = pytest.mark.parametrize("stage", MAX_POOLS, ids=str)
 with_pooled_sizes = pytest.mark.parametrize("size", POOLED, ids=str)

@@ -4,11 +4,13 @@ Importing it sets matplotlib's defaults for this process. Figures are made witho
 no backend matters, and saved so that the same log gives the same bytes.
 """
 
+import functools
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
@@ -17,7 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import CenteredNorm, to_rgb
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
@@ -66,13 +68,35 @@ matplotlib.rcParams.update(
 
 def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots) -> tuple[Figure, Axes]:
     """A figure of README width with its axes (an array of them if `subplots` asks for several); height in inches."""
-    figure = Figure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
+    figure = empty_figure(height, dpi)
     set_title(figure, title)
     return figure, figure.subplots(**subplots)
 
 
-def set_title(figure: Figure, title: str) -> None:
+def empty_figure(height: float, dpi: int = DPI) -> Figure:
+    """A figure of README width without axes; height in inches."""
+    figure = Figure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
+    return figure
+
+
+def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Callable[..., Figure]]:
+    """Make of draw(part, log) the figure of one or several logs: a part of so many inches for each, top to bottom."""
+
+    def decorate(draw: Callable[[FigureBase, Any], None]) -> Callable[..., Figure]:
+        @functools.wraps(draw)
+        def figure(*logs: Any) -> Figure:
+            whole = empty_figure(height * len(logs))
+            for part, log in zip(whole.subfigures(len(logs), squeeze=False)[:, 0], logs, strict=True):
+                draw(part, log)
+            return whole
+
+        return figure
+
+    return decorate
+
+
+def set_title(figure: FigureBase, title: str) -> None:
     """Write the title of a figure, in place of the one it has."""
     figure.suptitle(title, x=0.01, horizontalalignment="left")
 
@@ -117,7 +141,8 @@ def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
         for line in axes.lines
         if not line.get_label().startswith("_")
     }
-    axes.figure.draw_without_rendering()  # only the layout knows how tall the axes are
+    whole = axes.figure.figure  # of which it may be a part
+    whole.draw_without_rendering()  # only the layout knows how tall the axes are
     place_labels(axes, labels)
     return labels
 
@@ -181,14 +206,15 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
     return Path("viz") if own == stem else Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
 
 
-def save(figure: Figure, path: str | os.PathLike, source: str | os.PathLike) -> None:
-    """Write a PNG, whole or not at all, whose metadata name the log `source` that it was drawn from.
+def save(figure: Figure, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
+    """Write a PNG, whole or not at all, whose metadata name the logs that it was drawn from.
 
     Raises InputError if `path` cannot be written.
     """
     make_folder(Path(path).parent)
+    origin = "\n".join(map(fingerprint, sources))
     with atomic_write(path, "wb") as file:
-        figure.savefig(file, format="png", metadata={"Source": fingerprint(source), "Comment": renderer()})
+        figure.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
 
 
 def make_folder(folder: Path) -> None:

@@ -23,7 +23,7 @@ from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_claims
-from experiments.common import load
+from experiments.common import Experiment, load
 from figure_style import fingerprint
 from highway_networks import Config
 from run_log import Log, RunLog, atomic_write
@@ -50,6 +50,11 @@ class Table(NamedTuple):
     sources: list[Source]
 
 
+def environments(*logs: Log) -> str:
+    """How and where each log was made, in a line."""
+    return "\n".join(map(environment, logs))
+
+
 def environment(log: Log) -> str:
     """How and where a log was made, in a line."""
     machine = log.environment
@@ -63,11 +68,11 @@ def all_tables() -> dict[str, Table]:
     """Every table by its name; those of an experiment, or a benchmark, are named in the module of its figures."""
     experiments = {name: load(name) for name in STEPS}
     sources = {
-        "run": Source(Path("run.json"), RunLog[Config], COMMAND),
-        "run_sweep": Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND),
-        **{name: Source(e.log_path(), e.log, f"{e.parser.prog} run") for name, e in experiments.items()},
-        "training_step": Source(Path("benchmarks/training_step.json"), StepLog, "make bench"),
-        "main_job": Source(Path("benchmarks/main_job.json"), JobLog, "make bench"),
+        "run": [Source(Path("run.json"), RunLog[Config], COMMAND)],
+        "run_sweep": [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)],
+        **{name: sources_of(experiment) for name, experiment in experiments.items()},
+        "training_step": [Source(Path("benchmarks/training_step.json"), StepLog, "make bench")],
+        "main_job": [Source(Path("benchmarks/main_job.json"), JobLog, "make bench")],
     }
     made = {
         "run": {"headline": headline},
@@ -76,11 +81,17 @@ def all_tables() -> dict[str, Table]:
         "training_step": training_step_figures.TABLES,
         "main_job": main_job_figures.TABLES,
     }
-    tables = {"claims": Table(all_claims, [sources[name] for name in WITH_CLAIMS])}
-    for name, source in sources.items():
-        tables |= {table: Table(render, [source]) for table, render in made[name].items()}
-        tables[f"{name}_environment"] = Table(environment, [source])
+    tables = {"claims": Table(all_claims, [source for name in WITH_CLAIMS for source in sources[name]])}
+    for name, logs in sources.items():
+        tables |= {table: Table(render, logs) for table, render in made[name].items()}
+        tables[f"{name}_environment"] = Table(environments, logs)
     return tables
+
+
+def sources_of(experiment: Experiment) -> list[Source]:
+    """The committed logs of an experiment, a data set after another."""
+    command = f"{experiment.parser.prog} run --dataset"
+    return [Source(experiment.log_path(of), experiment.log, f"{command} {of}") for of in experiment.datasets]
 
 
 def block(name: str, readme: Path) -> str:

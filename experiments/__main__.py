@@ -6,6 +6,7 @@ python -m experiments plot            every figure whose log is there
 
 import argparse
 import sys
+from itertools import product
 from pathlib import Path
 
 from command_line import OneLineParser, carry_out, count
@@ -27,16 +28,17 @@ def show(_: argparse.Namespace) -> None:
     """List the experiments."""
     for experiment in map(load, STEPS):
         print(f"{experiment.name:<16} {experiment.doc}")
-        for path in (experiment.log_path(), *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
+        logs = map(experiment.log_path, experiment.datasets)
+        for path in (*logs, *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
             print(f"{'':<16}   {'there  ' if path.exists() else 'missing'} {path}")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run all experiments; stops at the first that does not end well, and returns its exit code."""
-    for name, steps in STEPS.items():
-        for step in steps:
-            print(f"\n== {name} {step}", flush=True)
-            if code := load(name).main([step, "--jobs", str(arguments.jobs)]):
+    for experiment in map(load, STEPS):
+        for dataset, step in product(experiment.datasets, STEPS[experiment.name]):
+            print(f"\n== {experiment.name} {step}: {dataset}", flush=True)
+            if code := experiment.main([step, "--dataset", dataset, "--jobs", str(arguments.jobs)]):
                 return code
     return 0
 
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 def plot(_: argparse.Namespace) -> int:
     """Draw the figures of every log that is there; stops at the first that cannot be, and returns its exit code."""
     for experiment in map(load, STEPS):
-        if not experiment.log_path().exists():
+        if not experiment.logs_there():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
         elif code := experiment.main(["plot"]):
             return code

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_networks import CLASSES, Dataset, DeepNet, as_inputs
+from highway_networks import Dataset, DeepNet, as_inputs
 from run_log import Log, number, numbers
 from side_by_side import run_tasks
 
@@ -76,7 +76,7 @@ class ClassRoutingLog(Log):
     clusters: dict[str, Clusters]  # of gates, of pixels
 
 
-EXPERIMENT = Experiment("class_routing", __doc__, ClassRoutingLog)
+EXPERIMENT = Experiment("class_routing", __doc__, ClassRoutingLog, models.DATASETS)
 
 
 # ------------------------------------------------------------------------------------- class means
@@ -84,23 +84,19 @@ EXPERIMENT = Experiment("class_routing", __doc__, ClassRoutingLog)
 
 def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Mean T of each class over images (n, ...), uint8: (K, L, D); zeros for a class without images."""
-    sums = np.zeros((net.depth, CLASSES, net.hidden))
+    classes = net.config["d_out"]
+    sums = np.zeros((net.depth, classes, net.hidden))
     for part, x in models.in_batches(net, images, "class means"):
-        one_hot = (np.arange(CLASSES)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
+        one_hot = (np.arange(classes)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
         for l, ((_, T), _) in enumerate(net.walk(x)):
             sums[l] += one_hot @ T.T
-    return (sums / np.maximum(count_classes(labels), 1)[:, None]).swapaxes(0, 1)
-
-
-def count_classes(labels: np.ndarray) -> np.ndarray:
-    """How many images each class has, (K,)."""
-    return np.bincount(labels, minlength=CLASSES)
+    return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
 
 def differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Mean T of each class less the mean over all images, (K, L, D)."""
     means = class_means(net, images, labels)
-    return means - np.average(means, axis=0, weights=count_classes(labels))
+    return means - np.average(means, axis=0, weights=np.bincount(labels, minlength=len(means)))
 
 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
@@ -109,7 +105,7 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
     by_chance = differences(net, images, np.random.default_rng(SEED).permutation(labels))
     size, size_by_chance = (np.abs(difference).mean(axis=(0, 2)) for difference in (by_class, by_chance))
     return Routing(
-        counts=count_classes(labels).tolist(),
+        counts=np.bincount(labels, minlength=len(by_class)).tolist(),
         difference=numbers(by_class, DIGITS),
         size=numbers(size, DIGITS),
         size_of_random_groups=numbers(size_by_chance, DIGITS),
@@ -178,7 +174,7 @@ def gate_vectors(net: DeepNet, images: np.ndarray) -> np.ndarray:
     return vectors.reshape(len(images), -1)
 
 
-def cluster(vectors: np.ndarray, labels: np.ndarray) -> Clusters:
+def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
     """k-means of vectors (n, ...), a batch at a time. No label is seen before the counting."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import adjusted_mutual_info_score
@@ -188,11 +184,11 @@ def cluster(vectors: np.ndarray, labels: np.ndarray) -> Clusters:
     found = []
     with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
         for seed in CLUSTER_SEEDS:
-            kmeans = MiniBatchKMeans(CLASSES, random_state=seed)
+            kmeans = MiniBatchKMeans(classes, random_state=seed)
             for batch in batches * CLUSTER_PASSES:
                 kmeans.partial_fit(batch)
             found.append(kmeans.predict(vectors))
-    tables = [count_pairs(assigned, labels) for assigned in found]
+    tables = [count_pairs(assigned, labels, classes) for assigned in found]
     return Clusters(
         adjusted_mutual_information=[number(adjusted_mutual_info_score(labels, assigned), 4) for assigned in found],
         purity=[number(table.max(axis=1).sum() / len(labels), 4) for table in tables],
@@ -200,9 +196,9 @@ def cluster(vectors: np.ndarray, labels: np.ndarray) -> Clusters:
     )
 
 
-def count_pairs(clusters: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     """How many images of each class each cluster has, (K, K); clusters in the order of their commonest class."""
-    table = np.zeros((CLASSES, CLASSES), int)
+    table = np.zeros((classes, classes), int)
     np.add.at(table, (clusters, labels), 1)
     return table[np.argsort(table.argmax(axis=1), kind="stable")]
 
@@ -215,12 +211,12 @@ def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
     return {
         "first_layers": FIRST_LAYERS,
         "routing": measure_routing(net, data.train_x, data.train_y),
-        "chance": number(count_classes(data.test_y).max() / len(data.test_y)),
+        "chance": number(np.bincount(data.test_y).max() / len(data.test_y)),
         "fit_images": min(FIT_IMAGES, len(data.train_x)),
         "accuracies": measure_accuracies(net, data, jobs),
         "clusters": {
-            "gates": cluster(gate_vectors(net, data.test_x), data.test_y),
-            "pixels": cluster(as_inputs(data.test_x, net.dtype), data.test_y),
+            "gates": cluster(gate_vectors(net, data.test_x), data.test_y, data.outputs),
+            "pixels": cluster(as_inputs(data.test_x, net.dtype), data.test_y, data.outputs),
         },
     }
 

@@ -2,41 +2,53 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 
-from figure_style import COLORS, INK, differences, draw_level, label_ends, markdown, new_figure, number_layers
-from highway_networks import CLASSES
+from figure_style import (
+    COLORS,
+    INK,
+    differences,
+    draw_level,
+    label_ends,
+    markdown,
+    number_layers,
+    part_each,
+    set_title,
+)
 from reporting import mean_sd, name_data, name_tested
 
 from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
 from .gate_maps_figures import SHOWN, draw_map
 
+DRAWN = 10  # classes whose maps are drawn
 
-def routing_figure(log: ClassRoutingLog) -> Figure:
-    """A map of layers and units for each class, on one scale."""
-    maps = np.array(log.routing.difference)  # (K, L, D)
+
+@part_each(height=6.4)
+def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
+    """A map of layers and units for each class, ten at most, on one scale."""
+    maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     style = differences(np.quantile(np.abs(maps), SHOWN))
-    title = f"Mean T of a class less the mean of all: {name_data(log.dataset.name)}"
-    figure, grid = new_figure(title, 6.4, nrows=2, ncols=CLASSES // 2, sharex=True, sharey=True)
-    for digit, axes in enumerate(grid.flat):
-        image = draw_map(axes, maps[digit], **style)
-        axes.set_title(f"class {digit}")
+    set_title(figure, f"Mean T of a class less the mean of all: {name_data(log.dataset.name)}")
+    grid = figure.subplots(nrows=2, ncols=DRAWN // 2, sharex=True, sharey=True)
+    for index, (axes, values) in enumerate(zip(grid.flat, maps, strict=False)):
+        image = draw_map(axes, values, **style)
+        axes.set_title(f"class {index}")
         axes.set(xlabel="unit", ylabel="layer")
         axes.label_outer()
     label = f"difference of mean T ({1 - SHOWN:.1%} of all lie beyond the scale)"
     figure.colorbar(image, ax=grid, location="bottom", aspect=50, label=label, pad=0.02, extend="both")
-    return figure
 
 
-def classes_figure(log: ClassRoutingLog) -> Figure:
+@part_each(height=6.6)
+def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
     """Errors by layer, the size of class differences by layer, classes by cluster."""
-    figure, grid = new_figure(f"Class and gates, by layer: {name_tested(log.dataset)}", 6.6, nrows=2, ncols=2)
+    set_title(figure, f"Class and gates, by layer: {name_tested(log.dataset)}")
+    grid = figure.subplots(nrows=2, ncols=2)
     for axes, (name, found) in zip(grid[0], log.accuracies.items(), strict=True):
         error_panel(axes, name, found, log.chance)
     size_panel(grid[1, 0], log.routing)
     table_panel(grid[1, 1], log.clusters["gates"])
-    return figure
 
 
 def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None:
@@ -50,8 +62,9 @@ def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None
         axes.plot(layers, error(values), color=color, label=label)
     draw_level(axes, error(found.pixels), "pixels")
     draw_level(axes, error(chance), "chance")
-    axes.set(title=f"test error (%), {name}", yscale="log", ylim=(1, 100), xlim=(1, layers[-1]))
-    axes.set_yticks((1, 10, 100), (1, 10, 100))
+    ticks = (1, 10, 100) if error(max(found.gates + found.outputs)) < 10 else (10, 20, 50, 100)
+    axes.set(title=f"test error (%), {name}", yscale="log", ylim=ticks[:: len(ticks) - 1], xlim=(1, layers[-1]))
+    axes.set_yticks(ticks, ticks)
     number_layers(axes.xaxis, layers[-1])
     label_ends(axes)
 
@@ -77,25 +90,40 @@ def table_panel(axes: Axes, clusters: Clusters) -> None:
             color = "black" if share > 50 else "white"
             axes.text(digit, cluster, f"{share:.0f}", color=color, size=8, ha="center", va="center")
     axes.set(title="% of a class by cluster of all gates", xlabel="class", ylabel="cluster", yticks=[])
-    axes.set_xticks(range(CLASSES))
+    axes.set_xticks(range(0, len(table), max(1, len(table) // DRAWN)))
 
 
-def class_routing_table(log: ClassRoutingLog) -> str:
-    """How well each classifier reads the digit off one layer's gates, off its outputs, and off the pixels."""
+def class_routing_table(*logs: ClassRoutingLog) -> str:
+    """How well each classifier reads the class off one layer's gates, off its outputs, and off the pixels."""
     rows = []
-    for name, found in log.accuracies.items():
-        best = int(np.argmax(found.gates))
-        others = (found.gates[0], found.gates[-1], found.outputs[-1], found.pixels)
-        rows.append([name, f"{found.gates[best]:.3f} (layer {best + 1})", *(f"{accuracy:.3f}" for accuracy in others)])
-    header = ["classifier", "gates, best layer", "first layer", "last layer", "last layer's outputs", "pixels"]
+    for log in logs:
+        for name, found in log.accuracies.items():
+            best = int(np.argmax(found.gates))
+            others = (found.gates[0], found.gates[-1], found.outputs[-1], found.pixels)
+            rows.append([name, name_data(log.dataset.name), f"{found.gates[best]:.3f} (layer {best + 1})"])
+            rows[-1] += [f"{accuracy:.3f}" for accuracy in others]
+    header = [
+        "classifier",
+        "images",
+        "gates, best layer",
+        "first layer",
+        "last layer",
+        "last layer's outputs",
+        "pixels",
+    ]
+    return "\n\n".join([markdown(header, rows), *map(routing_note, logs)])
+
+
+def routing_note(log: ClassRoutingLog) -> str:
+    """What stands below the table, of one log."""
     clusters = ", ".join(
         f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
     )
     return (
-        f"{markdown(header, rows)}\n\nTest accuracy; always guessing the commonest class: {log.chance:.3f}. "
+        f"{name_tested(log.dataset)}: test accuracy; always guessing the commonest class: {log.chance:.3f}. "
         f"{log.routing.share_in_first_layers:.0%} of the class differences of T lie in the first {log.first_layers} "
-        "layers. Adjusted mutual information of ten k-means clusters with the digits, mean ± sample standard deviation "
-        f"over {len(log.clusters['gates'].purity)} seeds: {clusters}."
+        "layers. Adjusted mutual information of as many k-means clusters with the classes, mean ± sample standard "
+        f"deviation over {len(log.clusters['gates'].purity)} seeds: {clusters}."
     )
 
 

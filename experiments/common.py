@@ -33,8 +33,8 @@ class Experiment:
         self.datasets = datasets
         self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-        plot = self.add("plot", self.plot, "print the tables of the log and draw its figures")
-        plot.add_argument("log", nargs="?", type=Path, default=self.log_path(), help="%(default)s")
+        plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
+        plot.add_argument("logs", nargs="*", type=Path, metavar="LOG", help=f"default: {self.log_path()}, and such")
 
     def add(self, name: str, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:
         """Add a sub-command; returns its parser, for its flags."""
@@ -50,6 +50,10 @@ class Experiment:
         """runs/NAME.json is the usual data set's, runs/NAME-DATASET.json another's, NAME-smoke.json a smoke run's."""
         suffix = "-smoke" if smoke else "" if dataset in (None, self.datasets[0]) else f"-{dataset}"
         return Path("runs") / f"{self.name}{suffix}.json"
+
+    def logs_there(self) -> list[Path]:
+        """The logs of `datasets` that are there."""
+        return [path for path in map(self.log_path, self.datasets) if path.exists()]
 
     def read(self, path: Path) -> Any:
         """Read and check a log of this experiment; raises InputError."""
@@ -85,19 +89,25 @@ class Experiment:
 
     @property
     def figures(self) -> ModuleType:
-        """The module of its pictures and tables: FIGURES and TABLES, functions of the log by file and table name."""
+        """The module of its pictures and tables: FIGURES and TABLES, functions of the logs by file and table name.
+
+        They are given as many logs as there are data sets of which there are committed ones, or fewer.
+        """
         return importlib.import_module(f"experiments.{self.name}_figures")
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print all tables of a log, and draw all its figures."""
+        """Print all tables of the logs, and draw all their figures, into the folder of the first."""
         from figure_style import picture_folder, save
 
-        log = self.read(arguments.log)
+        paths = arguments.logs or self.logs_there() or [self.log_path()]
+        if len(paths) > len(self.datasets):
+            raise InputError(f"plot: expected at most {len(self.datasets)} logs, found {len(paths)}; name fewer")
+        logs = [self.read(path) for path in paths]
         for tabulate in self.figures.TABLES.values():
-            print(tabulate(log), end="\n\n")
+            print(tabulate(*logs), end="\n\n")
         for name, draw in self.figures.FIGURES.items():
-            path = picture_folder(arguments.log, self.name) / name
-            save(draw(log), path, arguments.log)
+            path = picture_folder(paths[0], self.name) / name
+            save(draw(*logs), path, *paths)
             print(f"drew {path}")
 
 

@@ -77,7 +77,7 @@ class GateMapsLog(Log):
     rare: float  # share of samples
 
 
-EXPERIMENT = Experiment("gate_maps", __doc__, GateMapsLog)
+EXPERIMENT = Experiment("gate_maps", __doc__, GateMapsLog, models.DATASETS)
 
 
 class Activity(NamedTuple):

@@ -2,10 +2,10 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
 
-from figure_style import differences, new_figure, number_layers
+from figure_style import differences, number_layers, part_each, set_title
 from reporting import name_data
 
 from .claims import Claim, claims_table
@@ -26,7 +26,8 @@ def draw_map(axes: Axes, values: np.ndarray, **style) -> AxesImage:
     return image
 
 
-def gate_maps_figure(log: GateMapsLog) -> Figure:
+@part_each(height=4.4)
+def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
     """The four maps, layer 1 at the top."""
     maps = {name: np.array(values) for name, values in vars(log.maps).items()}
     initial = log.model.net["gate_bias"]
@@ -36,16 +37,16 @@ def gate_maps_figure(log: GateMapsLog) -> Figure:
     panels = (
         ("b_T", "bias after training", moved, "both"),
         ("mean_T", "mean T", {"vmin": 0, "vmax": 1}, "neither"),
-        ("sample_T", f"T, one sample (a {log.label})", {"vmin": 0, "vmax": 1}, "neither"),
+        ("sample_T", "T, one sample", {"vmin": 0, "vmax": 1}, "neither"),
         ("sample_y", "its outputs", outputs, "neither"),
     )
-    figure, grid = new_figure(f"Gates by layer and unit: {name_data(log.dataset.name)}", 4.4, ncols=4, sharey=True)
+    set_title(figure, f"Gates by layer and unit: {name_data(log.dataset.name)}, the sample of class {log.label}")
+    grid = figure.subplots(ncols=4, sharey=True)
     for axes, (name, label, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, maps[name], **style)
         axes.set(title=label, xlabel="unit")
         figure.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend).ax.tick_params(labelsize=9)
     grid[0].set_ylabel("layer, from input to output")
-    return figure
 
 
 def claims(log: GateMapsLog) -> list[Claim]:
@@ -84,4 +85,4 @@ def claims(log: GateMapsLog) -> list[Claim]:
 
 
 FIGURES = {"fig2_gate_maps.png": gate_maps_figure}
-TABLES = {"gate_maps": lambda log: claims_table(claims(log))}
+TABLES = {"gate_maps": lambda *logs: claims_table(claim for log in logs for claim in claims(log))}

@@ -70,7 +70,7 @@ class LesionsLog(Log):
     nets: list[NetLesions]
 
 
-EXPERIMENT = Experiment("lesions", __doc__, LesionsLog)
+EXPERIMENT = Experiment("lesions", __doc__, LesionsLog, models.DATASETS)
 
 
 def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,10 +1,11 @@
 """Pictures and table of lesions."""
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import NullFormatter
 
-from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, number_layers
+from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, number_layers, part_each, set_title
 from reporting import name_data
 
 from .claims import Claim
@@ -18,10 +19,11 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
 
 
-def lesions_figure(log: LesionsLog) -> Figure:
+@part_each(height=6.0)
+def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
     """Error, and loss, against the layer that is closed; dashed where none is."""
-    title = f"Training set with one layer closed: {name_data(log.dataset.name)}"
-    figure, panels = new_figure(title, 6.0, nrows=2, sharex=True)
+    set_title(figure, f"Training set with one layer closed: {name_data(log.dataset.name)}")
+    panels = figure.subplots(nrows=2, sharex=True)
     for axes, field, factor in zip(panels, ("error", "loss"), (100, 1), strict=True):
         for (name, nets), color in zip(groups(log).items(), (COLORS["highway"], INK), strict=False):
             curves = factor * np.array([getattr(net, f"lesioned_{field}") for net in nets])
@@ -32,43 +34,60 @@ def lesions_figure(log: LesionsLog) -> Figure:
         axes.set_xlim(1, layers[-1])
         number_layers(axes.xaxis, layers[-1])
     panels[0].set_title("error (%)")
-    panels[0].set_ylim(bottom=-0.04 * panels[0].get_ylim()[1])  # a net without an error shows its line, too
+    begin_at_zero(panels[0], margin=0.04)  # a net without an error shows its line, too
+    panels[1].set(title="mean loss (nats)", xlabel="closed layer")
     decades = np.log10(panels[1].dataLim.intervaly)
-    panels[1].set(title="mean loss (nats)", yscale="log", xlabel="closed layer")
-    panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
-    panels[1].yaxis.set_minor_formatter(NullFormatter())
+    if np.ptp(decades) > 1:
+        panels[1].set_yscale("log")
+        panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
+        panels[1].yaxis.set_minor_formatter(NullFormatter())
     for axes in panels:
         label_ends(axes)
-    return figure
 
 
-def sets_figure(log: LesionsLog) -> Figure:
+def begin_at_zero(axes: Axes, margin: float = 0) -> None:
+    """Let the values begin at zero, or a margin below it, unless all of them lie far above."""
+    low, high = axes.dataLim.intervaly
+    if low < high / 2:
+        axes.set_ylim(bottom=-margin * axes.get_ylim()[1])
+
+
+@part_each(height=4.2)
+def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     """Error against the number of closed layers, a curve for each order, a panel for each group of nets."""
     kinds = groups(log)
-    title = f"{log.set_images:,} training images with several layers closed: {name_data(log.dataset.name)}"
-    figure, panels = new_figure(title, 4.2, ncols=len(kinds), sharey=True, squeeze=False)
+    set_title(figure, f"{log.set_images:,} training images with several layers closed: {name_data(log.dataset.name)}")
+    panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)
     for axes, (name, nets) in zip(panels[0], kinds.items(), strict=True):
         for order, color in zip(nets[0].closings, COLORS.values(), strict=True):
             errors = 100 * np.concatenate([net.closings[order].errors for net in nets])
             draw_seeds(axes, np.arange(errors.shape[1]), errors, label=order, color=color)
         axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
-    panels[0, 0].set(ylabel="error (%)", ylim=(0, None))
+    panels[0, 0].set_ylabel("error (%)")
+    begin_at_zero(panels[0, 0])
     panels[0, 0].legend(frameon=False, loc="best")  # all curves end in the same net, without any layer
-    return figure
 
 
-def lesions_table(log: LesionsLog) -> str:
+def lesions_table(*logs: LesionsLog) -> str:
     """For each net: its error, the idle layers, and how many layers can go in several orders."""
-    orders = list(log.nets[0].closings)
+    orders = list(logs[0].nets[0].closings)
     rows = []
-    for net in log.nets:
-        needed = f"{len(net.needed)} ({min(net.needed)} to {max(net.needed)})" if net.needed else "none"
-        spared = [f"{np.mean(net.closings[order].spared):.0f}" for order in orders]
-        rows.append([net.source.label, f"{net.error:.2%}", f"{net.idle_share:.0%}", needed, *spared])
-    return markdown(["net", "training error", "idle layers", "needed layers", *orders], rows) + (
-        f"\n\nIdle: closing the layer changes the error by less than {100 * log.idle:g} percentage points; needed: it "
+    for log in logs:
+        for net in log.nets:
+            needed = f"{len(net.needed)} ({min(net.needed)} to {max(net.needed)})" if net.needed else "none"
+            spared = [f"{np.mean(net.closings[order].spared):.0f}" for order in orders]
+            name = f"{name_data(log.dataset.name)}, {net.source.label}"
+            rows.append([name, f"{net.error:.2%}", f"{net.idle_share:.0%}", needed, *spared])
+    table = markdown(["net", "training error", "idle layers", "needed layers", *orders], rows)
+    return "\n\n".join([table, *dict.fromkeys(map(lesions_note, logs))])
+
+
+def lesions_note(log: LesionsLog) -> str:
+    """What stands below the table, of one log."""
+    return (
+        f"Idle: closing the layer changes the error by less than {100 * log.idle:g} percentage points; needed: it "
         f"rises by over {100 * log.point:g}. The last columns: how many layers can be closed, in that order, before "
-        f"accuracy has fallen by {100 * log.point:g}. The paper: about {PAPER_IDLE:.0%} idle."
+        f"accuracy has fallen by {100 * log.point:g}. The paper: about {PAPER_IDLE:.0%} idle on MNIST."
     )
 
 

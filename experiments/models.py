@@ -18,7 +18,7 @@ from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
 from run_log import DatasetInfo, make_place, number
 
-from . import depth_search
+from . import common, depth_search
 from .common import Experiment, add_run_flags, load_data
 
 EPOCHS = 10  # of a net that is trained here
@@ -33,6 +33,7 @@ FALLBACK = Config(
 )
 SMOKE = replace(FALLBACK, depth=6, hidden=20)
 NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}  # what is looked into
+DATASETS = tuple(NETS)
 ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
 
 
@@ -47,7 +48,7 @@ class Source:
     @property
     def own(self) -> bool:
         """Whether the net is the user's, and not one that the project itself looks into."""
-        return self.training is None and Path(self.file) != depth_search.MODEL
+        return self.training is None and Path(self.file) not in NETS.values()
 
     @property
     def label(self) -> str:
@@ -75,7 +76,8 @@ def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None]
     """Add the `run` of an experiment that looks into nets."""
     parser = experiment.add("run", action, help)
     add_run_flags(parser)
-    parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {depth_search.MODEL}, else train one")
+    nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
+    parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
 
 
 def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], dict[str, Any]]) -> None:
@@ -120,9 +122,10 @@ def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) 
 
 
 def given(arguments: argparse.Namespace, dataset: str, data: Dataset) -> Source | None:
-    """The net of --model, else the best 50-layer net of the depth search if it is there and the images are MNIST's."""
-    found = dataset == "mnist" and not arguments.smoke and depth_search.MODEL.exists()
-    path = arguments.model or (depth_search.MODEL if found else None)
+    """The net of --model, else the best 50-layer net that was found for these images, if it is there."""
+    usual = NETS.get(dataset)
+    found = usual and not arguments.smoke and usual.exists()
+    path = arguments.model or (usual if found else None)
     return path and of_file(path, data)
 
 
@@ -133,19 +136,27 @@ def of_file(path: Path, data: Dataset) -> Source:
 
 
 def untrained(name: str, dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Source:
-    """A 50-layer net to be trained on all images, as the data set's depth search found best, else by FALLBACK.
+    """A 50-layer net to be trained on all images by the setting that was found best for the data set, else by FALLBACK.
 
-    `name` begins the name of the file in which it will lie.
+    `name` begins the name of the file in which it will lie; it is trained for `epochs`, or for fewer that were found.
     """
     n_train, n_test = len(data.train_x), len(data.test_x)
+    found = None if smoke else setting(dataset, n_train)
+    epochs = min(epochs, found.epochs) if found else epochs
+    config = replace(found or (SMOKE if smoke else FALLBACK), seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+    return Source(str(Path("runs") / "checkpoints" / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+
+
+def setting(dataset: str, n_train: int) -> Config | None:
+    """What the data set's depth search, else its grid of rates, found best for 50 layers; None if neither is there."""
     log = depth_search.EXPERIMENT.log_path(dataset)
-    runs = depth_search.EXPERIMENT.read(log).best if log.exists() and not smoke else []
+    runs = depth_search.EXPERIMENT.read(log).best if log.exists() else []
     best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
     if best:
-        config = replace(best.trial, index=seed, n_train=n_train, epochs=epochs).config(n_test)
-    else:
-        config = replace(SMOKE if smoke else FALLBACK, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
-    return Source(str(Path("runs") / "checkpoints" / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+        return replace(best.trial, n_train=n_train).config(n_test=1)
+    grid = common.load("cifar_net")  # not imported above, as it imports this module
+    log = grid.log_path(dataset)
+    return grid.read(log).net.source.training if log.exists() else None
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:

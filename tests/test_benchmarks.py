@@ -362,7 +362,7 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
     log = committed_log(str(figures.LOG))
     redrawn = tmp_path / figures.PICTURE.name
     figures.main([str(log), "--out", str(redrawn)])
-    assert_redrawn(ROOT / figures.PICTURE, log, redrawn.read_bytes())
+    assert_redrawn(ROOT / figures.PICTURE, redrawn.read_bytes(), log)
 
 
 # ---------------------------------------------------------------------------------------------- errors

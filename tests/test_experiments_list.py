@@ -43,7 +43,8 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     expected = []
     for name in STEPS:
         experiment = load(name)
-        paths = [Path(f"runs/{name}.json"), *(Path("viz") / figure for figure in experiment.figures.FIGURES)]
+        paths = [Path(f"runs/{name}.json"), *(Path(f"runs/{name}-{of}.json") for of in experiment.datasets[1:])]
+        paths += [Path("viz") / figure for figure in experiment.figures.FIGURES]
         expected.append(f"{name} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
@@ -51,6 +52,9 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
 
 
 # ---------------------------------------------------------------------------------------------- running
+
+
+BOTH = ("mnist", "cifar-10")
 
 
 @pytest.fixture
@@ -69,12 +73,11 @@ def called(monkeypatch) -> list[tuple[str, ...]]:
 def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert experiments.main(["run", "--jobs", "2"]) == 1
     assert called == [
-        ("depth_search", "run", "--jobs", "2"),
-        ("depth_search", "best", "--jobs", "2"),
-        ("cifar_net", "run", "--jobs", "2"),
-        ("gate_maps", "run", "--jobs", "2"),
-        ("class_routing", "run", "--jobs", "2"),
-        ("lesions", "run", "--jobs", "2"),
+        ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
+        ("depth_search", "best", "--dataset", "mnist", "--jobs", "2"),
+        ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
+        *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
+        ("lesions", "run", "--dataset", "mnist", "--jobs", "2"),
     ]
 
 
@@ -87,7 +90,7 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
     error = capsys.readouterr().err
     assert error.count("\n") == len(STEPS) - 2
     assert "no log, no figure: python -m experiments.gate_maps run makes it\n" in error
-    Path("runs/lesions.json").touch()
+    Path("runs/lesions-cifar-10.json").touch()
     assert experiments.main(["plot"]) == 1
     assert called[2:] == [("depth_search", "plot"), ("lesions", "plot")]
 
@@ -127,11 +130,12 @@ def test_each_experiment_runs_tabulates_and_draws_with_the_smoke_budget(workdir,
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_committed_log_is_small_and_its_figures_are_those_that_it_gives(workdir, name):
-    log, experiment = committed_log(f"runs/{name}.json"), load(name)
-    assert log.stat().st_size <= 1_000_000
-    assert experiment.main(["plot", str(log)]) == 0
+def test_the_committed_logs_are_small_and_their_figures_are_those_that_they_give(workdir, name):
+    experiment = load(name)
+    logs = [committed_log(path) for path in map(experiment.log_path, experiment.datasets)]
+    assert all(log.stat().st_size <= 1_000_000 for log in logs)
+    assert experiment.main(["plot", *map(str, logs)]) == 0
     redrawn = files_below(workdir / "viz")
     assert redrawn.keys() == set(experiment.figures.FIGURES)
     for figure, content in redrawn.items():
-        assert_redrawn(ROOT / "viz" / figure, log, content)
+        assert_redrawn(ROOT / "viz" / figure, content, *logs)

@@ -2,13 +2,16 @@
 
 import argparse
 import dataclasses
+import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below
 from picture_helpers import committed_log
+from PIL import Image
 
 from command_line import InputError
 from experiments import class_routing, depth_search, gate_maps, lesions, lesions_figures, models
@@ -176,7 +179,7 @@ def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_
     for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
         _, _, scores = class_routing.classify((0, ("gates", *vectors)), labels)
         assert all(low <= score <= high for score in scores), scores
-        found = class_routing.cluster(vectors[0], labels[0])
+        found = class_routing.cluster(vectors[0], labels[0], 10)
         assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
         assert all(score == 1 if low else score < 0.3 for score in found.purity), found
         assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
@@ -211,17 +214,30 @@ def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
     assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)
 
 
-def test_the_depth_search_s_net_is_taken_for_mnist_alone(workdir, monkeypatch):
+def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, workdir):
+    grid = load("cifar_net")
+    assert grid.main(["run", "--smoke"]) == 0
+    log = grid.read(grid.log_path(smoke=True))
+    grid.keep(grid.log_path("digits"), "made up", log.dataset, runs=[], lr=log.lr, epochs=log.epochs, net=log.net)
+    found = models.untrained("made-up", "digits", digits, smoke=False, epochs=20, seed=1).training
+    assert found == dataclasses.replace(log.net.source.training, seed=1)
+    assert found.epochs == log.epochs < 20
+
+
+def test_each_data_set_has_its_net(workdir, monkeypatch):
     monkeypatch.setattr(models, "of_file", lambda path, data: path)
 
     def given(dataset: str, smoke: bool = False, model: str | None = None):
         return models.given(argparse.Namespace(model=model, smoke=smoke), dataset, None)
 
-    assert given("mnist") is None
+    assert given("mnist") is given("cifar-10") is None
     depth_search.MODEL.parent.mkdir()
     depth_search.MODEL.touch()
     assert given("mnist") == depth_search.MODEL
-    assert given("fashion-mnist") is None
+    assert given("fashion-mnist") is given("cifar-10") is None
+    models.NETS["cifar-10"].touch()
+    assert given("cifar-10") == Path("models/highway-50-cifar-10.npz")
+    assert not models.Source(str(given("cifar-10")), "sum", None).own
     assert given("mnist", smoke=True) is None
     assert given("mnist", model="mine.npz") == "mine.npz"
 
@@ -275,6 +291,22 @@ def test_a_net_of_the_users_own_has_its_own_log_and_pictures(name, workdir):
     assert load(name).main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     assert load(name).main(["plot", f"runs/{name}-digits-mine.json"]) == 0
     assert {picture.name for picture in (workdir / "viz" / "digits-mine").iterdir()} == set(load(name).figures.FIGURES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logs_of_several_data_sets_are_one_picture_a_part_for_each(name, workdir, refused):
+    digits_net(dtype=np.float32).save("mine.npz")
+    experiment = load(name)
+    assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+    log = f"runs/{name}-digits-mine.json"
+    assert experiment.main(["plot", log]) == 0
+    alone = {path.name: Image.open(io.BytesIO(path.read_bytes())) for path in Path("viz/digits-mine").iterdir()}
+    assert experiment.main(["plot", log, log]) == 0
+    for figure, one in alone.items():
+        with Image.open(Path("viz/digits-mine") / figure) as two:
+            assert (two.width, two.height) == (one.width, 2 * one.height)
+            assert two.text["Source"] == "\n".join([one.text["Source"]] * 2)
+    assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
 
 
 def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, workdir, monkeypatch):

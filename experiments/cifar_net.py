@@ -17,7 +17,7 @@ from highway_networks import Config, Dataset, train
 from run_log import History, Log, Result
 
 from . import models
-from .common import Experiment, add_run_flags, fit, group, hold_out, load_data, start
+from .common import Experiment, add_run_flags, curve, fit, group, hold_out, load_data, start
 from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
@@ -59,13 +59,6 @@ def train_one(config: Config, data: Dataset) -> GridRun:
     """Train a net of the grid."""
     run = train(config, data)
     return GridRun(None, config, run.diverged, run.history)
-
-
-def curve(run: GridRun, field: str) -> np.ndarray:
-    """A field of a run's history, (epochs + 1,), NaN from where it diverged."""
-    values = np.full(run.config.epochs + 1, np.nan)
-    values[: len(run.history.epoch)] = getattr(run.history, field)
-    return values
 
 
 def mean_scores(runs: list[GridRun]) -> dict[float, np.ndarray]:

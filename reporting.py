@@ -21,19 +21,20 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def mean_sd(values: Sequence[float]) -> str:
+def mean_sd(values: Sequence[float], digits: int = 3) -> str:
     """`0.912 ± 0.004`: mean and sample standard deviation; the mean alone if there is one value."""
     if not values:
         return "none"
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
 
 
-def final(runs: Sequence, field: str) -> str:
+def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
     """The last value of a history's field as mean ± sd over the runs that finished, and how many did not."""
     values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
     diverged = len(runs) - len(values)
-    return mean_sd(values) + (f" ({diverged} diverged)" if diverged else "")
+    words = mean_sd([100 * value for value in values], digits=2) if percent else mean_sd(values)
+    return words + (f" ({diverged} diverged)" if diverged else "")
 
 
 def seeds_of(configs: Iterable) -> str:

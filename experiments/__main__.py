@@ -21,6 +21,10 @@ STEPS = {  # in an order in which each finds what it builds on
     "lesions": ("run",),
     "very_deep": ("run",),
     "blocks_compared": ("run",),
+    "conv_tables": ("run",),
+    "conv_bias": ("run",),
+    "batch_norm": ("run",),
+    "conv_gates": ("run",),
 }
 
 

@@ -183,3 +183,10 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
 def final_values(runs: Iterable, field: str) -> list[float]:
     """The last value of a history's field for each run; NaN where it diverged."""
     return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
+
+
+def curve(run: Any, field: str) -> np.ndarray:
+    """A field of a run's history, (epochs + 1,), NaN from where it diverged."""
+    values = np.full(run.config.epochs + 1, np.nan)
+    values[: len(run.history.epoch)] = getattr(run.history, field)
+    return values

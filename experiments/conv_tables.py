@@ -10,9 +10,7 @@ augmentation; of Highway B and C, which would take days here, the parameters and
 """
 
 import argparse
-import dataclasses
-import hashlib
-import json
+import functools
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,10 +20,11 @@ import numpy as np
 
 import checkpoint
 from conv_highway_networks import ConvConfig, ConvTraining, configure, fit_to
-from highway_networks import Dataset, train
+from highway_networks import Dataset
 from run_log import DatasetInfo, Log, Run, make_place, number
 
 from .common import Experiment, add_run_flags, load_data, start
+from .conv_runs import checkpoint_path, train_one
 
 CHOICES = {  # candidates for what the paper's recipe leaves open in a short budget, and epochs to choose by
     "mnist": ("mnist-16", 20, ({}, {"dropout": 0.5}, {"dropout": 0.5, "lr": 0.03})),
@@ -80,17 +79,6 @@ def config_of(data: Dataset, net: str, epochs: int, seed: int, fields: dict[str,
     return configure(net, **fit_to(data, net, fields | {"epochs": epochs}), seed=seed)
 
 
-def train_one(config: ConvConfig, data: Dataset) -> Run[ConvConfig]:
-    """A run, with a checkpoint after each epoch, from which a killed one goes on."""
-    return train(config, data, training=ConvTraining, keep=checkpoint_path(config))
-
-
-def checkpoint_path(config: ConvConfig) -> Path:
-    """Where a run is kept between epochs."""
-    digest = hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
-    return Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{config.net}-{config.block}-{config.seed}-{digest}.npz"
-
-
 def held_out(run: Run[ConvConfig]) -> float:
     """The last held-out accuracy, by which choices are made."""
     return -1.0 if run.diverged else run.history.held_out_score[-1]
@@ -112,7 +100,7 @@ def cost(net: str, data: Dataset, steps: int = 5) -> Cost:
 def keep_net(config: ConvConfig, data: Dataset, path: Path) -> None:
     """Write the net of a finished run, from its last checkpoint, if that is still there."""
     training = ConvTraining(config, data)
-    if checkpoint.restore(checkpoint_path(config), training):
+    if checkpoint.restore(checkpoint_path(EXPERIMENT.name, config), training):
         make_place(path)
         training.net.save(path)
         print(f"saved {path}")
@@ -124,7 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
 
     def runs_of(configs: list[ConvConfig]) -> list[Run[ConvConfig]]:
-        return EXPERIMENT.finish(train_one, configs, data, Run[ConvConfig], path, arguments)
+        function = functools.partial(train_one, EXPERIMENT.name)
+        return EXPERIMENT.finish(function, configs, data, Run[ConvConfig], path, arguments)
 
     net, epochs, candidates = CHOICES[dataset]
     choosing = runs_of([config_of(data, net, epochs, 0, fields) for fields in candidates])

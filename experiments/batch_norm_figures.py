@@ -1,0 +1,49 @@
+"""Picture and table of convolutional nets with and without batch normalisation."""
+
+from matplotlib.figure import Figure
+
+from conv_highway_networks import ConvConfig
+from figure_style import COLORS, label_ends, markdown, new_figure
+from reporting import final, name_tested, seeds_of
+from run_log import RunLog
+
+from .common import group
+from .conv_figures import FIELDS, draw_epochs, gains, points, sign
+
+WORDS = {1: "helps", 0: "makes no difference that these seeds show", -1: "harms"}
+
+
+def norm_figure(log: RunLog[ConvConfig]) -> Figure:
+    """Error on held-out images and training loss by epoch; dashed with normalisation."""
+    config = log.runs[0].config
+    title = f"{name_tested(log.dataset)}: {config.net}, {config.n_train:,} training images; BN: batch normalisation"
+    figure, panels = new_figure(title, 4.2, ncols=len(FIELDS))
+    lines = {
+        block + ", BN" * normed: ({"color": COLORS[block], "linestyle": ("-", (0, (2, 1)))[normed]}, runs)
+        for (block, normed), runs in group(log.runs, "block", "batch_norm").items()
+    }
+    for axes, field in zip(panels, FIELDS, strict=True):
+        draw_epochs(axes, field, lines)
+        label_ends(axes)
+    return figure
+
+
+def norm_table(log: RunLog[ConvConfig]) -> str:
+    """For both kinds of block, with and without: parameters, seconds, scores; then what normalisation gains."""
+    rows, gained, arms = [], [], group(log.runs, "block", "batch_norm")
+    for (block, normed), runs in arms.items():
+        seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
+        scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
+        rows.append([block, ("no", "yes")[normed], f"{runs[0].n_params:,}", f"{seconds:.0f}", *scores])
+        if normed:
+            values = gains(runs, arms[block, False])
+            gained.append(f"{block} {points(values)}: it {WORDS[sign(values)]}")
+    header = ["block", "normalised", "parameters", "seconds a run", "test accuracy (%)", "training loss"]
+    return (
+        f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points of "
+        f"test accuracy gained by normalisation, mean and 95 % interval seed by seed: {'; '.join(gained)}."
+    )
+
+
+FIGURES = {"batch_norm.png": norm_figure}
+TABLES = {"batch_norm": norm_table}

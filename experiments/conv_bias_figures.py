@@ -1,0 +1,102 @@
+"""Picture, table and claim of gate biases by depth, in convolutional nets."""
+
+from matplotlib.figure import Figure
+
+from conv_highway_networks import ConvConfig
+from figure_style import COLORS, label_ends, markdown, new_figure, pale
+from reporting import final, name_tested, seeds_of
+from run_log import Run, RunLog
+
+from .claims import Claim
+from .common import group_by
+from .conv_bias import BIASES, GUIDELINE, layers
+from .conv_figures import FIELDS, Runs, draw_epochs, gains, points, sign
+from .very_deep_figures import minus
+
+SHADES = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))
+
+
+def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[float | str, Runs]]:
+    """Runs by layers, then by gate bias, the highest first; the plain nets last, as "plain"."""
+    depths = {}
+    for (depth, *_), runs in group_by(log.runs, key).items():
+        depths.setdefault(depth, {})[arm(runs[0].config)] = runs
+    return depths
+
+
+def key(run: Run[ConvConfig]) -> tuple[int, str, float]:
+    """What runs that differ by the seed alone have in common; sorted as they are shown."""
+    return layers(run.config), run.config.block, -run.config.gate_bias
+
+
+def arm(config: ConvConfig) -> float | str:
+    """What a run is compared by at its depth."""
+    return "plain" if config.block == "plain" else config.gate_bias
+
+
+def name(arm: float | str) -> str:
+    """What a table calls it."""
+    return arm if arm == "plain" else f"{arm:g}"
+
+
+def bias_figure(log: RunLog[ConvConfig]) -> Figure:
+    """Error on held-out images and training loss by epoch, a column for each depth, a line for each bias."""
+    config, depths = log.runs[0].config, by_depth(log)
+    title = f"{name_tested(log.dataset)}: {config.n_train:,} training images, by layers and gate bias $b_T$"
+    figure, grid = new_figure(title, 6.6, nrows=2, ncols=len(depths), sharey="row", squeeze=False)
+    for column, (depth, arms) in zip(grid.T, depths.items(), strict=True):
+        lines = {name(of).replace("-", "−"): (style(of), runs) for of, runs in arms.items()}
+        for axes, field in zip(column, FIELDS, strict=True):
+            draw_epochs(axes, field, lines)
+            axes.set_title(f"{depth} layers; guideline {minus(GUIDELINE[depth])}" if axes is column[0] else "")
+    for axes, words in zip(grid[:, 0], FIELDS.values(), strict=True):
+        axes.set_ylabel(words)
+    for axes in grid.flat:
+        label_ends(axes)
+    return figure
+
+
+def style(arm: float | str) -> dict:
+    """The line of an arm."""
+    return {"color": COLORS["plain"] if arm == "plain" else pale(COLORS["highway"], SHADES[arm])}
+
+
+def bias_table(log: RunLog[ConvConfig]) -> str:
+    """By depth and bias: test accuracy, training loss, and what is gained or lost beside the guideline's bias."""
+    rows = []
+    for depth, arms in by_depth(log).items():
+        advised = arms[GUIDELINE[depth]]
+        for of, runs in arms.items():
+            gain = "the guideline" if runs is advised else points(gains(runs, advised))
+            scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
+            rows.append([str(depth), name(of), f"{runs[0].n_params:,}", *scores, gain])
+    table = markdown(["layers", "b_T", "parameters", "test accuracy (%)", "training loss", "points gained"], rows)
+    return (
+        f"{table}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points gained over the "
+        "guideline's bias at that depth: mean and 95 % interval of the differences seed by seed."
+    )
+
+
+def claims(log: RunLog[ConvConfig]) -> list[Claim]:
+    """What section 2.2 suggests: at a depth it is best if each other bias is shown to lose, not if one is to gain."""
+    verdicts, shown = {}, []
+    for depth, arms in by_depth(log).items():
+        others = {of: gains(runs, arms[GUIDELINE[depth]]) for of, runs in arms.items() if of != "plain"}
+        signs = [sign(values) for of, values in others.items() if of != GUIDELINE[depth]]
+        verdict = "not" if max(signs) > 0 else "held" if max(signs) < 0 else "not told apart"
+        verdicts.setdefault(verdict, []).append(str(depth))
+        scores = ", ".join(f"{name(of)} {final(runs, 'test_score', percent=True)}" for of, runs in arms.items())
+        shown.append(f"{depth} layers: {scores}")
+    verdict = "; ".join(f"{verdict} at {', '.join(depths)}" for verdict, depths in verdicts.items())
+    return [
+        Claim(
+            "2.2",
+            "b_T of -1, -2, -3 suits convolutional highway networks of about 10, 20, 30 layers",
+            f"test accuracy (%) on {log.dataset.n_train:,} images, by b_T; {'; '.join(shown)}",
+            verdict if len(verdicts) > 1 else next(iter(verdicts)),
+        )
+    ]
+
+
+FIGURES = {"conv_bias.png": bias_figure}
+TABLES = {"conv_bias": bias_table}

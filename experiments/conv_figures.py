@@ -1,0 +1,65 @@
+"""What the figures and tables of convolutional nets share: curves by epoch, differences seed by seed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from conv_highway_networks import ConvConfig
+from figure_style import draw_seeds
+from run_log import Run
+
+from .common import curve, final_values
+
+Runs = Sequence[Run[ConvConfig]]
+FIELDS = {"held_out_score": "error on held-out images (%)", "train_loss": "training loss"}
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # the 97.5 % point of Student's t, by number of values
+
+
+def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
+    """A field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
+
+    Labels are left to do, as panels that share an axis change one another's heights.
+    """
+    for label, (style, runs) in arms.items():
+        values = np.array([curve(run, field)[1:] for run in runs])
+        if field == "held_out_score":
+            values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_held_out)  # none wrong is half an image
+        draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
+    axes.set(yscale="log", xlabel="epoch", title=FIELDS[field])
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def gains(runs: Runs, others: Runs) -> np.ndarray:
+    """Test accuracy of runs less that of others of the same seeds, in points, (seeds,); NaN where one diverged."""
+    own, theirs = (
+        dict(zip((run.config.seed for run in of), final_values(of, "test_score"), strict=True)) for of in (runs, others)
+    )
+    return 100 * np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean, and half of its 95 % interval by Student's t; infinite for a single value."""
+    if len(values) < 2:
+        return float(values.mean()), np.inf
+    return float(values.mean()), STUDENT[len(values)] * float(values.std(ddof=1)) / len(values) ** 0.5
+
+
+def sign(values: np.ndarray) -> int:
+    """1 or -1 if the interval of the mean lies on one side of zero, else 0: not told apart."""
+    mean, half = interval(values)
+    return int(np.sign(mean)) if abs(mean) > half else 0
+
+
+def points(values: np.ndarray) -> str:
+    """`+0.21 ± 0.30`: the interval of a mean in words; the mean alone if there is one value."""
+    mean, half = interval(values)
+    if np.isnan(mean):
+        return "diverged"
+    return f"{mean:+.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")

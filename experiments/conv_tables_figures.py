@@ -1,0 +1,229 @@
+"""Pictures, tables and claims of tables 1 and 2: what the nets reach here in a part of the paper's budget."""
+
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import FigureBase
+
+from conv_highway_networks import ConvConfig, configure
+from figure_style import COLORS, draw_level, label_ends, markdown, pale, part_each, set_title
+from reporting import final, name_data, name_tested
+from run_log import Run
+
+from .claims import Claim
+from .common import final_values, group_by
+from .conv_figures import Runs, draw_epochs
+from .conv_tables import ConvTablesLog, Cost
+
+DAY = 24 * 60 * 60  # seconds
+ENOUGH = 2  # standard errors by which a shortfall is no finding
+
+
+class Reported(NamedTuple):
+    """What the paper says of a net; accuracies in %, the mean of its runs where it gives one.
+
+    Epochs and steps are those of the authors' released files.
+    """
+
+    table: str
+    net: str
+    parameters: str
+    accuracy: str
+    mean: float
+    epochs: str
+    steps: int
+
+
+TABLE_1, TABLE_2 = (("300", 180_000), ("about 400", 200_000))  # epochs, steps
+PAPER = {
+    "mnist-16": Reported("3.2, table 1", "10 layers, 16 maps", "39 K", "99.43 (99.4 ± 0.03)", 99.4, *TABLE_1),
+    "mnist-32": Reported("3.2, table 1", "10 layers, 32 maps", "151 K", "99.55 (99.54 ± 0.02)", 99.54, *TABLE_1),
+    "highway-a": Reported("3.3, table 2", "Highway A, 11 layers", "236 K", "89.18", 89.18, *TABLE_2),
+    "highway-b": Reported("3.3, table 2", "Highway B, 19 layers", "2.3 M", "92.46 (92.28 ± 0.16)", 92.28, *TABLE_2),
+    "highway-c": Reported("3.3, table 2", "Highway C, 32 layers", "1.25 M", "91.20", 91.2, *TABLE_2),
+}
+FITNETS = {"highway-a": ("FitNet A", "250 K", "89.01"), "highway-b": ("FitNet B", "2.5 M", "91.61")}
+
+
+def rows(log: ConvTablesLog) -> list[Runs]:
+    """The table's runs, the seeds together: by net, as the recipe has them before others, highway before plain."""
+
+    def key(run: Run[ConvConfig]) -> tuple[str, bool, str]:
+        return run.config.net, run.config.augment != configure(run.config.net).augment, run.config.block
+
+    return list(group_by(log.runs, key).values())
+
+
+def kind(config: ConvConfig) -> str:
+    """What a row is called beside its net."""
+    return config.block + ", no augmentation" * (config.augment != configure(config.net).augment)
+
+
+def images_error(runs: Runs) -> float:
+    """The binomial standard error of the mean test accuracy, in points: what another sample of images would change."""
+    accuracy = np.mean(final_values(runs, "test_score"))
+    return 100 * float(np.sqrt(accuracy * (1 - accuracy) / runs[0].config.n_test))
+
+
+# --------------------------------------------------------------------------------------------- pictures
+
+
+@part_each(height=4.2)
+def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
+    """Error on held-out images by epoch, a panel a net; dashed what the paper reaches on test images."""
+    nets = group_by(rows(log), lambda runs: runs[0].config.net)
+    set_title(figure, f"{name_data(log.dataset.name)}: {log.dataset.n_train:,} training images, {' and '.join(nets)}")
+    for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
+        lines = {kind(runs[0].config): ({"color": color(runs[0].config)}, runs) for runs in arms}
+        draw_epochs(axes, "held_out_score", lines)
+        short = [run for run in log.choosing if is_chosen(log, run) and run.config.net == net]
+        if short and short[0].config.epochs < arms[0][0].config.epochs:
+            ours = dict.fromkeys(["_"], ({"color": COLORS["highway"], "linestyle": (0, (1, 1))}, short))
+            draw_epochs(axes, "held_out_score", ours)
+            end = short[0].config.epochs, 100 * (1 - short[0].history.held_out_score[-1])
+            axes.annotate(f"{end[0]} epochs", end, (0, -6), textcoords="offset points", ha="center", va="top")
+        if net in PAPER:
+            draw_level(axes, 100 - PAPER[net].mean, f"paper,\n{PAPER[net].epochs} epochs")
+        label_ends(axes)
+
+
+def color(config: ConvConfig) -> str | tuple[float, ...]:
+    """The colour of a row's line."""
+    return COLORS[config.block] if kind(config) == config.block else pale(COLORS[config.block], 0.5)
+
+
+# ---------------------------------------------------------------------------------------------- tables
+
+
+def main_table(*logs: ConvTablesLog) -> str:
+    """What each net reaches, beside the paper."""
+    header = ["net", "block", "parameters", "epochs", "seeds", "held-out accuracy (%)", "test accuracy (%)"]
+    header += ["standard error of the images", "paper (%)", "paper's epochs"]
+    cells = [row_cells(runs) for log in logs for runs in rows(log)]
+    notes = [
+        f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, {log.runs[0].config.n_held_out:,} held-out and "
+        f"{log.dataset.n_test:,} test images."
+        for log in logs
+    ]
+    return (
+        f"{markdown(header, cells)}\n\n{' '.join(notes)} Mean ± sample standard deviation over seeds; the standard "
+        "error is the binomial one of the mean test accuracy, in points. Paper: best (mean ± standard deviation) of 5 "
+        "runs where there are three numbers; it trains no plain nets here."
+    )
+
+
+def row_cells(runs: Runs) -> list[str]:
+    """A line of the main table."""
+    config = runs[0].config
+    scores = [final(runs, field, percent=True) for field in ("held_out_score", "test_score")]
+    paper = PAPER.get(config.net) if config.block == "highway" else None
+    net = [config.net, kind(config), f"{runs[0].n_params:,}", str(config.epochs), str(len(runs))]
+    return [*net, *scores, f"{images_error(runs):.2f}", *((paper.accuracy, paper.epochs) if paper else ("", ""))]
+
+
+def choosing_table(*logs: ConvTablesLog) -> str:
+    """The candidates for what the recipe leaves open, each by one run."""
+    cells = [
+        [
+            run.config.net,
+            ", ".join(f"{name} {value}" for name, value in differences(run.config).items()) or "none",
+            str(run.config.epochs),
+            final([run], "held_out_score", percent=True),
+            "yes" if is_chosen(log, run) else "",
+        ]
+        for log in logs
+        for run in log.choosing
+    ]
+    header = ["net", "differences from the default recipe", "epochs", "held-out accuracy (%)", "chosen"]
+    images = ", ".join(f"{log.choosing[0].config.n_held_out:,}" for log in logs)
+    return f"{markdown(header, cells)}\n\nOne run each, on {images} held-out training images."
+
+
+BUDGET = ("epochs", "seed", "n_train", "n_held_out", "n_test")
+
+
+def differences(config: ConvConfig) -> dict[str, Any]:
+    """The fields in which a config is not the recipe of its net, but for the budget."""
+    usual = asdict(configure(config.net))
+    return {name: value for name, value in asdict(config).items() if value != usual[name] and name not in BUDGET}
+
+
+def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
+    """Whether a run of `choosing` is that of the candidate that was chosen."""
+    return differences(run.config) == log.chosen
+
+
+def costs_table(*logs: ConvTablesLog) -> str:
+    """What the nets that were not trained would cost, beside FitNets, which the paper compares its nets with."""
+    costs = [cost for log in logs for cost in log.costs]
+    cells = [cost_cells(cost) for cost in costs]
+    header = ["net", "parameters", "paper's", "seconds a step", "days a run", "paper (%)", "FitNet (%)"]
+    return (
+        f"{markdown(header, cells)}\n\nOne training step of a batch of {costs[0].batch_size}, the median; a run of the "
+        "paper's budget, that many steps and no scoring, on one core. FitNets, taught by hints: Romero et al., after "
+        "the paper."
+        if costs
+        else "No other net was timed."
+    )
+
+
+def days(cost: Cost) -> float:
+    """What a run of the paper's budget would take here."""
+    return PAPER[cost.net].steps * cost.seconds_a_step / DAY
+
+
+def cost_cells(cost: Cost) -> list[str]:
+    """A line of the table of costs; without the paper's numbers for a net that is not in it."""
+    own = [f"{cost.n_params:,}", f"{cost.seconds_a_step:.3g}"]
+    if cost.net not in PAPER:
+        return [cost.net, own[0], "", own[1], "", "", ""]
+    paper = PAPER[cost.net]
+    name, parameters, accuracy = FITNETS.get(cost.net, ("", "", ""))
+    fitnet = f"{accuracy} ({name}, {parameters})" if name else ""
+    return [paper.net, own[0], paper.parameters, own[1], f"{days(cost):.1f}", paper.accuracy, fitnet]
+
+
+# ---------------------------------------------------------------------------------------------- claims
+
+
+def claims(log: ConvTablesLog) -> list[Claim]:
+    """A row for each net of the paper that was trained, and one for those that were only timed."""
+    nets = group_by(rows(log), lambda runs: runs[0].config.net)
+    found = [net_claim(log, *arms) for net, arms in nets.items() if net in PAPER]
+    timed = {cost.net: cost for cost in log.costs if cost.net in PAPER}
+    if timed:
+        reported = "; ".join(f"{PAPER[net].net}: {PAPER[net].mean:.2f} %" for net in timed)
+        here = f"days that a run would take on one core: {', '.join(f'{days(cost):.1f}' for cost in timed.values())}"
+        found.append(Claim(PAPER[next(iter(timed))].table, reported, here, "not tested"))
+    return found
+
+
+def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
+    """What a net reached beside what the paper says of it; `main` is as the recipe has it, with gates."""
+    config, paper = main[0].config, PAPER[main[0].config.net]
+    fitnet, _, accuracy = FITNETS.get(config.net, ("", "", ""))
+    beside = f" ({fitnet}, taught by hints: {accuracy})" * bool(fitnet)
+    found = f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {len(main)} seeds"
+    images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
+    plain = "; ".join(f"{kind(runs[0].config)} {final(runs, 'test_score', percent=True)}" for runs in others)
+    return Claim(
+        paper.table,
+        f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)} in {paper.epochs} epochs{beside}",
+        f"{found} ({images}); {plain}",
+        verdict(main, paper),
+    )
+
+
+def verdict(runs: Runs, paper: Reported) -> str:
+    """Whether the mean reaches the paper's, or falls short of it by less than ENOUGH standard errors of the images."""
+    short = paper.mean - 100 * float(np.mean(final_values(runs, "test_score")))  # NaN if one diverged
+    if short <= 0:
+        return "held"
+    if short <= ENOUGH * images_error(runs):
+        return f"within {ENOUGH} standard errors"
+    return f"not in {runs[0].config.epochs} epochs"
+
+
+FIGURES = {"conv_tables.png": curves_figure}
+TABLES = {"conv_tables": main_table, "conv_choosing": choosing_table, "conv_costs": costs_table}

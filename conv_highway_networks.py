@@ -752,8 +752,9 @@ class ConvNet(Net):
         Without a workspace it is as in evaluation: no dropout, the running statistics.
         """
         w = workspace or ConvWorkspace(self, len(x))
-        if len(x) != w.input.batch:
-            raise ValueError(f"expected a batch of {w.input.batch} for this workspace, found {len(x)}")
+        expected = (w.input.batch, *w.input.shape)
+        if x.shape != expected:  # might be broadcast else
+            raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
         w.input.images[...] = x.transpose(1, 0, 2, 3)
         with unbuffered():
             for layer in w.layers:

@@ -202,6 +202,14 @@ def test_an_unknown_block_activation_or_initialisation_is_refused(name, value):
         small_conv_net(**{name: value})
 
 
+@pytest.mark.parametrize("shape", [(2, *SMALL_SHAPE), (3, 1, 9, 6), (3, 2, 1, 6), (3, 2, 6, 9), (3, 108)], ids=str)
+def test_a_batch_of_another_shape_is_refused_one_that_would_broadcast_too(shape):
+    net = small_conv_net()
+    with pytest.raises(ValueError, match=r"expected .*\(3, 2, 9, 6\)") as error:
+        net.forward(np.zeros(shape), ConvWorkspace(net, 3))
+    assert str(shape) in str(error.value)
+
+
 # -------------------------------------------------------------------------------------------- gradients
 
 

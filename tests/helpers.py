@@ -21,7 +21,7 @@ import pytest
 
 from command_line import InputError
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
-from highway_networks import Config, DeepNet, Net, part_of_layer
+from highway_networks import Config, DeepNet, Net, Training, part_of_layer
 from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,6 +120,42 @@ def check_gradients(found: Mapping[str, np.ndarray], expected: Mapping[str, np.n
             assert np.abs(derivative).max() > 1e-4, f"{name}: the derivative is too small to check anything"
             error = relative_error(found[name], derivative)
             assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+# ---------------------------------------------------------------------------------------------- runs
+
+
+def without_seconds(run: Run) -> Run:
+    history = dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch))
+    return dataclasses.replace(run, history=history)
+
+
+def train_to(training: Training, epochs: int, scored: bool = True) -> Training:
+    """Train up to `epochs`."""
+    for _ in training.epochs(scored=scored):
+        if training.epoch == epochs:
+            break
+    return training
+
+
+def everything(training: Training) -> dict[str, object]:
+    """All that the rest of a run depends on, and its record but for the seconds."""
+    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"} | training.net.state
+    found |= {name: getattr(training, name) for name in ("epoch", "diverged", "gate_means")}
+    history = dataclasses.asdict(training.history) | {"seconds": len(training.history.seconds)}
+    return found | {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, "history": history}
+
+
+def assert_same_bits(found: Training, expected: Training) -> None:
+    found, expected = everything(found), everything(expected)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, np.ndarray):
+            assert found[name].dtype == value.dtype, name
+            assert found[name].tobytes() == value.tobytes(), name
+        else:
+            assert type(found[name]) is type(value), name
+            assert found[name] == value, name
 
 
 # --------------------------------------------------------------------------------------------- files

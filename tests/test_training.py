@@ -8,23 +8,17 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from helpers import assert_says, small_net
+from helpers import assert_says, small_net, without_seconds
 
 import highway_networks as hn
 from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, batches, evaluate, steps_an_epoch, train
 from reporting import mean_sd
-from run_log import Run
 from side_by_side import blas_pools
 
 CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)
 DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", lr=1e12, clip=0, epochs=5)
-
-
-def without_seconds(run: Run) -> Run:
-    history = dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch))
-    return dataclasses.replace(run, history=history)
 
 
 # ---------------------------------------------------------------------------------- reproducibility
@@ -58,6 +52,7 @@ OTHER_VALUES = {
     **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
     **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
+    **{"schedule": "cosine", "weight_decay": 1e-2, "n_held_out": 20, "n_scored": 50},
 }
 OTHER_MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
 
@@ -75,7 +70,7 @@ def test_every_hyperparameter_changes_the_run(digits, tmp_path, base, name, valu
     for config in (base, dataclasses.replace(base, **{name: value})):
         run = train(config, digits, save_model=tmp_path / "net.npz")
         assert run.config == config
-        results.append((run.history.test_loss, DeepNet.load(tmp_path / "net.npz").params.flat.tolist()))
+        results.append((without_seconds(run).history, DeepNet.load(tmp_path / "net.npz").params.flat.tolist()))
     assert results[0] != results[1]
 
 
@@ -92,6 +87,7 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
     run = train(dataclasses.replace(SMALL, block=block), digits)
     history = dataclasses.asdict(run.history)
     assert history["epoch"] == [0, 1, 2]
+    assert history.pop("held_out_loss") == history.pop("held_out_score") == []
     assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
     assert history["grad_norm"][0] is None
     assert history["train_loss"][0] == pytest.approx(math.log(10), abs=0.3)

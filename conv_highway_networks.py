@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -289,7 +289,7 @@ class ConvolutionLayer:
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
         self.x, self.y, self.norm = x, y, None
         rows, K = self.W.shape
-        self.images = max(CACHED // (K * x.pixels), 1)  # at a time
+        self.images = min(max(CACHED // (K * x.pixels), 1), x.batch)  # at a time
         self.patches = np.ones((K, self.images * x.pixels), x.dtype)
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
         self.parts = list(self._cut(x, self.z, y))
@@ -545,6 +545,36 @@ class Dropout(NamedTuple):
 
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
+MOST_BLOCKS = 10_000  # at once: what claims more is a damaged file
+
+
+def as_stage(entry: Stage | Sequence) -> Stage:
+    """A stage, which may be a list, its name first; raises InputError for anything else."""
+    try:
+        return entry if isinstance(entry, Stage) else STAGES[entry[0]](*entry[1:])
+    except (KeyError, IndexError, TypeError) as error:
+        names = ", ".join(STAGES)
+        raise InputError(f"stages: expected one of {names} and its numbers, found {entry!r}; choose one") from error
+
+
+def check_stage(stage: Stage, shape: Shape) -> None:
+    """Raise InputError if the stage cannot be made, or not for maps of that shape."""
+
+    def expect(expected: str, fits: bool) -> None:
+        if not fits:
+            raise InputError(f"stages: expected {expected}, found {stage} for maps {shape}; change it")
+
+    for name, value in stage._asdict().items():
+        if name == "rate":
+            expect("a rate in [0, 1)", isinstance(value, int | float) and 0 <= value < 1)
+        else:
+            least = int(name != "padding")
+            expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
+    if isinstance(stage, Blocks):
+        expect(f"at most {MOST_BLOCKS} blocks", stage.number <= MOST_BLOCKS)
+    if isinstance(stage, Convolution):
+        expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
+        expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
 
 
 @dataclass(frozen=True)
@@ -622,7 +652,7 @@ class ConvNet(Net):
     contrast           whether images are normalised as CIFAR's are (see `inputs`)
     other arguments    as in DeepNet
 
-    depth is the number of blocks. Raises InputError for an unknown name.
+    depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together.
     """
 
     def __init__(
@@ -640,7 +670,7 @@ class ConvNet(Net):
         dtype: type = np.float32,
         rng: np.random.Generator | None,
     ):
-        stages = [stage if isinstance(stage, tuple) else STAGES[stage[0]](*stage[1:]) for stage in stages]
+        stages = [as_stage(stage) for stage in stages]
         super().__init__(
             {
                 "shape": list(shape),
@@ -655,11 +685,16 @@ class ConvNet(Net):
                 "dtype": dtype,
             }
         )
-        self.stages: list[Stage] = []  # blocks one by one
+        if len(shape) != 3 or min(shape) < 1:
+            raise InputError(f"shape: expected channels, rows and columns, found {list(shape)}; choose images")
+        self.stages, self.shapes = [], [tuple(shape)]  # blocks one by one; what goes into each, and what comes out last
         for stage in stages:
+            check_stage(stage, self.shapes[-1])
             self.stages += [Blocks(1, stage.kernel)] * stage.number if isinstance(stage, Blocks) else [stage]
-        self.shapes = list(accumulate(self.stages, lambda shape, stage: stage.output(shape), initial=tuple(shape)))
+            self.shapes += [stage.output(self.shapes[-1])] * (len(self.stages) + 1 - len(self.shapes))
         convolutions = [stage for stage in self.stages if isinstance(stage, Convolution | Blocks)]
+        if not convolutions:
+            raise InputError("stages: expected a convolution or a block, found none; add one")
         self.depth = sum(isinstance(stage, Blocks) for stage in convolutions)
         paddings = [stage.padding for stage in convolutions]
         pools = [
@@ -717,8 +752,9 @@ class ConvNet(Net):
         Without a workspace it is as in evaluation: no dropout, the running statistics.
         """
         w = workspace or ConvWorkspace(self, len(x))
-        if len(x) != w.input.batch:
-            raise ValueError(f"expected a batch of {w.input.batch} for this workspace, found {len(x)}")
+        expected = (w.input.batch, *w.input.shape)
+        if x.shape != expected:  # might be broadcast else
+            raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
         w.input.images[...] = x.transpose(1, 0, 2, 3)
         with unbuffered():
             for layer in w.layers:

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from command_line import InputError
-from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool
-from highway_networks import Config, DeepNet, part_of_layer
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
+from highway_networks import Config, DeepNet, Net, Training, part_of_layer
 from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,12 +51,12 @@ SMALL_STAGES = (
     *(Dropout(0.2), Convolution(2, 3, padding=0), Blocks(2), MaxPool(3, 2)),
     *(Convolution(3, 1, padding=0), Blocks(1, 1), AveragePool(2), Dropout(0.3)),
 )
-SMALL_SHAPE = (2, 7, 6)
+SMALL_SHAPE = (2, 9, 6)
 
 
 def small_conv_net(block="highway", activation="tanh", stages=SMALL_STAGES, dtype=np.float64, **others) -> ConvNet:
-    """A net for images (2, 7, 6) and 3 classes, its biases around 0; what normalises is neither 0 nor 1."""
-    rng = np.random.default_rng(3)
+    """A net for images (2, 9, 6) and 3 classes, its biases around 0; what normalises is neither 0 nor 1."""
+    rng = np.random.default_rng(4)
     described = {"stages": stages, "block": block, "activation": activation, "dtype": dtype}
     net = ConvNet(SMALL_SHAPE, 3, **(described | others), rng=rng)
     lowest = {"b": -1, "beta": -1, "mean": -1, "gamma": 0.5, "variance": 0.5}
@@ -68,9 +68,18 @@ def small_conv_net(block="highway", activation="tanh", stages=SMALL_STAGES, dtyp
 
 
 def small_images(n: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """x (n, 2, 7, 6) in [-1, 1] and y (n,)."""
+    """x (n, 2, 9, 6) in [-1, 1] and y (n,)."""
     x, y = small_batch(n, math.prod(SMALL_SHAPE))
     return x.reshape(n, *SMALL_SHAPE), y
+
+
+def assert_zeros_around(*all_maps: Maps) -> None:
+    """There is nothing but zeros before, between and after the images."""
+    for x in all_maps:
+        around = x.padded.copy()
+        grid = around[:, x.margin : around.shape[1] - x.margin].reshape(x.grid.shape)
+        grid[..., : x.shape[1], : x.shape[2]] = 0
+        assert not around.any()
 
 
 def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-30) -> np.ndarray:
@@ -111,6 +120,42 @@ def check_gradients(found: Mapping[str, np.ndarray], expected: Mapping[str, np.n
             assert np.abs(derivative).max() > 1e-4, f"{name}: the derivative is too small to check anything"
             error = relative_error(found[name], derivative)
             assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+# ---------------------------------------------------------------------------------------------- runs
+
+
+def without_seconds(run: Run) -> Run:
+    history = dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch))
+    return dataclasses.replace(run, history=history)
+
+
+def train_to(training: Training, epochs: int, scored: bool = True) -> Training:
+    """Train up to `epochs`."""
+    for _ in training.epochs(scored=scored):
+        if training.epoch == epochs:
+            break
+    return training
+
+
+def everything(training: Training) -> dict[str, object]:
+    """All that the rest of a run depends on, and its record but for the seconds."""
+    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"} | training.net.state
+    found |= {name: getattr(training, name) for name in ("epoch", "diverged", "gate_means")}
+    history = dataclasses.asdict(training.history) | {"seconds": len(training.history.seconds)}
+    return found | {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, "history": history}
+
+
+def assert_same_bits(found: Training, expected: Training) -> None:
+    found, expected = everything(found), everything(expected)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, np.ndarray):
+            assert found[name].dtype == value.dtype, name
+            assert found[name].tobytes() == value.tobytes(), name
+        else:
+            assert type(found[name]) is type(value), name
+            assert found[name] == value, name
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -166,6 +211,29 @@ def limited_file_size(size: int) -> Iterator[None]:
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones included, with its bytes."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def contents(path: Path) -> dict[str, np.ndarray]:
+    """The arrays in an .npz file."""
+    with np.load(path) as stored:
+        return dict(stored)
+
+
+class Intruder:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.mkdir, (self.trace,)
+
+
+def refuse_net(kind: type[Net], path: Path, *parts: object) -> None:
+    """Fail unless a file is refused as a saved net of that kind, in one line that names it and contains `parts`."""
+    with pytest.raises(InputError) as error:
+        kind.load(path)
+    assert_says(error.value, path, *parts)
 
 
 # ---------------------------------------------------------------------------------------------- logs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, limited_file_size
+from helpers import assert_same_bits, assert_says, everything, files_below, limited_file_size, train_to
 
 import checkpoint
 from command_line import InputError, Interrupted
@@ -22,34 +22,6 @@ CONFIGS = {
 }
 
 
-def train(training: Training, epochs: int, scored: bool = True) -> Training:
-    """Train up to `epochs`."""
-    for _ in training.epochs(scored=scored):
-        if training.epoch == epochs:
-            break
-    return training
-
-
-def everything(training: Training) -> dict[str, object]:
-    """All that the rest of a run depends on, and its record but for the seconds."""
-    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"}
-    found |= {name: getattr(training, name) for name in ("epoch", "diverged", "gate_means")}
-    history = dataclasses.asdict(training.history) | {"seconds": len(training.history.seconds)}
-    return found | {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, "history": history}
-
-
-def assert_same_bits(found: Training, expected: Training) -> None:
-    found, expected = everything(found), everything(expected)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        if isinstance(value, np.ndarray):
-            assert found[name].dtype == value.dtype, name
-            assert found[name].tobytes() == value.tobytes(), name
-        else:
-            assert type(found[name]) is type(value), name
-            assert found[name] == value, name
-
-
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "new" / "checkpoint.npz"
@@ -58,7 +30,7 @@ def path(tmp_path) -> Path:
 @pytest.fixture
 def saved(digits, path) -> Training:
     """A run after two epochs, of which `path` holds the checkpoint."""
-    training = train(Training(SHORT, digits), epochs=2)
+    training = train_to(Training(SHORT, digits), epochs=2)
     checkpoint.save(path, training)
     return training
 
@@ -66,24 +38,24 @@ def saved(digits, path) -> Training:
 @pytest.mark.parametrize(("scored", "epochs"), [(True, 0), (True, 2), (False, 2)])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, config, scored, epochs):
-    whole = train(Training(config, digits), 4, scored)
-    first = train(Training(config, digits), epochs, scored)
+    whole = train_to(Training(config, digits), 4, scored)
+    first = train_to(Training(config, digits), epochs, scored)
     checkpoint.save(path, first)
     second = Training(config, digits)
     assert checkpoint.restore(path, second)
     assert_same_bits(second, first)
     assert second.history == first.history
-    assert_same_bits(train(second, 4, scored), whole)
+    assert_same_bits(train_to(second, 4, scored), whole)
     assert whole.history.epoch == ([0, 1, 2, 3, 4] if scored else [])
 
 
 def test_saving_leaves_the_run_as_it_was(digits, saved):
-    assert_same_bits(saved, train(Training(SHORT, digits), epochs=2))
+    assert_same_bits(saved, train_to(Training(SHORT, digits), epochs=2))
 
 
 def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, path):
     config = dataclasses.replace(SHORT, optimizer="momentum", activation="relu", lr=1e12, clip=0.0)
-    training, restored = train(Training(config, digits), 4), Training(config, digits)
+    training, restored = train_to(Training(config, digits), 4), Training(config, digits)
     assert training.diverged
     assert training.history.train_loss[-1] is None
     checkpoint.save(path, training)
@@ -93,7 +65,7 @@ def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, pa
 
 
 def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):
-    checkpoint.save(path, train(saved, epochs=3))
+    checkpoint.save(path, train_to(saved, epochs=3))
     restored = Training(SHORT, digits)
     assert checkpoint.restore(path, restored)
     assert restored.history.epoch == [0, 1, 2, 3]

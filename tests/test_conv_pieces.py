@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import check_gradients, complex_step
+from helpers import assert_zeros_around, check_gradients, complex_step
 
 import conv_highway_networks as conv
 from conv_highway_networks import (
@@ -42,15 +42,6 @@ def maps(images: np.ndarray, dtype: type = np.float64, padding: int = 2, margin:
     x = Maps((C, H, W), B, padding, margin, dtype)
     x.images[...] = images
     return x
-
-
-def assert_zeros_around(*all_maps: Maps) -> None:
-    """There is nothing but zeros before, between and after the images."""
-    for x in all_maps:
-        around = x.padded.copy()
-        grid = around[:, x.margin : around.shape[1] - x.margin].reshape(x.grid.shape)
-        grid[..., : x.shape[1], : x.shape[2]] = 0
-        assert not around.any()
 
 
 def run(layer, dy: np.ndarray) -> None:

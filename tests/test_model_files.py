@@ -2,11 +2,12 @@
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, limited_file_size, small_batch, small_net
+from helpers import Intruder, assert_says, contents, files_below, limited_file_size, refuse_net, small_batch, small_net
 
 from command_line import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
@@ -20,15 +21,7 @@ def saved(tmp_path) -> Path:
     return path
 
 
-def contents(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as stored:
-        return dict(stored)
-
-
-def refuse(path: Path, *parts: object) -> None:
-    with pytest.raises(InputError) as error:
-        DeepNet.load(path)
-    assert_says(error.value, path, *parts)
+refuse = partial(refuse_net, DeepNet)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -107,16 +100,6 @@ def test_a_config_that_does_not_fit_the_tensors_is_refused(saved, change):
 def test_a_config_that_is_none_is_refused(saved, text):
     np.savez(saved, **(contents(saved) | {"config": np.array(text)}))
     refuse(saved)
-
-
-class Intruder:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, trace: Path):
-        self.trace = trace
-
-    def __reduce__(self):
-        return Path.mkdir, (self.trace,)
 
 
 @pytest.mark.parametrize("name", ["W_H", "config", "surplus"])

@@ -1,0 +1,456 @@
+"""Runs of convolutional nets: the images as they take them, what decides a run, what it records, how it goes on."""
+
+import dataclasses
+import math
+import warnings
+from itertools import chain
+
+import numpy as np
+import pytest
+from helpers import (
+    assert_same_bits,
+    assert_says,
+    complex_step,
+    relative_error,
+    small_conv_net,
+    small_images,
+    small_net,
+    train_to,
+    without_seconds,
+)
+
+import checkpoint
+from command_line import InputError
+from conv_highway_networks import (
+    NETS,
+    Blocks,
+    ConvConfig,
+    ConvNet,
+    ConvTraining,
+    ConvWorkspace,
+    Dropout,
+    configure,
+    contrast_normalised,
+    crop_and_mirror,
+    mean_image,
+)
+from highway_networks import (
+    LOSSES,
+    Dataset,
+    Momentum,
+    decay_weights,
+    evaluate,
+    is_schedule,
+    scheduled_rate,
+    softmax_cross_entropy,
+    train,
+    train_step,
+)
+
+# A net with dropout, on 8 x 8 images; steps of 50, 50 and 20 images.
+SMALL = configure("mnist-8", n_train=120, n_held_out=30, n_test=40, n_scored=50, batch_size=50, epochs=3)
+EVERYTHING = {"batch_norm": True, "contrast": True, "augment": True}
+CONFIGS = {
+    "momentum": dataclasses.replace(SMALL, **EVERYTHING),
+    "adam": dataclasses.replace(SMALL, **EVERYTHING, optimizer="adam", lr=1e-3, clip=1.0),
+    "plain": dataclasses.replace(SMALL, block="plain", schedule="0.5,0.75"),
+}
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+# ---------------------------------------------------------------------------------------------- images
+
+
+def random_pictures(n: int, shape: tuple[int, int, int] = (3, 4, 5)) -> np.ndarray:
+    """uint8 (n, *shape)."""
+    return np.random.default_rng(0).integers(0, 256, (n, *shape), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-14)])
+def test_an_image_of_normal_contrast_has_mean_0_and_deviation_1(dtype, tolerance):
+    """Over all of its channels, whatever the other images are."""
+    pictures = random_pictures(7)
+    pictures[1:3] //= 10
+    normal = contrast_normalised(pictures, dtype)
+    assert normal.dtype == dtype
+    np.testing.assert_allclose(normal.mean(axis=(1, 2, 3)), 0, atol=tolerance)
+    np.testing.assert_allclose(normal.std(axis=(1, 2, 3)), 1, rtol=10 * tolerance)
+    np.testing.assert_array_equal(contrast_normalised(pictures[3:4], dtype), normal[3:4])
+    expected = (pictures - pictures.mean(axis=(1, 2, 3), keepdims=True)) / pictures.std(axis=(1, 2, 3), keepdims=True)
+    np.testing.assert_allclose(normal, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_an_image_without_contrast_becomes_zero_without_a_warning():
+    pictures = random_pictures(3, (3, 32, 32))
+    pictures[1], pictures[2] = 0, 255
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        normal = contrast_normalised(pictures)
+    assert normal[0].any()
+    assert not normal[1:].any()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 1000])
+def test_the_mean_image_does_not_depend_on_how_many_are_taken_at_a_time(rows):
+    pictures = random_pictures(7)
+    mean = mean_image(pictures, rows)
+    assert (mean.dtype, mean.shape) == (np.float64, (3, 4, 5))
+    np.testing.assert_allclose(mean, contrast_normalised(pictures).mean(axis=0, dtype=np.float64), rtol=1e-12)
+
+
+def test_a_crop_is_one_of_the_padded_image_or_its_mirror_and_each_occurs():
+    """Of 3 x 4 pixels that are all different, amid 2 zeros on each side: 25 crops, and as many mirrored."""
+    x = np.arange(1, 2 * 3 * 4 + 1, dtype=np.float32).reshape(1, 2, 3, 4)
+    padded = np.pad(x[0], ((0, 0), (2, 2), (2, 2)))
+    crops = {(i, j): padded[:, i : i + 3, j : j + 4] for i in range(5) for j in range(5)}
+    kinds = {crop.tobytes(): place for place, crop in crops.items()}
+    kinds |= {crop[..., ::-1].tobytes(): (*place, "mirrored") for place, crop in crops.items()}
+    batch = x.repeat(2000, axis=0)
+    found = [kinds[image.tobytes()] for image in crop_and_mirror(batch, np.random.default_rng(0), padding=2)]
+    assert len(kinds) == len(set(found)) == 50
+    assert sum(len(kind) == 3 for kind in found) / 2000 == pytest.approx(0.5, abs=0.05)
+    assert max(map(found.count, kinds.values())) < 80  # of 40 expected: none is preferred
+    np.testing.assert_array_equal(batch, x.repeat(2000, axis=0))
+
+
+def test_crops_are_drawn_from_the_generator_alone_each_image_for_itself():
+    x = np.random.default_rng(0).standard_normal((50, 3, 32, 32)).astype(np.float32)
+    first, same, other = (crop_and_mirror(x, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert (first.shape, first.dtype) == (x.shape, x.dtype)
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).any()
+    assert len({image.tobytes() for image in crop_and_mirror(x[:1].repeat(50, axis=0), np.random.default_rng(1))}) > 30
+
+
+def test_a_net_takes_pixels_from_0_to_1_or_contrast_about_the_mean_image():
+    images = np.random.default_rng(0).integers(0, 256, (5, 2, 9, 6), dtype=np.uint8)
+    np.testing.assert_array_equal(small_conv_net().inputs(images), images / 256)
+    net = small_conv_net(contrast=True)
+    assert net.state["mean"].any()
+    expected = contrast_normalised(images, np.float64) - net.state["mean"]
+    np.testing.assert_array_equal(net.inputs(images), expected)
+
+
+def test_the_mean_image_is_that_of_the_training_samples_alone(digits):
+    training = ConvTraining(CONFIGS["momentum"], digits)
+    expected = mean_image(training.data.train_x)
+    np.testing.assert_allclose(training.net.state["mean"], expected, rtol=1e-6, atol=1e-7)
+    assert np.abs(expected - mean_image(np.concatenate([training.data.train_x, training.held_out[0]]))).max() > 1e-3
+
+
+def test_only_training_images_are_cropped_and_only_if_the_config_says_so(digits):
+    images = digits.train_x[:20]
+    for augment in (False, True):
+        training = ConvTraining(dataclasses.replace(SMALL, augment=augment), digits)
+        np.testing.assert_array_equal(training.inputs(images), training.net.inputs(images))
+        assert (training.training_inputs(images) != training.net.inputs(images)).any() == augment
+
+
+# ---------------------------------------------------------------------------------------- what a run does
+
+
+@pytest.mark.parametrize("others", [{}, {"batch_norm": True}], ids=str)
+def test_a_net_learns_the_digits(digits, others):
+    run = train(
+        configure("digits", n_train=800, n_held_out=100, n_test=200, epochs=3, **others), digits, training=ConvTraining
+    )
+    assert run.history.train_loss[0] > 2 > 0.8 > run.history.train_loss[-1]
+    assert run.history.held_out_score[-1] > 0.8
+    assert run.history.test_score[-1] > 0.8
+    assert not run.diverged
+
+
+@every_config
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, config):
+    first = train_to(ConvTraining(config, digits), 2)
+    np.random.seed(7)  # noqa: NPY002, the global generator has no part in it
+    assert_same_bits(train_to(ConvTraining(config, digits), 2), first)
+    other = train_to(ConvTraining(dataclasses.replace(config, seed=1), digits), 2)
+    assert (other.net.params.flat != first.net.params.flat).any()
+
+
+@pytest.mark.parametrize("scored", [False, True])
+@pytest.mark.parametrize("epochs", [0, 1, 2, 3])
+@every_config
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, config, epochs, scored):
+    """The generator of crops and dropout, running statistics, moments and the mean image are all restored."""
+    whole = train_to(ConvTraining(config, digits), 3, scored)
+    first = train_to(ConvTraining(config, digits), epochs, scored)
+    checkpoint.save(tmp_path / "checkpoint.npz", first)
+    second = ConvTraining(config, digits)
+    assert checkpoint.restore(tmp_path / "checkpoint.npz", second)
+    assert_same_bits(second, first)
+    assert_same_bits(train_to(second, 3, scored), whole)
+
+
+def test_the_net_goes_on_normalising_by_the_statistics_that_were_restored(digits, tmp_path):
+    """They are the arrays that the layers read, not copies of them."""
+    first = train_to(ConvTraining(CONFIGS["momentum"], digits), 2)
+    checkpoint.save(tmp_path / "checkpoint.npz", first)
+    second = ConvTraining(CONFIGS["momentum"], digits)
+    untrained = second.net.predict(second.inputs(digits.test_x[:5]))
+    checkpoint.restore(tmp_path / "checkpoint.npz", second)
+    found, expected = (of.net.predict(of.inputs(digits.test_x[:5])) for of in (second, first))
+    np.testing.assert_array_equal(found, expected)
+    assert (found != untrained).any()
+
+
+OTHER_VALUES = {
+    **{"block": "plain", "activation": "tanh", "init": "uniform", "gate_bias": -2.0, "optimizer": "adam", "lr": 0.02},
+    **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
+    **{"n_train": 110, "n_held_out": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
+    **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
+    **{"lr_decay": 0.9, "momentum": 0.8},
+}
+
+
+def outcome(config: ConvConfig, data: Dataset) -> tuple[object, list[float]]:
+    """The record of a run but for the seconds, and its parameters."""
+    training = train_to(ConvTraining(config, data), config.epochs)
+    return without_seconds(training.run()).history, training.net.params.flat.tolist()
+
+
+@pytest.fixture(scope="module")
+def usual_outcome(digits) -> tuple[object, list[float]]:
+    return outcome(SMALL, digits)
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_every_hyperparameter_changes_the_run(digits, usual_outcome, name):
+    """One that changed nothing would be a setting that the log states and the run ignores."""
+    assert outcome(dataclasses.replace(SMALL, **{name: OTHER_VALUES[name]}), digits) != usual_outcome
+
+
+def test_every_hyperparameter_is_checked_above():
+    """But for Adam's own, which are checked elsewhere, and the loss: another one needs other targets."""
+    names = {field.name for field in dataclasses.fields(ConvConfig)}
+    assert names - {*OTHER_VALUES} == {"loss", "beta1", "beta2", "eps"}
+
+
+# -------------------------------------------------------------------------------------------- the record
+
+
+def numbered(n_train: int = 200, n_test: int = 60) -> Dataset:
+    """Images (1, 8, 8) that bear their number, those for testing from 1000 on, in their first two pixels."""
+    x, y = [], []
+    for n, first in ((n_train, 0), (n_test, 1000)):
+        images = np.random.default_rng(first).integers(0, 256, (n, 1, 8, 8), dtype=np.uint8)
+        images[:, 0, 0, 0], images[:, 0, 0, 1] = np.divmod(np.arange(first, first + n), 256)
+        x.append(images)
+        y.append(np.arange(n) % 10)
+    return Dataset(x[0], y[0], x[1], y[1], outputs=10)
+
+
+def numbers_of(images: np.ndarray) -> list[int]:
+    return (images[:, 0, 0, 0].astype(int) * 256 + images[:, 0, 0, 1]).tolist()
+
+
+def test_no_sample_is_both_trained_on_and_held_out_and_each_keeps_its_class():
+    training = ConvTraining(dataclasses.replace(SMALL, n_train=150, n_held_out=50), numbered())
+    trained_on, held_out, tested = map(numbers_of, (training.data.train_x, training.held_out[0], training.data.test_x))
+    assert sorted(trained_on + held_out) == list(range(200))
+    assert (len(trained_on), len(held_out), len(set(tested))) == (150, 50, 40)
+    assert min(tested) >= 1000
+    assert [n % 10 for n in trained_on + held_out] == [*training.data.train_y, *training.held_out[1]]
+
+
+def test_every_training_sample_is_seen_once_an_epoch_and_no_other(monkeypatch):
+    training, seen = ConvTraining(SMALL, numbered()), []
+    inputs = training.training_inputs
+    monkeypatch.setattr(training, "training_inputs", lambda x: seen.append(numbers_of(x)) or inputs(x))
+    train_to(training, 2)
+    assert [len(batch) for batch in seen] == [50, 50, 20] * 2
+    first, second = ([*chain(*batches)] for batches in (seen[:3], seen[3:]))
+    assert sorted(first) == sorted(second) == sorted(numbers_of(training.data.train_x))
+    assert first != second
+
+
+def test_too_many_held_out_samples_are_refused():
+    with pytest.raises(InputError) as error:
+        ConvTraining(dataclasses.replace(SMALL, n_train=150, n_held_out=51), numbered())
+    assert_says(error.value, "--n-train and --n-held-out", 200, 201)
+
+
+def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():
+    history = train_to(ConvTraining(SMALL, numbered()), 3).history
+    for scores in (history.test_loss, history.test_score):
+        assert scores[:-1] == [None, None, None]
+        assert scores[-1] is not None
+    for scores in (history.train_loss, history.held_out_loss, history.held_out_score):
+        assert len(scores) == 4
+        assert None not in scores
+    history = train_to(ConvTraining(dataclasses.replace(SMALL, n_held_out=0), numbered()), 3).history
+    assert (history.held_out_loss, history.held_out_score) == ([], [])
+    assert len(history.test_score) == 4
+    assert None not in history.test_score
+
+
+def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores():
+    """What is chosen by the rest has not seen them; the gates' means are not chosen by."""
+    data = numbered()
+    runs = [ConvTraining(SMALL, with_tests) for with_tests in (data, data._replace(test_x=255 - data.test_x))]
+    first, other = (train_to(run, 3) for run in runs)
+    np.testing.assert_array_equal(first.net.params.flat, other.net.params.flat)
+    for name in ("train_loss", "train_score", "held_out_loss", "held_out_score", "grad_norm"):
+        assert getattr(first.history, name) == getattr(other.history, name)
+    assert first.history.test_loss[-1] != other.history.test_loss[-1]
+
+
+@pytest.mark.parametrize("n_scored", [0, 1, 50, 1000])
+def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored):
+    """Of training samples the first n_scored, all for 0 or where there are fewer; of the others all."""
+    training = ConvTraining(dataclasses.replace(CONFIGS["momentum"], n_scored=n_scored), digits)
+    history = train_to(training, 3).history
+    training.net.save(tmp_path / "net.npz")
+    net, data = ConvNet.load(tmp_path / "net.npz"), training.data
+    scored = slice(n_scored or None)
+    parts = {
+        "train": (data.train_x[scored], data.train_y[scored]),
+        "held_out": training.held_out,
+        "test": (data.test_x, data.test_y),
+    }
+    assert len(parts["train"][0]) == {0: 120, 1: 1, 50: 50, 1000: 120}[n_scored]
+    for name, (x, y) in parts.items():
+        loss, accuracy = evaluate(net, x, y, LOSSES["cross-entropy"], net.inputs)
+        assert getattr(history, f"{name}_loss")[-1] == pytest.approx(loss, rel=1e-5)
+        assert getattr(history, f"{name}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
+
+
+def test_the_gates_of_each_block_are_recorded_each_epoch_and_start_near_their_bias(digits):
+    run = train(dataclasses.replace(SMALL, gate_bias=-3.0, init="uniform"), digits, training=ConvTraining)
+    assert [len(row) for row in run.gate_means] == [8] * 4
+    np.testing.assert_allclose(run.gate_means[0], 1 / (1 + math.exp(3)), rtol=0.25)
+    assert run.gate_means[0] != run.gate_means[3]
+    assert train(CONFIGS["plain"], digits, training=ConvTraining).gate_means is None
+
+
+def test_a_run_that_diverges_ends_there_and_says_so(digits):
+    run = train(dataclasses.replace(SMALL, lr=1e12, epochs=5), digits, training=ConvTraining)
+    assert run.diverged
+    assert len(run.history.epoch) < 6
+    assert run.history.train_loss[0] is not None
+    assert run.history.held_out_loss[-1] is None
+
+
+# ------------------------------------------------------------------------------------- decay and schedule
+
+
+@pytest.mark.parametrize("kind", ["dense", "convolutional"])
+def test_weight_decay_adds_its_share_of_each_weight_and_leaves_the_rest(kind):
+    net = small_conv_net(batch_norm=True) if kind == "convolutional" else small_net("highway", "tanh", 2)
+    grads = net.new_parameters()
+    grads.flat[...] = np.random.default_rng(0).standard_normal(grads.flat.size)
+    before = {name: gradient.copy() for name, gradient in grads.items()}
+    decay_weights(grads, net.params, 0.1)
+    weights = {name for name in net.params if "W_" in name}
+    assert len(weights) == (9 if kind == "convolutional" else 4)
+    for name, gradient in grads.items():
+        expected = before[name] + 0.1 * net.params[name] if name in weights else before[name]
+        np.testing.assert_array_equal(gradient, expected, err_msg=name)
+
+
+def test_a_step_with_weight_decay_goes_down_the_loss_and_half_of_the_weights_squares():
+    """The gradient of loss + λ/2 · Σ W², by complex steps in the direction of each tensor."""
+    net, (x, y) = small_conv_net(), small_images()
+    before, decay, lr = net.params.flat.copy(), 0.1, 0.01
+    optimizer = Momentum(net.params, lr, momentum=0.0, decay=1.0)
+    workspace = ConvWorkspace(net, 3, np.random.default_rng(4))
+    train_step(net, LOSSES["cross-entropy"], optimizer, x, y, 0.0, workspace, weight_decay=decay)
+    found = net.new_parameters()
+    found.flat[...] = (before - net.params.flat) / lr
+
+    moved, rng = small_conv_net(dtype=np.complex128), np.random.default_rng(4)
+    start, workspace = rng.bit_generator.state, ConvWorkspace(moved, 3, rng)
+    steps = np.zeros(len(moved.params), complex)
+    directions = [np.random.default_rng(l).standard_normal(t.shape) for l, t in enumerate(moved.params.values())]
+
+    def loss():
+        rng.bit_generator.state = start
+        for step, direction, tensor, name in zip(steps, directions, moved.params.values(), moved.params, strict=True):
+            tensor[...] = small[name] + step * direction
+        squares = sum((tensor**2).sum() for name, tensor in moved.params.items() if "W_" in name)
+        return softmax_cross_entropy(moved.forward(x, workspace)[0], y)[0] + decay / 2 * squares
+
+    small = {name: tensor.copy() for name, tensor in moved.params.items()}
+    expected = complex_step(loss, steps)
+    along = np.array([(found[name] * d).sum() for name, d in zip(moved.params, directions, strict=True)])
+    assert relative_error(along, expected) < 1e-10
+    assert np.abs(expected).min() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", {0: 1, 0.3: 1, 1: 1}),
+        ("cosine", {0: 1, 1 / 3: 0.75, 0.5: 0.5, 2 / 3: 0.25, 1: 0}),
+        ("0.5,0.75", {0: 1, 0.499: 1, 0.5: 0.1, 0.7499: 0.1, 0.75: 0.01, 1: 0.01}),
+        ("0.6", {0: 1, 0.59: 1, 0.6: 0.1, 1: 0.1}),
+    ],
+)
+def test_a_schedule_has_these_rates(schedule, rates):
+    assert is_schedule(schedule)
+    for done, rate in rates.items():
+        assert scheduled_rate(schedule, done) == pytest.approx(rate, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["", "linear", "0.5,", ",", "0", "1", "1.5", "-0.5", "nan", "0.5;0.7", "Cosine"])
+def test_a_schedule_that_is_none_is_refused(schedule):
+    with pytest.raises(InputError) as error:
+        configure("mnist-8", schedule=schedule)
+    assert_says(error.value, "--schedule: expected constant, cosine or shares")
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "0.5,0.75"])
+@pytest.mark.parametrize("stopped_after", [None, 1])
+def test_each_step_has_the_rate_of_its_share_of_the_whole_run(digits, tmp_path, monkeypatch, schedule, stopped_after):
+    """3 epochs of 3 steps: step i is taken when i/9 are done, in a run that is resumed, too."""
+    rates, step = [], Momentum.step
+    monkeypatch.setattr(Momentum, "step", lambda self, grads, rate: rates.append(rate) or step(self, grads, rate))
+    training = ConvTraining(dataclasses.replace(SMALL, schedule=schedule), digits)
+    if stopped_after:
+        checkpoint.save(tmp_path / "checkpoint.npz", train_to(training, stopped_after))
+        training = ConvTraining(training.config, digits)
+        checkpoint.restore(tmp_path / "checkpoint.npz", training)
+    train_to(training, 3)
+    assert rates == pytest.approx([scheduled_rate(schedule, i / 9) for i in range(9)], rel=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------- configs
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_of_the_paper_is_configured_by_its_recipe_but_for_what_is_given(name):
+    config, given = configure(name), configure(name, lr=0.5, seed=3)
+    for field, value in NETS[name].settings.items():
+        assert getattr(config, field) == value
+    assert (given.lr, given.seed, given.net) == (0.5, 3, name)
+    assert config.depth == sum(stage.number for stage in NETS[name].stages if isinstance(stage, Blocks))
+    assert config.title == f"highway {name}"
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 1.0])
+def test_dropout_is_a_factor_on_the_nets_probabilities(factor):
+    found = [stage.rate for stage in configure("mnist-16", dropout=factor).stages if isinstance(stage, Dropout)]
+    assert found == pytest.approx([factor * rate for rate in (0.2, 0.3, 0.4, 0.5)])
+    others = [stage for stage in configure("mnist-16", dropout=factor).stages if not isinstance(stage, Dropout)]
+    assert others == [stage for stage in NETS["mnist-16"].stages if not isinstance(stage, Dropout)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("net", "mnist-17"), ("init", "glorot"), ("activation", "sine"), ("optimizer", "none"), ("dropout", 1.1)),
+        *(("weight_decay", -1.0), ("weight_decay", math.nan), ("n_held_out", -1), ("n_scored", -1)),
+    ],
+)
+def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
+    with pytest.raises(InputError) as error:
+        dataclasses.replace(SMALL, **{name: value})
+    assert_says(error.value, "--" + name.replace("_", "-"), value)
+
+
+def test_samples_that_are_no_images_are_refused():
+    x, y = np.zeros((200, 64), np.uint8), np.zeros(200, int)
+    with pytest.raises(InputError) as error:
+        ConvTraining(SMALL, Dataset(x, y, x, y, outputs=10))
+    assert_says(error.value, "channels, rows and columns", [64])

@@ -24,7 +24,7 @@ ENOUGH = 2  # standard errors by which a shortfall is no finding
 class Reported(NamedTuple):
     """What the paper says of a net; accuracies in %, the mean of its runs where it gives one.
 
-    Epochs and steps are those of the authors' released files.
+    Epochs and steps are those of the authors' released files; of table 2 there is none, and table 3's is taken.
     """
 
     table: str
@@ -83,7 +83,7 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         draw_shorter(axes, log, arms[0][0].config)
         axes.set_title(net)
         if net in PAPER:
-            draw_level(axes, 100 - PAPER[net].mean, "paper")
+            draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
         label_ends(axes)
 
 

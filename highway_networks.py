@@ -758,7 +758,11 @@ class Dataset(NamedTuple):
     test_set: str = TEST_IMAGES
 
 
-DATASETS = (*IDX_SOURCES, *cifar.CIFARS, "digits")
+DATASETS = {  # and how many classes each has
+    **dict.fromkeys(IDX_SOURCES, CLASSES),
+    **{name: files.classes for name, files in cifar.CIFARS.items()},
+    "digits": CLASSES,
+}
 IDX_UINT8 = 0x08
 
 
@@ -1223,7 +1227,10 @@ def run_command(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"--save-model: expected a single run, found {len(configs)}; choose one --block, --depth and --seed"
         )
-    out = None if arguments.no_save else Path(arguments.out or default_log(arguments, dataset, configs, SWEEP))
+    differs = [dataset] * (dataset != "mnist")
+    out = (
+        None if arguments.no_save else Path(arguments.out or default_log(arguments, differs, configs, Config(), SWEEP))
+    )
     check_places(out, dataset, arguments.save_model)
     info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
     train_one = functools.partial(train, save_model=arguments.save_model)

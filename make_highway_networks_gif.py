@@ -34,6 +34,8 @@ from visualize_highway_networks import (
     found_logs,
     gate_means,
     gated,
+    images_of,
+    judged_by,
     mark_chance,
     own_folder,
     read_log,
@@ -52,12 +54,12 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     means = gate_means(log).mean(axis=0)
     title = f"{describe(log, log.runs)}: epoch {{}}"
     figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
-    draw_history(accuracy, log, "test_score")
+    draw_history(accuracy, log, judged_by(log))
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # all there is of it at epoch 0
-    mark_chance(accuracy)
-    accuracy.set_ylabel("test accuracy")
+    mark_chance(accuracy, log)
+    accuracy.set_ylabel(f"{images_of(judged_by(log))} accuracy")
     bars = draw_gates(gates, log, epoch=0)
     gates.set_ylim(0, 1.05 * means.max())
     label_ends(gates)

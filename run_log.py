@@ -25,7 +25,7 @@ from command_line import InputError
 
 SCHEMA = 1
 TEST_IMAGES = "test images"  # all that a data set has
-TRAINING_CODE = Path(__file__).with_name("highway_networks.py")
+TRAINING_CODE = [Path(__file__).with_name(name) for name in ("highway_networks.py", "conv_highway_networks.py")]
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 
@@ -244,7 +244,7 @@ def environment(threads: int = 1) -> Environment:
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=hashlib.sha256(TRAINING_CODE.read_bytes()).hexdigest()[:12],
+        code=hashlib.sha256(b"".join(path.read_bytes() for path in TRAINING_CODE)).hexdigest()[:12],
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,24 +23,23 @@ def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
 
 def default_log(
     arguments: argparse.Namespace,
+    differs: Sequence[str],
     configs: Sequence[Any],
     usual: Any,
     usual_sweep: Mapping[str, list[int]],
-    usual_block: str,
-    differs: Sequence[str] = (),
+    usual_block: str = "both",
 ) -> str:
     """run.json or run_sweep.json for a job with every default; the name of any other says what differs.
 
-    So no exploration overwrites a committed log. `usual`: the config with every default; `usual_sweep`: fields and
-    their values in a usual sweep; `differs`: what else does not go without saying.
+    So no exploration overwrites a committed log. `differs`: what does beside hyperparameters; `usual`: the config with
+    every default; `usual_sweep`, `usual_block`: fields and their values in a usual sweep, and the usual --block.
     """
     found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in usual_sweep}
     sweep = any(len(values) > 1 for values in found.values())
     expected = usual_sweep if sweep else {name: [getattr(usual, name)] for name in found}
     if arguments.quick and not getattr(arguments, "depths", None):  # a depth of its own, which the name says
         found.pop("depth", None)
-    names = [*filter(None, differs), *["quick"] * arguments.quick]
-    names += [arguments.block] * (arguments.block != usual_block)
+    names = [*differs, *["quick"] * arguments.quick, *[arguments.block] * (arguments.block != usual_block)]
     names += [f"{name}{name_numbers(values)}" for name, values in found.items() if values != expected[name]]
     given = given_fields(arguments, type(usual)).items()
     names += [f"{name}{value}" for name, value in given if value != getattr(usual, name)]
@@ -50,6 +49,11 @@ def default_log(
 def runs_beside(out: Path, dataset: str) -> Path:
     """Where the finished runs of a job lie until its log does; a run does not say on which data it was made."""
     return out.with_suffix(f".{dataset}.jsonl")
+
+
+def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
+    """Where a run of a job is kept between epochs, if its runs are long."""
+    return out.with_suffix(f".{dataset}-{label(config).replace(' ', '-')}.npz")
 
 
 def check_places(out: Path | None, dataset: str, net: str | None) -> None:
@@ -74,17 +78,19 @@ def run_job(
     arguments: argparse.Namespace,
     log: Callable[..., Log],
     out: Path | None,
+    *,
+    checkpoints: bool = False,
 ) -> None:
     """Train every config, `arguments.jobs` at a time, the deepest first; write log(runs=...) to `out`; print a summary.
 
     `train(config, data, report=...)` makes a run. Each is safe on disk, beside `out`, before the next is looked at: a
-    job that was cut short goes on from there when it is started again. Raises Interrupted where it is cut short.
+    job that was cut short goes on from there when it is started again; with `checkpoints`, whose paths `train` gets as
+    `keep`, from its last epochs. Raises Interrupted where it is cut short.
     """
     in_sight, said = arguments.jobs == 1, set()
-
-    def kept(config: Any) -> Path | None:
-        """Where a run is kept between epochs, in case that it is cut short."""
-        return out and out.with_suffix(f".{dataset}.{label(config).replace(' ', '-')}.npz")
+    places = {config: checkpoint_beside(out, dataset, config) for config in configs} if out and checkpoints else {}
+    if arguments.old == "fresh":
+        remove(places.values())
 
     def report(done: list[Run]) -> str | None:
         new = [run for run in done if run.config not in said]
@@ -97,7 +103,7 @@ def run_job(
         _check_net_will_be_made(arguments, configs, results)
         try:
             runs = finish(
-                functools.partial(_train_one, train, in_sight),
+                functools.partial(_train_one, train, in_sight, places),
                 sorted(configs, key=lambda config: -config.depth),
                 data,
                 results,
@@ -121,6 +127,7 @@ def run_job(
                 raise InputError(f"{error}; all runs are safe in {results.path}; {continued}") from error
             if all(run.config in by_config for run in results.read()):  # another job's may lie there, too
                 results.path.unlink()
+            remove(places.values())
     print(f"\n{summary(runs, data.test_set)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
@@ -135,5 +142,12 @@ def _check_net_will_be_made(arguments: argparse.Namespace, configs: Sequence[Any
         raise InputError(f"{net}: expected a run to make it, found that run in {results.path}; begin anew (--fresh)")
 
 
-def _train_one(train: Callable[..., Run], in_sight: bool, config: Any, data: Any) -> Run:
-    return train(config, data, **({"report": EpochReporter(config)} if in_sight else {}))
+def _train_one(train: Callable[..., Run], in_sight: bool, places: Mapping[Any, Path], config: Any, data: Any) -> Run:
+    options = {"report": EpochReporter(config)} if in_sight else {}
+    return train(config, data, **options, **({"keep": places[config]} if places else {}))
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Delete those files that are there."""
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 import run_log
 from command_line import InputError, OneLineParser, carry_out
+from conv_highway_networks import ConvConfig
 from figure_style import (
     COLORS,
     INK,
@@ -33,11 +34,11 @@ from figure_style import (
     picture_folder,
     save,
 )
-from highway_networks import CLASSES, Config
+from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
-Log = RunLog[Config]
+Log = RunLog  # of either command
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
@@ -73,6 +74,16 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
     return np.clip(values, -bound, bound)
 
 
+def judged_by(log: Log) -> str:
+    """The field of the scores that were taken of other samples than those trained on, after every epoch."""
+    return "held_out_score" if log.runs[0].config.n_held_out else "test_score"
+
+
+def images_of(field: str) -> str:
+    """What a field of scores is of, in words: held-out, of held_out_score."""
+    return field.removesuffix("_score").replace("_", "-")
+
+
 def gated(log: Log) -> list[Run]:
     """The runs that have gates to show: those of a diverged one end in numbers that are not finite."""
     return [run for run in log.runs if run.gate_means and not run.diverged]
@@ -88,11 +99,11 @@ def gate_means(log: Log) -> np.ndarray:
 
 def describe(log: Log, runs: list[Run]) -> str:
     """Which runs a picture shows, for its title."""
-    depths = {run.config.depth for run in runs}
-    seeds = {run.config.seed for run in runs}
-    of_depth = f", depth {min(depths)}" if len(depths) == 1 else ""
+    kind = runs[0].config.SIZE
+    sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
+    of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    return f"{name_tested(log.dataset)}{of_depth}, {of_seeds}"
+    return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
 def name_line(block: str, runs: list[Run]) -> str:
@@ -116,25 +127,27 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def mark_chance(axes: Axes) -> None:
+def mark_chance(axes: Axes, log: Log) -> None:
     """Set an accuracy's range and draw the accuracy of guessing."""
-    draw_level(axes, 1 / CLASSES, "chance")
+    draw_level(axes, 1 / DATASETS[log.dataset.name], "chance")
     axes.set_ylim(0, 1)
 
 
-def mark_log_classes(axes: Axes) -> None:
+def mark_log_classes(axes: Axes, log: Log) -> None:
     """Set a loss's range and draw the loss of calling all classes equally likely."""
-    draw_level(axes, np.log(CLASSES), f"log {CLASSES} = {np.log(CLASSES):.3f}")
+    classes = DATASETS[log.dataset.name]
+    draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
     axes.set_ylim(bottom=0)
 
 
 def learning_curves(log: Log) -> np.ndarray:
-    """Accuracy on training and on test images against epoch; returns the two axes."""
+    """Accuracy on training and on other images against epoch; returns the two axes."""
+    judged = images_of(judged_by(log))
     title = f"Accuracy by epoch: {describe(log, log.runs)}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
-    for axes, field, images in zip(panels, ("train_score", "test_score"), ("training", "test"), strict=True):
+    for axes, field, images in zip(panels, ("train_score", judged_by(log)), ("training", judged), strict=True):
         draw_history(axes, log, field)
-        mark_chance(axes)
+        mark_chance(axes, log)
         axes.set_title(f"{images} images")
         label_ends(axes)
     return panels
@@ -144,7 +157,7 @@ def plain_loss_collapse(log: Log) -> Axes:
     """Training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
-    mark_log_classes(axes)
+    mark_log_classes(axes, log)
     axes.set_ylabel("mean cross-entropy (nats)")
     label_ends(axes)
     return axes
@@ -159,8 +172,8 @@ def depth_sweep(log: Log) -> np.ndarray:
             values = finals(runs, field, depths)
             draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
-    mark_chance(panels[0])
-    mark_log_classes(panels[1])
+    mark_chance(panels[0], log)
+    mark_log_classes(panels[1], log)
     for axes, title in zip(panels, ("test accuracy", "training loss (nats)"), strict=True):
         axes.set_title(title)
         label_ends(axes)
@@ -300,8 +313,11 @@ SWEEP_FIGURES = (depth_sweep,)
 
 
 def read_log(path: Path) -> Log:
-    """Read a log that has something to draw; raises InputError."""
-    log = run_log.read(path, Log, f"make it with: {COMMAND}")
+    """Read a log that has something to draw, of either command; raises InputError."""
+    log = read_either(path, f"make it with: {COMMAND}")
+    if log.dataset.name not in DATASETS:
+        known = ", ".join(DATASETS)
+        raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
     for run in gated(log):
@@ -314,6 +330,17 @@ def read_log(path: Path) -> Log:
         found = ", ".join(map(str, sorted(epochs)))
         raise InputError(f"{path}: expected runs of equally many epochs, found {found}; make it with: {COMMAND}")
     return log
+
+
+def read_either(path: Path, remedy: str) -> Log:
+    """A log of dense nets or, if it is no such log, of convolutional ones; raises InputError."""
+    try:
+        return run_log.read(path, RunLog[Config], remedy)
+    except InputError as error:
+        try:
+            return run_log.read(path, RunLog[ConvConfig], remedy)
+        except InputError:
+            raise error from None
 
 
 def depths_of(log: Log) -> list[int]:

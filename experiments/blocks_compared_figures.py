@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
+from highway_networks import DATASETS
 from reporting import final, name_tested, seeds_of
 
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arms
@@ -28,7 +29,8 @@ def accuracy_figure(log: BlocksComparedLog) -> Figure:
     for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
         by_block = group([run for run in log.runs if run.task.equal == equal], "block")
         axes.set_title(words)
-        accuracy_panel(axes, {words_for(block): (COLORS[block], by_block[block,]) for block in BLOCKS})
+        curves = {words_for(block): (COLORS[block], by_block[block,]) for block in BLOCKS}
+        accuracy_panel(axes, curves, DATASETS[log.dataset.name])
     return figure
 
 

@@ -7,12 +7,12 @@ from matplotlib.ticker import MaxNLocator
 from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
 from reporting import mean_sd, name_data, seeds_of
 
-from .cifar_net import CifarNetLog, mean_scores
-from .common import curve, group
+from .cifar_net import CifarNetLog, curve, means
+from .common import group
 
 
 def grid_figure(log: CifarNetLog) -> Figure:
-    """Accuracy on held-out images and training loss by epoch, a line for each rate; a dot where it is highest."""
+    """Accuracy on held-out images and training loss by epoch, a line for each rate; a dot for the chosen setting."""
     title = f"{name_data(log.dataset.name)}: {log.runs[0].config.depth} highway blocks by learning rate"
     figure, panels = new_figure(title, 4.2, ncols=2)
     by_rate = group(log.runs, "lr")
@@ -24,7 +24,7 @@ def grid_figure(log: CifarNetLog) -> Figure:
         axes.margins(x=0)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-    panels[0].plot(log.epochs, mean_scores(log.runs)[log.lr][log.epochs], "o", color=INK, clip_on=False)
+    panels[0].plot(log.epochs, means(log.runs, "test_score")[log.lr][log.epochs], "o", color=INK, clip_on=False)
     panels[0].set(title="accuracy on held-out images", ylim=(0, None))
     panels[1].set(title="training loss", ylim=(0, None))
     for axes in panels:
@@ -34,18 +34,19 @@ def grid_figure(log: CifarNetLog) -> Figure:
 
 def grid_table(log: CifarNetLog) -> str:
     """By rate: the epoch of the highest mean held-out accuracy, and the scores after it; then the net that is kept."""
-    means, rows = mean_scores(log.runs), []
+    rows = []
     for (lr,), runs in group(log.runs, "lr").items():
-        epoch = 1 + int(np.nan_to_num(means[lr][1:]).argmax())
+        epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
         scores = [curve(run, "test_score")[epoch] for run in runs]
         rows.append(
             [f"{lr:g}", str(epoch), mean_sd(scores), mean_sd([curve(run, "train_loss")[epoch] for run in runs])]
         )
     table = markdown(["learning rate", "best epoch", "held-out accuracy", "training loss"], rows)
     return (
-        f"{table}\n\n{seeds_of(run.config for run in log.runs)} The net that is kept: rate {log.lr:g}, {log.epochs} "
-        f"epochs on all {log.dataset.n_train:,} training images; accuracy {log.net.train_score:.3f} on these, "
-        f"{log.net.test_score:.3f} on the {log.dataset.test_set}."
+        f"{table}\n\n{seeds_of(run.config for run in log.runs)} The lowest training loss within "
+        f"{100 * log.margin:.1f} points of the highest held-out accuracy: rate {log.lr:g}, {log.epochs} epochs. So the "
+        f"net that is kept was trained on all {log.dataset.n_train:,} training images; accuracy "
+        f"{log.net.train_score:.3f} on these, {log.net.test_score:.3f} on the {log.dataset.test_set}."
     )
 
 

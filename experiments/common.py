@@ -61,6 +61,8 @@ class Experiment:
         log = run_log.read(path, self.log, remedy)
         if log.dataset is None:
             raise InputError(f"{path}: expected the log of a data set, found one of none; {remedy}")
+        if log.dataset.name not in DATASETS:
+            raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
         return log
 
     def finish(

@@ -28,9 +28,13 @@ from .common import Experiment, add_run_flags, load_data, start
 from .conv_runs import checkpoint_path, train_one
 
 CHOICES = {  # candidates for what the paper's recipe leaves open in a short budget, and epochs to choose by
-    "mnist": ("mnist-16", 20, ({}, {"dropout": 0.5}, {"dropout": 0.5, "lr": 0.03})),
-    "cifar-10": ("highway-a", 8, ({"dropout": 0.0}, {"schedule": "0.6,0.85", "lr": 0.025})),
-    "digits": ("digits", 2, ({}, {"dropout": 0.0})),
+    "mnist": ("mnist-16", 5, [{"dropout": share, "lr": lr} for share in (1.0, 0.5) for lr in (0.01, 0.03, 0.1)]),
+    "cifar-10": (
+        "highway-a",
+        4,
+        [*({"dropout": 0.0, "lr": lr} for lr in (0.03, 0.06)), {"schedule": "0.6,0.85", "lr": 0.025}],
+    ),
+    "digits": ("digits", 2, [{}, {"dropout": 0.5}]),
 }
 HIGHWAY, PLAIN, AS_IT_IS = {"block": "highway"}, {"block": "plain"}, {"augment": False}
 TABLES = {  # net, epochs, seeds, and what a run differs by

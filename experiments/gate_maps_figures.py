@@ -11,7 +11,8 @@ from reporting import name_data
 from .claims import Claim, claims_table
 from .gate_maps import GateMapsLog
 
-FIRST_LAYERS = 15  # those in which the paper sees most of the change
+MNIST_LAYERS, CIFAR_LAYERS = 15, 40  # the first ones, in which the paper sees most of the change
+CORRELATED = 0.5  # at least so far from 0
 
 SHOWN = 0.995  # share of the differences that a colour scale covers: a few outliers would hide all others
 
@@ -51,9 +52,12 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
 
 def claims(log: GateMapsLog) -> list[Claim]:
     """What the paper says of figure 2, beside what was measured on this net and on an untrained one."""
-    found, before, depth = log.claims, log.untrained, len(log.maps.b_T)
-    early, early_before = (sum(of.change[:FIRST_LAYERS]) / sum(of.change) for of in (found, before))
-    activation, even = log.model.net["activation"], FIRST_LAYERS / depth
+    return cifar_claims(log) if log.dataset.name.startswith("cifar") else mnist_claims(log)
+
+
+def mnist_claims(log: GateMapsLog) -> list[Claim]:
+    """What the paper says of MNIST's net."""
+    found, before = log.claims, log.untrained
     return [
         Claim(
             "4, figure 2",
@@ -74,13 +78,50 @@ def claims(log: GateMapsLog) -> list[Claim]:
             f"images; untrained {before.selective_beyond_rare:.0%}",
             "held" if found.selective_beyond_rare > before.selective_beyond_rare else "not",
         ),
+        change_claim(log, MNIST_LAYERS),
+    ]
+
+
+def change_claim(log: GateMapsLog, first: int, paper: str = "", here: str = "") -> Claim:
+    """That most of the change in outputs happens in so many layers, beside an untrained net's and an even spread.
+
+    `paper` and `here` are what the sentences begin with.
+    """
+    found, before, depth = log.claims, log.untrained, len(log.maps.b_T)
+    early, early_before = (sum(of.change[:first]) / sum(of.change) for of in (found, before))
+    even = first / depth
+    return Claim(
+        "4, figure 2",
+        f"{paper}most of the change in outputs happens in about the first {first} layers",
+        f"{here}{early:.0%} of it in {first} of {depth} (untrained {early_before:.0%}, evenly {even:.0%}), "
+        f"{log.most:.0%} by layer {found.layer_of_most_change}; {log.model.net['activation']}",
+        "not" if early <= max(0.5, even, early_before) else "held" if early_before < 0.5 else "held, as when untrained",
+    )
+
+
+def cifar_claims(log: GateMapsLog) -> list[Claim]:
+    """What the paper says of CIFAR-100's net in particular."""
+    found, before = log.claims, log.untrained
+    with_depth, with_T = found.bias_and_layer or 0, found.bias_and_mean_T or 0  # none where all are equal
+    held = (with_depth >= CORRELATED) + (with_T <= -CORRELATED)
+    active, of_a_sample = (
+        [1 - getattr(of, field) for of in (found, before)] for field in ("closed_in_the_mean", "closed_for_a_sample")
+    )
+    return [
         Claim(
             "4, figure 2",
-            f"most of the change in outputs happens in about the first {FIRST_LAYERS} layers",
-            f"{early:.0%} of it in {FIRST_LAYERS} of {depth} (untrained {early_before:.0%}, evenly {even:.0%}), "
-            f"{log.most:.0%} by layer {found.layer_of_most_change}; {activation}",
-            "held" if early > max(0.5, even, early_before) else "not",
+            "on CIFAR-100, biases increase with depth, inversely to mean T",
+            f"CIFAR-10, correlation over layers: with depth {with_depth:+.2f}, with mean T {with_T:+.2f}",
+            ("not", "partly", "held")[held],
         ),
+        Claim(
+            "4, figure 2",
+            "on CIFAR-100, most gates are active on average, few for one sample",
+            f"CIFAR-10, above {log.closed}: {active[0]:.1%} of mean T, {of_a_sample[0]:.1%} of one sample's; untrained "
+            f"{active[1]:.1%}, {of_a_sample[1]:.1%}",
+            "held" if active[0] > 0.5 > of_a_sample[0] else "not",
+        ),
+        change_claim(log, CIFAR_LAYERS, "on CIFAR-100, ", "CIFAR-10: "),
     ]
 
 

@@ -11,6 +11,8 @@ from reporting import name_data
 from .claims import Claim
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
+FIRST, LATER = slice(0, 40), slice(40, None)  # of the layers of CIFAR's nets, as the paper parts them
+
 
 def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """The nets trained here, which differ by their seed alone, and those that came from a file."""
@@ -93,6 +95,25 @@ def lesions_note(log: LesionsLog) -> str:
 
 def claims(log: LesionsLog) -> list[Claim]:
     """What the paper says of figure 4, net by net: the log's first is the best of the search."""
+    return [cifar_claim(log)] if log.dataset.name.startswith("cifar") else mnist_claims(log)
+
+
+def cifar_claim(log: LesionsLog) -> Claim:
+    """What the paper says of CIFAR-100's net."""
+    rises = [np.array(net.lesioned_error) - net.error for net in log.nets]
+    early, late = ([int(np.count_nonzero(rise[part] > log.idle)) for rise in rises] for part in (FIRST, LATER))
+    idle = [net.idle_share for net in log.nets]
+    return Claim(
+        "4.2, figure 4",
+        "on CIFAR-100, closing any of the first 40 layers raises the error",
+        f"CIFAR-10, by over {100 * log.idle:g} points: {listed(early)} of 40, {listed(late)} of 9; "
+        f"idle: {min(idle):.0%} to {max(idle):.0%}",
+        "held" if min(early) == 40 else "mostly" if min(early) > 30 else "partly" if min(early) > 20 else "not",
+    )
+
+
+def mnist_claims(log: LesionsLog) -> list[Claim]:
+    """What the paper says of MNIST's net."""
     rises = [np.abs(np.array(net.lesioned_error) - net.error) for net in log.nets]
     early, late = slice(0, 14), slice(14, 45)  # layers 1 to 14, and 15 to 45
     idle = [[np.count_nonzero(rise[part] < log.idle) for rise in rises] for part in (early, late)]

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
-from highway_networks import CLASSES
+from highway_networks import DATASETS
 from reporting import final, name_tested, seeds_of
 
 from .claims import Claim
@@ -15,6 +15,7 @@ from .common import final_values, group
 from .very_deep import DeepRun, VeryDeepLog
 
 SHADES = {-6.0: 1.0, -20.0: 0.55}
+ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
 
 
 def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
@@ -32,19 +33,19 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     for (block, bias), runs in group(log.by_depth, "block", "gate_bias").items():
         label = block if block == "plain" else f"highway, {minus(bias)}"
         curves[label] = pale(COLORS[block], SHADES.get(bias, 1.0)), runs
-    accuracy_panel(left, curves)
+    accuracy_panel(left, curves, DATASETS[log.dataset.name])
     gates_panel(right, log.by_depth)
     return figure
 
 
-def accuracy_panel(axes: Axes, curves: Mapping[str, tuple]) -> None:
+def accuracy_panel(axes: Axes, curves: Mapping[str, tuple], classes: int) -> None:
     """Test accuracy against depth, log scale, one line for each label: its colour and its runs."""
     for label, (color, runs) in curves.items():
         by_depth = group(runs, "depth")
         depths = [depth for (depth,) in by_depth]
         scores = np.transpose([final_values(seeds, "test_score") for seeds in by_depth.values()])
         draw_seeds(axes, depths, scores, label=label, color=color, marker="o", markersize=5)
-    draw_level(axes, 1 / CLASSES, "one in ten")
+    draw_level(axes, 1 / classes, ONE_IN[classes])
     axes.set(xscale="log", xlabel="blocks", ylim=(0, 1))
     axes.set_xticks(depths, depths)
     axes.minorticks_off()
@@ -82,8 +83,9 @@ def bias_figure(log: VeryDeepLog) -> Figure:
             axes.set_xticks(positions, [minus(bias) for (bias,) in by_bias])
             axes.tick_params(axis="x", labelsize=9)
             axes.set_xlabel("initial gate bias $b_T$")
-    draw_level(left, 1 / CLASSES, "one in ten")
-    draw_level(right, np.log(CLASSES), "log 10")
+    classes = DATASETS[log.dataset.name]
+    draw_level(left, 1 / classes, ONE_IN[classes])
+    draw_level(right, np.log(classes), f"log {classes}")
     left.set(ylabel="test accuracy", ylim=(0, 1))
     right.set(ylabel="training loss", ylim=(0, None))
     for axes in (left, right):

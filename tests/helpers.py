@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import hashlib
+import math
 import os
 import re
 import signal
@@ -19,7 +20,8 @@ import numpy as np
 import pytest
 
 from command_line import InputError
-from highway_networks import Config, DeepNet
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool
+from highway_networks import Config, DeepNet, part_of_layer
 from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +44,33 @@ def small_batch(rows: int = 7, d_in: int = 5, d_out: int = 3) -> tuple[np.ndarra
     """x (rows, d_in) in [-1, 1] and y (rows,)."""
     rng = np.random.default_rng(5)
     return rng.uniform(-1, 1, (rows, d_in)), rng.integers(0, d_out, rows)
+
+
+# One of each stage: a convolution that shrinks, windows that hang over edges, a second width, blocks 3x3 and 1x1.
+SMALL_STAGES = (
+    *(Dropout(0.2), Convolution(2, 3, padding=0), Blocks(2), MaxPool(3, 2)),
+    *(Convolution(3, 1, padding=0), Blocks(1, 1), AveragePool(2), Dropout(0.3)),
+)
+SMALL_SHAPE = (2, 7, 6)
+
+
+def small_conv_net(block="highway", activation="tanh", stages=SMALL_STAGES, dtype=np.float64, **others) -> ConvNet:
+    """A net for images (2, 7, 6) and 3 classes, its biases around 0; what normalises is neither 0 nor 1."""
+    rng = np.random.default_rng(3)
+    described = {"stages": stages, "block": block, "activation": activation, "dtype": dtype}
+    net = ConvNet(SMALL_SHAPE, 3, **(described | others), rng=rng)
+    lowest = {"b": -1, "beta": -1, "mean": -1, "gamma": 0.5, "variance": 0.5}
+    for name, tensor in {**net.params, **net.state}.items():
+        kind = part_of_layer(name).split("_")[0]
+        if kind in lowest:
+            tensor[...] = rng.uniform(lowest[kind], lowest[kind] + 2, tensor.shape)
+    return net
+
+
+def small_images(n: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """x (n, 2, 7, 6) in [-1, 1] and y (n,)."""
+    x, y = small_batch(n, math.prod(SMALL_SHAPE))
+    return x.reshape(n, *SMALL_SHAPE), y
 
 
 def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-30) -> np.ndarray:

@@ -1,39 +1,49 @@
 """The net for CIFAR-10: its setting is chosen on held-out images, by the mean over seeds, and it is trained by it."""
 
+import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from experiments import cifar_net, models
-from experiments.cifar_net import EXPERIMENT, GridRun, choose, configs, mean_scores
+from experiments.cifar_net import EXPERIMENT, GridRun, choose, configs, means
 from experiments.common import hold_out
 from highway_networks import Config, DeepNet
 from run_log import History
 
-CONFIG = Config(epochs=3, n_train=100, n_test=10)
+CONFIG = Config(epochs=3, n_train=1000, n_test=1000)  # a standard error of 1.6 points
 
 
-def made_up(lr: float, seed: int, scores: list[float]) -> GridRun:
+def made_up(lr: float, seed: int, scores: list[float], losses: Iterable[float] = itertools.repeat(1.0)) -> GridRun:
     history = History.empty()
-    for epoch, score in enumerate(scores):
-        history.append(epoch, 1.0, score, 1.0, score, 1.0, 0.0)
+    for epoch, (score, loss) in enumerate(zip(scores, losses, strict=False)):
+        history.append(epoch, loss, score, 1.0, score, 1.0, 0.0)
     return GridRun(None, replace(CONFIG, lr=lr, seed=seed), math.nan in scores, history)
 
 
 def test_rate_and_epochs_are_those_of_the_highest_mean_over_seeds():
     runs = [made_up(0.1, 0, [0.1, 0.2, 0.9, 0.3]), made_up(0.1, 1, [0.1, 0.2, 0.1, 0.3])]
     runs += [made_up(0.2, 0, [0.9, 0.6, 0.5, 0.2]), made_up(0.2, 1, [0.9, 0.5, 0.4, 0.2])]
-    np.testing.assert_allclose(mean_scores(runs)[0.1], [0.1, 0.2, 0.5, 0.3])
-    assert choose(runs) == (0.2, 1), "an untrained net is none, however well it does"
+    np.testing.assert_allclose(means(runs, "test_score")[0.1], [0.1, 0.2, 0.5, 0.3])
+    margin, *chosen = choose(runs)
+    assert chosen == [0.2, 1], "an untrained net is none, however well it does"
+    assert margin == pytest.approx(math.sqrt(0.55 * 0.45 / 1000))
+
+
+def test_of_those_within_the_margin_the_lowest_training_loss_is_chosen():
+    runs = [made_up(0.1, 0, [0.1, 0.5, 0.5, 0.47], [9, 3.0, 2.5, 1.0])]
+    runs += [made_up(0.2, 0, [0.1, 0.49, 0.48, 0.49], [9, 2.0, 1.5, 1.9])]
+    assert choose(runs)[1:] == (0.2, 3)
 
 
 def test_a_rate_at_which_a_seed_diverged_is_chosen_for_no_epoch_from_then_on():
     runs = [made_up(0.1, 0, [0.1, 0.6, math.nan]), made_up(0.1, 1, [0.1, 0.4, 0.9, 0.9])]
     runs += [made_up(0.2, seed, [0.1, 0.2, 0.3, 0.4]) for seed in (0, 1)]
-    assert np.isnan(mean_scores(runs)[0.1][2:]).all()
-    assert choose(runs) == (0.1, 1)
+    assert np.isnan(means(runs, "test_score")[0.1][2:]).all()
+    assert choose(runs)[1:] == (0.1, 1)
 
 
 def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits):
@@ -45,8 +55,11 @@ def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits
     assert len({replace(config, lr=1.0, seed=0) for config in grid}) == 1
 
 
-def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits):
+def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
+    seen, train_one = [], cifar_net.train_one
+    monkeypatch.setattr(cifar_net, "train_one", lambda config, data: seen.append(data) or train_one(config, data))
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    assert {data.test_set for data in seen} == {"held-out training images"}
     log = EXPERIMENT.read(EXPERIMENT.log_path(smoke=True))
     training = log.net.source.training
     assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))

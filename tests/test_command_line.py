@@ -141,9 +141,12 @@ def test_a_log_states_the_command_as_it_was_given(workdir, monkeypatch):
 def test_only_a_job_with_every_default_is_named_as_the_committed_logs_are(digits, arguments, name):
     given = hn.build_parser().parse_args(arguments.split())
     configs = hn.plan(given, digits)
-    assert default_log(given, "mnist", configs, hn.SWEEP) == f"{name}.json"
+    assert default_log(given, [], configs, hn.Config(), hn.SWEEP) == f"{name}.json"
     stem, _, rest = name.partition("-")
-    assert default_log(given, "digits", configs, hn.SWEEP) == "-".join(filter(None, (stem, "digits", rest))) + ".json"
+    assert (
+        default_log(given, ["digits"], configs, hn.Config(), hn.SWEEP)
+        == "-".join(filter(None, (stem, "digits", rest))) + ".json"
+    )
 
 
 def test_a_job_on_the_real_files_is_named_by_what_differs(small_mnist, workdir):

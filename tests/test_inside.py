@@ -14,7 +14,16 @@ from picture_helpers import committed_log
 from PIL import Image
 
 from command_line import InputError
-from experiments import class_routing, depth_search, gate_maps, lesions, lesions_figures, models
+from experiments import (
+    class_routing,
+    class_routing_figures,
+    depth_search,
+    gate_maps,
+    gate_maps_figures,
+    lesions,
+    lesions_figures,
+    models,
+)
 from experiments.common import load
 from experiments.depth_search import BestRun, Trial
 from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
@@ -218,7 +227,9 @@ def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, work
     grid = load("cifar_net")
     assert grid.main(["run", "--smoke"]) == 0
     log = grid.read(grid.log_path(smoke=True))
-    grid.keep(grid.log_path("digits"), "made up", log.dataset, runs=[], lr=log.lr, epochs=log.epochs, net=log.net)
+    grid.keep(
+        grid.log_path("digits"), "made up", log.dataset, runs=[], margin=0.1, lr=log.lr, epochs=log.epochs, net=log.net
+    )
     found = models.untrained("made-up", "digits", digits, smoke=False, epochs=20, seed=1).training
     assert found == dataclasses.replace(log.net.source.training, seed=1)
     assert found.epochs == log.epochs < 20
@@ -283,6 +294,69 @@ def test_a_table_keeps_to_the_thresholds_of_its_log(name):
     log = experiment.read(committed_log(experiment.log_path()))
     table = experiment.figures.TABLES[name](dataclasses.replace(log, **thresholds))
     assert all(words in table for words in stated), table
+
+
+def of_cifar(name: str):
+    """A committed log as though it were of CIFAR-10."""
+    log = load(name).read(committed_log(load(name).log_path()))
+    return dataclasses.replace(log, dataset=dataclasses.replace(log.dataset, name="cifar-10"))
+
+
+@pytest.mark.parametrize(
+    ("with_depth", "with_T", "verdict"),
+    [(0.6, -0.7, "held"), (0.6, -0.4, "partly"), (0.4, -0.7, "partly"), (-0.9, 0.9, "not"), (None, None, "not")],
+)
+def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T, verdict):
+    log = of_cifar("gate_maps")
+    found = dataclasses.replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
+    gradient, *_ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
+    assert gradient.verdict == verdict
+    assert f"{with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}" in gradient.here
+
+
+def test_gates_that_are_active_on_average_and_seldom_for_one_sample_are_what_the_paper_sees_on_cifar():
+    log = of_cifar("gate_maps")
+    for mean, sample, verdict in ((0.4, 0.9, "held"), (0.6, 0.9, "not"), (0.2, 0.4, "not")):
+        found = dataclasses.replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
+        _, active, _ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
+        assert active.verdict == verdict
+        assert f"above 0.1: {1 - mean:.1%} of mean T, {1 - sample:.1%} of one sample's; untrained" in active.here
+
+
+@pytest.mark.parametrize(
+    ("trained", "untrained", "verdict"),
+    [(90, 30, "held"), (90, 85, "held, as when untrained"), (85, 87, "not"), (79, 40, "not")],
+)
+def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, untrained, verdict):
+    log = of_cifar("gate_maps")
+    for claims, share in ((log.claims, trained), (log.untrained, untrained)):
+        claims.change[:] = [share / 40] * 40 + [(100 - share) / 9] * 9
+    *_, change = gate_maps_figures.claims(log)
+    assert change.verdict == verdict
+    assert f"{trained}% of it in 40 of 49 (untrained {untrained}%, evenly 82%)" in change.here
+
+
+def test_lesions_of_the_first_forty_layers_are_counted_net_by_net():
+    log = of_cifar("lesions")
+    for kept, verdict in ((40, "held"), (35, "mostly"), (25, "partly"), (3, "not")):
+        for net in log.nets:
+            net.error, net.lesioned_error = 0.5, [0.502] * 40 + [0.5] * 9
+        log.nets[1].lesioned_error[kept:40] = [0.4] * (40 - kept)  # one that does better without a layer needs it not
+        (claim,) = lesions_figures.claims(log)
+        assert f"by over 0.1 points: 40, {kept}, 40, 40 of 40, 0, 0, 0, 0 of 9" in claim.here
+        assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("size", "verdict"),
+    [([2.5] * 49, "held"), ([5.0] * 15 + [2.5] * 34, "held, if not evenly"), ([9.0] * 48 + [1.5], "not")],
+)
+def test_class_differences_are_spread_out_where_every_layer_has_them(size, verdict):
+    log = of_cifar("class_routing")
+    log.routing.size[:], log.routing.size_of_random_groups[:] = size, [1.0] * 49
+    (claim,) = class_routing_figures.claims(log)
+    assert claim.verdict == verdict
+    assert f"have {sum(size[:15]) / sum(size):.0%} (random groups 31%, evenly 31%)" in claim.here
 
 
 @pytest.mark.parametrize("name", NAMES)

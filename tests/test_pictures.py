@@ -240,6 +240,12 @@ def test_the_loss_is_shown_beside_log_10():
     assert list(line(axes, "log 10 = 2.303").get_ydata()) == [np.log(10)] * 2
 
 
+def test_chance_is_one_in_as_many_as_there_are_classes():
+    log = made_up_log(dataset="cifar-100")
+    assert list(line(pictures.learning_curves(log)[0], "chance").get_ydata()) == [0.01] * 2
+    assert line(pictures.plain_loss_collapse(log), "log 100 = 4.605")
+
+
 def test_a_diverged_seed_ends_the_mean_and_is_named():
     log = made_up_log(seeds=(0, 1), diverged=[("plain", 1)])
     axes = pictures.plain_loss_collapse(log)

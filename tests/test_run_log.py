@@ -69,6 +69,12 @@ LATER = {  # what a log means that was written before these fields were added
     ("runs", 0, "environment", "kernels"): "unknown",
     ("runs", 0, "environment", "code"): "unknown",
     ("runs", 0, "config", "loss"): "cross-entropy",
+    ("runs", 0, "config", "schedule"): "constant",
+    ("runs", 0, "config", "weight_decay"): 0.0,
+    ("runs", 0, "config", "n_held_out"): 0,
+    ("runs", 0, "config", "n_scored"): 0,
+    ("runs", 0, "history", "held_out_loss"): [],
+    ("runs", 0, "history", "held_out_score"): [],
     ("runs", 0, "metric"): "accuracy",
 }
 FIELDS = [path for path in places(LOG) if isinstance(path[-1], str) and path not in LATER]
@@ -136,9 +142,11 @@ def test_a_log_of_the_first_edition_is_read_as_what_it_meant():
     assert asdict(log.environment) == raw["environment"] | {"kernels": "unknown", "code": "unknown"}
     assert [run.config.block for run in log.runs] == ["highway", "plain"]
     for run, old in zip(log.runs, raw["runs"], strict=True):
-        assert asdict(run.config) == old["config"] | {"loss": "cross-entropy"}
+        later = {path[-1]: meaning for path, meaning in LATER.items() if path[-2:-1] == ("config",)}
+        assert asdict(run.config) == old["config"] | later
         assert (run.environment, run.metric) == (None, "accuracy")
         history = asdict(run.history)
+        assert (history.pop("held_out_loss"), history.pop("held_out_score")) == ([], [])
         assert list(history.values()) == list(old["history"].values())
         assert [name.replace("_score", "_acc") for name in history] == list(old["history"])
         assert (run.n_params, run.gate_means) == (old["n_params"], old["gate_means"])

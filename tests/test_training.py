@@ -58,6 +58,7 @@ OTHER_VALUES = {
     **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
     **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
+    **{"schedule": "cosine", "weight_decay": 0.1, "n_held_out": 50},
 }
 OTHER_MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
 
@@ -80,8 +81,10 @@ def test_every_hyperparameter_changes_the_run(digits, tmp_path, base, name, valu
 
 
 def test_every_hyperparameter_is_checked_above():
-    """But for the loss: another one needs other targets, and is checked below."""
-    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss"} == {field.name for field in dataclasses.fields(Config)}
+    """But for two that are checked below: another loss needs other targets, and scores decide nothing."""
+    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss", "n_scored"} == {
+        field.name for field in dataclasses.fields(Config)
+    }
 
 
 # -------------------------------------------------------------------------------------- the record
@@ -92,12 +95,42 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
     run = train(dataclasses.replace(SMALL, block=block), digits)
     history = dataclasses.asdict(run.history)
     assert history["epoch"] == [0, 1, 2]
+    assert (history.pop("held_out_loss"), history.pop("held_out_score")) == ([], [])
     assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
     assert history["grad_norm"][0] is None
     assert history["train_loss"][0] == pytest.approx(math.log(10), abs=0.3)
     del history["grad_norm"]
     assert all(math.isfinite(value) for values in history.values() for value in values)
     assert not run.diverged
+
+
+def test_held_out_samples_are_scored_after_every_epoch_and_test_samples_then_after_the_last_alone(digits):
+    training = Training(dataclasses.replace(SMALL, n_held_out=40), digits)
+    list(training.epochs())
+    history = training.history
+    assert [score is None for score in history.test_score] == [True, True, False]
+    assert [loss is None for loss in history.test_loss] == [True, True, False]
+    loss, accuracy = evaluate(training.net, *training.held_out, CROSS_ENTROPY)
+    assert (history.held_out_loss[-1], history.held_out_score[-1]) == pytest.approx((loss, accuracy), rel=1e-5)
+    assert len(history.held_out_loss) == len(history.held_out_score) == 3
+
+
+def test_held_out_samples_are_other_training_samples(digits):
+    """Those trained on are the same as without any."""
+    numbered = digits._replace(train_x=np.arange(len(digits.train_x), dtype=float)[:, None])
+    without, training = (Training(dataclasses.replace(SMALL, n_held_out=n), numbered) for n in (0, 40))
+    np.testing.assert_array_equal(training.data.train_x, without.data.train_x)
+    assert len(set(training.data.train_x[:, 0]) | set(training.held_out[0][:, 0])) == SMALL.n_train + 40
+    np.testing.assert_array_equal(digits.train_y[training.held_out[0][:, 0].astype(int)], training.held_out[1])
+
+
+def test_fewer_training_samples_may_be_scored(digits):
+    """It changes no other number."""
+    whole, fewer = (Training(dataclasses.replace(SMALL, n_scored=n), digits) for n in (0, 30))
+    assert list(whole.epochs())[1:] == list(fewer.epochs())[1:]
+    loss, accuracy = evaluate(fewer.net, fewer.data.train_x[:30], fewer.data.train_y[:30], CROSS_ENTROPY)
+    assert (fewer.history.train_loss[-1], fewer.history.train_score[-1]) == pytest.approx((loss, accuracy), rel=1e-5)
+    assert fewer.history.test_loss == whole.history.test_loss
 
 
 def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path):

@@ -174,7 +174,7 @@ def spoilt_log(change) -> dict:
 
 
 def longer(log: dict, run: dict) -> None:
-    run["history"] = {name: [*values, values[-1]] for name, values in run["history"].items()}
+    run["history"] = {name: values + values[-1:] for name, values in run["history"].items()}
     run["gate_means"].append(run["gate_means"][-1])
 
 
@@ -182,6 +182,7 @@ SPOILT = {
     "other epochs": longer,
     "other blocks": lambda log, run: run.update(gate_means=[[0.1] * 3] * 2),
     "no data set": lambda log, run: log.update(dataset=None),
+    "an unknown data set": lambda log, run: log["dataset"].update(name="imagenet"),
     "a slash": lambda log, run: log["dataset"].update(name="../x"),
     "no gates": lambda log, run: run.update(gate_means=[]),
     "gates beyond 1": lambda log, run: run.update(gate_means=[[1e308, 0.1]] * 2),

@@ -1,14 +1,15 @@
 """Picture, table and claim of gate biases by depth, in convolutional nets."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvConfig
-from figure_style import COLORS, label_ends, markdown, new_figure, pale
+from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, pale
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
 from .claims import Claim
-from .common import group_by
+from .common import final_values, group_by
 from .conv_bias import BIASES, GUIDELINE, layers
 from .conv_figures import FIELDS, Runs, draw_epochs, gains, points, sign
 from .very_deep_figures import minus
@@ -40,25 +41,28 @@ def name(arm: float | str) -> str:
 
 
 def bias_figure(log: RunLog[ConvConfig]) -> Figure:
-    """Error on held-out images and training loss by epoch, a column for each depth, a line for each bias."""
+    """A column for each depth: error on held-out images by epoch, a line for each bias; on test images by bias."""
     config, depths = log.runs[0].config, by_depth(log)
     title = f"{name_tested(log.dataset)}: {config.n_train:,} training images, by layers and gate bias $b_T$"
     figure, grid = new_figure(title, 6.6, nrows=2, ncols=len(depths), sharey="row", squeeze=False)
-    for column, (depth, arms) in zip(grid.T, depths.items(), strict=True):
-        lines = {name(of).replace("-", "−"): (style(of), runs) for of, runs in arms.items()}
-        for axes, field in zip(column, FIELDS, strict=True):
-            draw_epochs(axes, field, lines)
-            axes.set_title(f"{depth} layers; guideline {minus(GUIDELINE[depth])}" if axes is column[0] else "")
-    for axes, words in zip(grid[:, 0], FIELDS.values(), strict=True):
-        axes.set_ylabel(words)
-    for axes in grid.flat:
+    for (upper, lower), (depth, arms) in zip(grid.T, depths.items(), strict=True):
+        lines = {name(of).replace("-", "−"): ({"color": color(of)}, runs) for of, runs in arms.items()}
+        draw_epochs(upper, "held_out_score", lines)
+        upper.set_title(f"{depth} layers; guideline {minus(GUIDELINE[depth])}")
+        errors = 100 - 100 * np.transpose([final_values(arms[bias], "test_score") for bias in BIASES])
+        draw_seeds(lower, np.arange(len(BIASES)), errors, label="_", color=COLORS["highway"], marker="o")
+        lower.set_xticks(range(len(BIASES)), map(minus, BIASES))
+        lower.set_xlabel("$b_T$")
+    grid[0, 0].set_ylabel(FIELDS["held_out_score"])
+    grid[1, 0].set_ylabel("error on test images (%)")
+    for axes in grid[0]:
         label_ends(axes)
     return figure
 
 
-def style(arm: float | str) -> dict:
-    """The line of an arm."""
-    return {"color": COLORS["plain"] if arm == "plain" else pale(COLORS["highway"], SHADES[arm])}
+def color(arm: float | str) -> str | tuple[float, ...]:
+    """The colour of an arm's line."""
+    return COLORS["plain"] if arm == "plain" else pale(COLORS["highway"], SHADES[arm])
 
 
 def bias_table(log: RunLog[ConvConfig]) -> str:

@@ -111,8 +111,8 @@ def load(path: Path, data: Dataset) -> ConvNet:
     if "T" not in net.block.branches or not net.depth:
         found = f"{net.depth} {net.config['block']} blocks"
         raise InputError(f"{path}: expected a net with gates, found {found}; train one with --block highway")
-    if shape != wanted or shape[0] != 1:
-        raise InputError(f"{path}: expected images {wanted}, in grey, found a net for {shape}; give its own --dataset")
+    if shape != wanted:
+        raise InputError(f"{path}: expected a net for images {wanted}, found one for {shape}; give its own --dataset")
     return net
 
 
@@ -129,6 +129,8 @@ def train_short(dataset: str, data: Dataset, smoke: bool) -> Path:
 def run(arguments: argparse.Namespace) -> None:
     """Look into the net, trained and untrained, and write the log."""
     dataset, data = load_data(arguments)
+    if data.train_x.shape[1] > 1:
+        raise InputError(f"--dataset: expected grey images of strokes, found {dataset}; choose mnist")
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
     at_hand = MODEL if dataset == "mnist" and MODEL.exists() else None
     if arguments.model and arguments.model != MODEL:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import checkpoint
+from command_line import InputError
 from conv_highway_networks import ConvConfig, ConvTraining, configure, fit_to
 from highway_networks import Dataset
 from run_log import DatasetInfo, Log, Run, make_place, number
@@ -113,6 +114,8 @@ def keep_net(config: ConvConfig, data: Dataset, path: Path) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Choose, train the table's nets, time the others, write the log."""
     dataset, data = load_data(arguments)
+    if dataset not in CHOICES:
+        raise InputError(f"--dataset: expected one of {', '.join(CHOICES)}, found {dataset}; choose one of these")
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
 
     def runs_of(configs: list[ConvConfig]) -> list[Run[ConvConfig]]:

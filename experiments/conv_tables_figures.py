@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from conv_highway_networks import ConvConfig, configure
@@ -13,7 +14,7 @@ from run_log import Run
 
 from .claims import Claim
 from .common import final_values, group_by
-from .conv_figures import Runs, draw_epochs
+from .conv_figures import FIELDS, Runs, draw_epochs
 from .conv_tables import ConvTablesLog, Cost
 
 DAY = 24 * 60 * 60  # seconds
@@ -23,7 +24,7 @@ ENOUGH = 2  # standard errors by which a shortfall is no finding
 class Reported(NamedTuple):
     """What the paper says of a net; accuracies in %, the mean of its runs where it gives one.
 
-    Epochs and steps are those of the authors' released files.
+    Epochs and steps are those of the authors' released files; of table 2 there is none, and table 3's is taken.
     """
 
     table: str
@@ -73,19 +74,28 @@ def images_error(runs: Runs) -> float:
 def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
     """Error on held-out images by epoch, a panel a net; dashed what the paper reaches on test images."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
-    set_title(figure, f"{name_data(log.dataset.name)}: {log.dataset.n_train:,} training images, {' and '.join(nets)}")
+    budget = "".join(f"; paper: {epochs} epochs" for epochs in {PAPER[net].epochs for net in nets if net in PAPER})
+    title = f"{name_data(log.dataset.name)}, {log.dataset.n_train:,} training images: {FIELDS['held_out_score']}"
+    set_title(figure, title + budget)
     for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
         lines = {kind(runs[0].config): ({"color": color(runs[0].config)}, runs) for runs in arms}
         draw_epochs(axes, "held_out_score", lines)
-        short = [run for run in log.choosing if is_chosen(log, run) and run.config.net == net]
-        if short and short[0].config.epochs < arms[0][0].config.epochs:
-            ours = dict.fromkeys(["_"], ({"color": COLORS["highway"], "linestyle": (0, (1, 1))}, short))
-            draw_epochs(axes, "held_out_score", ours)
-            end = short[0].config.epochs, 100 * (1 - short[0].history.held_out_score[-1])
-            axes.annotate(f"{end[0]} epochs", end, (0, -6), textcoords="offset points", ha="center", va="top")
+        draw_shorter(axes, log, arms[0][0].config)
+        axes.set_title(net)
         if net in PAPER:
-            draw_level(axes, 100 - PAPER[net].mean, f"paper,\n{PAPER[net].epochs} epochs")
+            draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
         label_ends(axes)
+
+
+def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
+    """The same setting with fewer epochs, dotted, if the candidates were compared in fewer."""
+    for run in log.choosing:
+        if is_chosen(log, run) and run.config.net == config.net and run.config.epochs < config.epochs:
+            style = {"color": COLORS["highway"], "linestyle": (0, (1, 1))}
+            draw_epochs(axes, "held_out_score", {"_": (style, [run])})
+            end = run.config.epochs, 100 - 100 * run.history.held_out_score[-1]
+            words = f"{run.config.epochs} epochs"
+            axes.annotate(words, end, (0, -6), textcoords="offset points", color=style["color"], ha="center", va="top")
 
 
 def color(config: ConvConfig) -> str | tuple[float, ...]:
@@ -101,6 +111,9 @@ def main_table(*logs: ConvTablesLog) -> str:
     header = ["net", "block", "parameters", "epochs", "seeds", "held-out accuracy (%)", "test accuracy (%)"]
     header += ["standard error of the images", "paper (%)", "paper's epochs"]
     cells = [row_cells(runs) for log in logs for runs in rows(log)]
+    trained = {run.config.net for log in logs for run in log.runs}
+    for name, parameters, accuracy in (FITNETS[net] for net in FITNETS if net in trained):
+        cells.append([name, "taught by hints", parameters, *[""] * 5, accuracy, ""])
     notes = [
         f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, {log.runs[0].config.n_held_out:,} held-out and "
         f"{log.dataset.n_test:,} test images."
@@ -109,7 +122,7 @@ def main_table(*logs: ConvTablesLog) -> str:
     return (
         f"{markdown(header, cells)}\n\n{' '.join(notes)} Mean ± sample standard deviation over seeds; the standard "
         "error is the binomial one of the mean test accuracy, in points. Paper: best (mean ± standard deviation) of 5 "
-        "runs where there are three numbers; it trains no plain nets here."
+        "runs where there are three numbers; it trains no plain nets here, and quotes the FitNets of Romero et al."
     )
 
 
@@ -136,8 +149,8 @@ def choosing_table(*logs: ConvTablesLog) -> str:
         for run in log.choosing
     ]
     header = ["net", "differences from the default recipe", "epochs", "held-out accuracy (%)", "chosen"]
-    images = ", ".join(f"{log.choosing[0].config.n_held_out:,}" for log in logs)
-    return f"{markdown(header, cells)}\n\nOne run each, on {images} held-out training images."
+    images = " and ".join({f"{log.choosing[0].config.n_held_out:,}": None for log in logs})
+    return f"{markdown(header, cells)}\n\nOne run each, scored on {images} held-out training images."
 
 
 BUDGET = ("epochs", "seed", "n_train", "n_held_out", "n_test")
@@ -157,14 +170,12 @@ def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
 def costs_table(*logs: ConvTablesLog) -> str:
     """What the nets that were not trained would cost, beside FitNets, which the paper compares its nets with."""
     costs = [cost for log in logs for cost in log.costs]
-    cells = [cost_cells(cost) for cost in costs]
+    if not costs:
+        return "No other net was timed."
     header = ["net", "parameters", "paper's", "seconds a step", "days a run", "paper (%)", "FitNet (%)"]
     return (
-        f"{markdown(header, cells)}\n\nOne training step of a batch of {costs[0].batch_size}, the median; a run of the "
-        "paper's budget, that many steps and no scoring, on one core. FitNets, taught by hints: Romero et al., after "
-        "the paper."
-        if costs
-        else "No other net was timed."
+        f"{markdown(header, [cost_cells(cost) for cost in costs])}\n\nA training step on a batch of "
+        f"{costs[0].batch_size}, the median of a few; a run of the paper's {TABLE_2[1]:,} steps, unscored, on one core."
     )
 
 
@@ -204,7 +215,9 @@ def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
     config, paper = main[0].config, PAPER[main[0].config.net]
     fitnet, _, accuracy = FITNETS.get(config.net, ("", "", ""))
     beside = f" ({fitnet}, taught by hints: {accuracy})" * bool(fitnet)
-    found = f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {len(main)} seeds"
+    found = (
+        f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {len(main)} seed{'s' * (len(main) > 1)}"
+    )
     images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
     plain = "; ".join(f"{kind(runs[0].config)} {final(runs, 'test_score', percent=True)}" for runs in others)
     return Claim(

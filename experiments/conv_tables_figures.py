@@ -164,7 +164,7 @@ def differences(config: ConvConfig) -> dict[str, Any]:
 
 def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
     """Whether a run of `choosing` is that of the candidate that was chosen."""
-    return differences(run.config) == log.chosen
+    return differences(run.config) == differences(configure(run.config.net, **log.chosen))
 
 
 def costs_table(*logs: ConvTablesLog) -> str:

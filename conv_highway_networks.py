@@ -61,7 +61,6 @@ from highway_networks import (
     affine_forward,
     batch_sizes,
     load_dataset,
-    part_of_layer,
     train,
 )
 from run_log import DatasetInfo, RunLog, numbers
@@ -235,29 +234,30 @@ class BatchNorm:
 
     While training, mean and variance are the batch's, and the running ones follow; in evaluation those are used.
 
-    params, gradients, running      by name: gamma, beta; the same, None in evaluation; mean, variance
-    z                               (D, B, H, W), a view of the affine map
+    params, gradients      (2, D): γ above β, and theirs, which are None in evaluation
+    running                (2, D): mean above variance
+    z                      (D, B, H, W), a view of the affine map
     """
 
-    def __init__(self, params: Mapping, gradients: Mapping | None, running: Mapping, z: np.ndarray):
+    def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: np.ndarray, z: np.ndarray):
         self.params, self.gradients, self.running, self.z = params, gradients, running, z
         self.normal = np.empty(z.shape, z.dtype)
 
     def forward(self) -> None:
         """z becomes γ·ẑ + β, ẑ of mean 0 and variance 1."""
-        mean, self.variance = self.running["mean"], self.running["variance"]
-        if self.gradients is not None:
-            n = self.z[0].size
-            mean = self.z.mean(axis=(1, 2, 3))
-            self.variance = ((self.z - each(mean)) ** 2).mean(axis=(1, 2, 3))
-            for name, value in (("mean", mean), ("variance", self.variance * n / max(n - 1, 1))):
-                self.running[name] += NEWEST * (value.real - self.running[name])
-        batch_norm_forward(self.z, self.params["gamma"], self.params["beta"], mean, self.variance, self.normal)
+        mean, self.variance = self.running if self.gradients is None else self._of_batch()
+        batch_norm_forward(self.z, *self.params, mean, self.variance, self.normal)
+
+    def _of_batch(self) -> tuple[np.ndarray, np.ndarray]:
+        n, mean = self.z[0].size, self.z.mean(axis=(1, 2, 3))
+        variance = ((self.z - each(mean)) ** 2).mean(axis=(1, 2, 3))
+        unbiased = variance * n / max(n - 1, 1)
+        self.running += NEWEST * (np.stack((mean, unbiased)).real - self.running)
+        return mean, variance
 
     def backward(self, dz: np.ndarray) -> None:
         """dz (D, B, H, W), with respect to what `forward` made of z, becomes that with respect to z."""
-        d = self.gradients
-        batch_norm_backward(dz, self.params["gamma"], self.variance, self.normal, d["gamma"], d["beta"])
+        batch_norm_backward(dz, self.params[0], self.variance, self.normal, *self.gradients)
 
 
 class Part(NamedTuple):
@@ -294,9 +294,9 @@ class ConvolutionLayer:
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
         self.parts = list(self._cut(x, self.z, y))
 
-    def normalise(self, *tensors: Mapping | None) -> None:
-        """Put batch normalisation between H's affine map and its activation; `tensors` are those of BatchNorm."""
-        self.norm = BatchNorm(*tensors, self._pixels(self.z)[0])
+    def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: np.ndarray) -> None:
+        """Put batch normalisation between H's affine map and its activation; see BatchNorm."""
+        self.norm = BatchNorm(params, gradients, running, self._pixels(self.z)[0])
 
     def _cut(self, x: Maps, z: np.ndarray, y: Maps) -> Iterator[Part]:
         """Views of maps and of z (G·D, columns), which is of all images, or of as many as are taken at a time."""
@@ -642,6 +642,43 @@ NETS = {
 # --------------------------------------------------------------------------------------------- the net
 
 
+class Place(NamedTuple):
+    """A stage where it stands in a net: what comes in, what goes out, and the branches of a convolution or a block."""
+
+    stage: Stage
+    x: Shape
+    y: Shape
+    branches: str
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """The shape of [W_H b_H; W_T b_T; ...]: rows for the maps of each branch, columns for the pixels of a patch."""
+        return len(self.branches) * self.y[0], self.stage.kernel**2 * self.x[0] + 1
+
+
+class ConvParameters(Tensors):
+    """Those of a ConvNet: of layer l, from 1, l.W_H (D, k·k·C), l.b_H (D), ..., l.gamma (D), l.beta (D) where its H is
+    normalised; W_out (K, C·H·W), b_out (K).
+
+    layers     a list of (G·D, k·k·C + 1) = [W_H b_H; W_T b_T; ...]
+    output     (K, C·H·W + 1) = [W_out b_out]
+    norms      (2, D), γ above β, by layer
+    """
+
+    def __init__(self, convolutions: Sequence[Place], output: tuple[int, int], normed: Sequence[int], dtype: type):
+        L = len(convolutions)
+        matrices = [place.matrix for place in convolutions]
+        super().__init__([*matrices, output, *((2, convolutions[l - 1].y[0]) for l in normed)], dtype)
+        self.layers, self.output = self.pieces[:L], self.pieces[L]
+        self.norms = dict(zip(normed, self.pieces[L + 1 :], strict=True))
+        for l, (place, matrix) in enumerate(zip(convolutions, self.layers, strict=True), start=1):
+            for branch, rows in zip(place.branches, np.split(matrix, len(place.branches)), strict=True):
+                self.name(branch, rows, f"{l}.")
+        self.name("out", self.output)
+        for l, (gamma, beta) in self.norms.items():
+            self.add({f"{l}.gamma": gamma, f"{l}.beta": beta})
+
+
 class ConvNet(Net):
     """Stages of convolutions, blocks and pools, then a dense layer to K logits.
 
@@ -687,64 +724,43 @@ class ConvNet(Net):
         )
         if len(shape) != 3 or min(shape) < 1:
             raise InputError(f"shape: expected channels, rows and columns, found {list(shape)}; choose images")
-        self.stages, self.shapes = [], [tuple(shape)]  # blocks one by one; what goes into each, and what comes out last
-        for stage in stages:
-            check_stage(stage, self.shapes[-1])
-            self.stages += [Blocks(1, stage.kernel)] * stage.number if isinstance(stage, Blocks) else [stage]
-            self.shapes += [stage.output(self.shapes[-1])] * (len(self.stages) + 1 - len(self.shapes))
-        convolutions = [stage for stage in self.stages if isinstance(stage, Convolution | Blocks)]
-        if not convolutions:
+        self.places = list(self._places(stages, tuple(shape)))
+        self.convolutions = [place for place in self.places if place.branches]
+        if not self.convolutions:
             raise InputError("stages: expected a convolution or a block, found none; add one")
-        self.depth = sum(isinstance(stage, Blocks) for stage in convolutions)
-        paddings = [stage.padding for stage in convolutions]
-        pools = [
-            (stage, shape) for stage, shape in zip(self.stages, self.shapes, strict=False) if isinstance(stage, MaxPool)
-        ]
-        self.padding = max(paddings + [stage.overhang(shape) for stage, shape in pools])
-        self.margin = max(stage.kernel for stage in convolutions)
+        blocks = [l for l, place in enumerate(self.convolutions, start=1) if isinstance(place.stage, Blocks)]
+        self.depth, self.normed = len(blocks), blocks if batch_norm else []
+        overhangs = [place.stage.overhang(place.x) for place in self.places if isinstance(place.stage, MaxPool)]
+        self.padding = max([place.stage.padding for place in self.convolutions] + overhangs)
+        self.margin = max(place.stage.kernel for place in self.convolutions)
         self.params = self.new_parameters()
         self._draw(rng)
-        self.state = self._new_state()
+        self.running = {l: np.zeros_like(norm) for l, norm in self.params.norms.items()}
+        for l, (mean, variance) in self.running.items():
+            variance[...] = 1
+            self.state |= {f"{l}.mean": mean, f"{l}.variance": variance}
+        if contrast:
+            self.state["mean"] = np.zeros(shape, self.dtype)
 
-    def new_parameters(self) -> Tensors:
-        """Zeros in the form of this net's parameters.
+    def _places(self, stages: Sequence[Stage], shape: Shape) -> Iterator[Place]:
+        """The stages where they stand, blocks one by one; raises InputError for one that cannot be there."""
+        for stage in stages:
+            check_stage(stage, shape)
+            if isinstance(stage, Blocks):
+                yield from [Place(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
+            else:
+                yield Place(stage, shape, stage.output(shape), "H" if isinstance(stage, Convolution) else "")
+            shape = stage.output(shape)
 
-        Layer l has l.W_H (D, k·k·C), l.b_H (D) and as much for each other branch, with batch normalisation l.gamma and
-        l.beta (D); the dense layer has W_out (K, C·H·W), b_out (K).
-        """
-        sizes = [
-            (stage, C, D) for stage, (C, *_), (D, *_) in zip(self.stages, self.shapes, self.shapes[1:], strict=False)
-        ]
-        layers = [entry for entry in sizes if isinstance(entry[0], Convolution | Blocks)]
-        names = [self.block.branches if isinstance(stage, Blocks) else "H" for stage, *_ in layers]
-        matrices = [(len(n) * D, stage.kernel**2 * C + 1) for n, (stage, C, D) in zip(names, layers, strict=True)]
-        output = (self.config["d_out"], math.prod(self.shapes[-1]) + 1)
-        normed = [
-            l for l, (stage, *_) in enumerate(layers, 1) if isinstance(stage, Blocks) and self.config["batch_norm"]
-        ]
-        params = Tensors([*matrices, output, *((2, layers[l - 1][-1]) for l in normed)], self.dtype)
-        for l, (branches, matrix) in enumerate(zip(names, params.pieces, strict=False), start=1):
-            for branch, rows in zip(branches, np.split(matrix, len(branches)), strict=True):
-                params.name(branch, rows, f"{l}.")
-        params.name("out", params.pieces[len(layers)])
-        for l, (gamma, beta) in zip(normed, params.pieces[len(layers) + 1 :], strict=True):
-            params.add({f"{l}.gamma": gamma, f"{l}.beta": beta})
-        return params
+    def new_parameters(self) -> ConvParameters:
+        """Zeros in the form of this net's parameters."""
+        output = self.config["d_out"], math.prod(self.places[-1].y) + 1
+        return ConvParameters(self.convolutions, output, self.normed, self.dtype)
 
     def _draw(self, rng: np.random.Generator | None) -> None:
         super()._draw(rng)
-        for name, tensor in self.params.items():
-            if part_of_layer(name) == "gamma" and rng:
-                tensor[...] = 1
-
-    def _new_state(self) -> dict[str, np.ndarray]:
-        """Running mean and variance of each layer that has a γ; the mean image, where images are normalised."""
-        state = {"mean": np.zeros(self.shapes[0], self.dtype)} if self.config["contrast"] else {}
-        for name, gamma in self.params.items():
-            layer, _, part = name.rpartition(".")
-            if part == "gamma":
-                state |= {f"{layer}.mean": np.zeros_like(gamma), f"{layer}.variance": np.ones_like(gamma)}
-        return state
+        for gamma, _ in self.params.norms.values() if rng else ():
+            gamma[...] = 1
 
     def forward(self, x: np.ndarray, workspace: "ConvWorkspace | None" = None) -> tuple[np.ndarray, "ConvWorkspace"]:
         """Logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache that `backward` needs.
@@ -823,15 +839,16 @@ class ConvWorkspace:
     def __init__(self, net: ConvNet, batch: int, rng: np.random.Generator | None = None):
         self.gradients = net.new_parameters() if rng else None
         maps = functools.partial(Maps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
-        self.input = x = maps(net.shapes[0])
+        self.input = x = maps(net.places[0].x)
         self.layers, convolutions = [], []
-        for stage, shape in zip(net.stages, net.shapes[1:], strict=True):
+        for place in net.places:
+            stage = place.stage
             if isinstance(stage, Dropout) and not (rng and stage.rate):
                 continue
-            y = maps(shape)
+            y = maps(place.y)
             match stage:
                 case Convolution() | Blocks():
-                    layer = self._convolution(net, stage, len(convolutions), x, y)
+                    layer = self._convolution(net, stage, len(convolutions) + 1, x, y)
                     convolutions.append(layer)
                 case MaxPool():
                     layer = MaxPoolLayer(stage, x, y)
@@ -843,27 +860,15 @@ class ConvWorkspace:
             x = y
         self.first = self.layers.index(convolutions[0])
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        self.output = OutputLayer(net.params.pieces[len(convolutions)], self._gradient(len(convolutions)), x)
+        self.output = OutputLayer(net.params.output, rng and self.gradients.output, x)
 
-    def _gradient(self, piece: int) -> np.ndarray | None:
-        return self.gradients and self.gradients.pieces[piece]
-
-    def _convolution(self, net: ConvNet, stage: Convolution | Blocks, index: int, x: Maps, y: Maps) -> ConvolutionLayer:
-        is_block = isinstance(stage, Blocks)
-        block = net.block if is_block else BLOCKS["plain"]
-        weights = net.params.pieces[index], self._gradient(index)
+    def _convolution(self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps) -> ConvolutionLayer:
+        block, d = net.block if isinstance(stage, Blocks) else BLOCKS["plain"], self.gradients
+        weights = net.params.layers[l - 1], d and d.layers[l - 1]
         layer = ConvolutionLayer(block, net.activation, stage, weights, x, y)
-        if is_block and net.config["batch_norm"]:
-            params, gradients, state = (
-                of and of_layer(of, index + 1) for of in (net.params, self.gradients, net.state)
-            )
-            layer.normalise(params, gradients, state)
+        if l in net.normed:
+            layer.normalise(net.params.norms[l], d and d.norms[l], net.running[l])
         return layer
-
-
-def of_layer(tensors: Mapping, l: int) -> dict[str, np.ndarray]:
-    """The tensors of layer l, without its number in their names."""
-    return {part_of_layer(name): tensor for name, tensor in tensors.items() if name.startswith(f"{l}.")}
 
 
 # ---------------------------------------------------------------------------------------------- images
@@ -960,9 +965,8 @@ class ConvTraining(Training):
     def memory(self, data: Dataset) -> int:
         """Bytes that the run takes, nearly: maps, affine maps, and the gradients of maps, for each size of batch."""
         net, numbers = self._net(data, None), 0
-        for stage, (C, H, W), (D, *_) in zip(net.stages, net.shapes, net.shapes[1:], strict=False):
-            branches = len(net.block.branches) if isinstance(stage, Blocks) else 1
-            numbers += (H + net.padding) * (W + net.padding) * (2 * C + branches * D)
+        for _, (C, H, W), (D, *_), branches in net.places:
+            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
         sizes = batch_sizes(self.config)
         return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
 

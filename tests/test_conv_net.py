@@ -74,7 +74,7 @@ def test_the_papers_nets_have_these_layers_and_parameters(name, layers, count):
     """It counts convolutions, blocks and the dense layer."""
     net = net_of_the_paper(name)
     assert net.params.flat.size == count
-    assert sum(isinstance(stage, Convolution | Blocks) for stage in net.stages) + 1 == layers
+    assert sum(bool(place.branches) for place in net.places) + 1 == layers
 
 
 @pytest.mark.parametrize(("name", "millions", "tolerance"), [("highway-b", 2.3, 0.05), ("highway-c", 1.25, 0.005)])
@@ -90,7 +90,7 @@ def test_highway_c_has_blocks_3x3_and_1x1_in_turn_within_each_stage():
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_takes_the_images_of_its_data_set_to_a_few_pixels(name):
     last = {"mnist": (3, 3), "cifar-10": (1, 1), "digits": (2, 2)}
-    assert net_of_the_paper(name).shapes[-1][1:] == last[NETS[name].dataset]
+    assert net_of_the_paper(name).places[-1].y[1:] == last[NETS[name].dataset]
 
 
 @every_block
@@ -484,7 +484,7 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, block, batc
     assert loaded.state.keys() == net.state.keys()
     for name, tensor in net.state.items():
         assert (loaded.state[name].dtype, loaded.state[name].tobytes()) == (tensor.dtype, tensor.tobytes())
-    assert (loaded.config, loaded.stages, loaded.depth) == (net.config, net.stages, 3)
+    assert (loaded.config, loaded.places, loaded.depth) == (net.config, net.places, 3)
 
 
 def test_a_loaded_net_goes_on_as_the_saved_one(saved):

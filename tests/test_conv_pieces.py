@@ -363,55 +363,47 @@ def test_dropout_draws_from_its_generator_alone():
 # ---------------------------------------------------------------------------------- batch normalisation
 
 
-def normalisation(D: int, dtype: type = np.float64) -> tuple[dict, dict, dict]:
-    """Parameters, memory for gradients, running statistics of D maps, none of them 0 or 1."""
-    rng = np.random.default_rng(5)
-    params, running = (
-        {name: rng.uniform(0.5, 1.5, D).astype(dtype) for name in names}
-        for names in (("gamma", "beta"), ("mean", "variance"))
-    )
-    return params, {name: np.full(D, np.nan, dtype) for name in params}, running
+def normalisation(D: int, dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parameters, memory for gradients, running statistics of D maps, (2, D) each, none of them 0 or 1."""
+    params, running = np.random.default_rng(5).uniform(0.5, 1.5, (2, 2, D)).astype(dtype)
+    return params, np.full_like(params, np.nan), running
 
 
 def test_batch_normalisation_gives_each_map_of_the_batch_mean_beta_and_deviation_gamma():
     z = 3 + 2 * random_images(4, (3, 5, 6))
     params, gradients, running = normalisation(4)
     BatchNorm(params, gradients, running, z).forward()
-    np.testing.assert_allclose(z.mean(axis=(1, 2, 3)), params["beta"], rtol=1e-12)
-    np.testing.assert_allclose(z.std(axis=(1, 2, 3)), params["gamma"], rtol=1e-5)  # but for ε
+    np.testing.assert_allclose(z.mean(axis=(1, 2, 3)), params[1], rtol=1e-12)
+    np.testing.assert_allclose(z.std(axis=(1, 2, 3)), params[0], rtol=1e-5)  # but for ε
 
 
 def test_running_statistics_move_a_tenth_of_the_way_to_the_batchs_mean_and_unbiased_variance():
     params, gradients, running = normalisation(4)
-    expected = {name: value.copy() for name, value in running.items()}
+    expected = running.copy()
     for shift in (1, -2):
         z = shift + random_images(4, (3, 5, 6))
-        batch = {"mean": z.mean(axis=(1, 2, 3)), "variance": z.var(axis=(1, 2, 3), ddof=1)}
-        expected = {name: 0.9 * value + 0.1 * batch[name] for name, value in expected.items()}
+        expected = 0.9 * expected + 0.1 * np.array([z.mean(axis=(1, 2, 3)), z.var(axis=(1, 2, 3), ddof=1)])
         BatchNorm(params, gradients, running, z).forward()
-    for name, value in expected.items():
-        np.testing.assert_allclose(running[name], value, rtol=1e-12)
+    np.testing.assert_allclose(running, expected, rtol=1e-12)
 
 
 def test_in_evaluation_the_running_statistics_normalise_and_stay_as_they_are():
     z = random_images(4, (3, 5, 6))
     params, _, running = normalisation(4)
-    before = {name: value.copy() for name, value in running.items()}
-    mean, variance, gamma, beta = (v[:, None, None, None] for v in (*before.values(), *params.values()))
+    before = running.copy()
+    mean, variance, gamma, beta = (values[:, None, None, None] for values in (*before, *params))
     expected = gamma * (z - mean) / np.sqrt(variance + 1e-5) + beta
     BatchNorm(params, None, running, z).forward()
     np.testing.assert_allclose(z, expected, rtol=1e-12, atol=1e-14)
-    for name, value in before.items():
-        np.testing.assert_array_equal(running[name], value)
+    np.testing.assert_array_equal(running, before)
 
 
 def test_one_pixel_alone_is_normalised_to_beta_without_a_warning():
     z = np.full((4, 1, 1, 1), 7.0)
     params, gradients, running = normalisation(4)
-    norm = BatchNorm(params, gradients, running, z)
-    norm.forward()
-    np.testing.assert_array_equal(z[:, 0, 0, 0], params["beta"])
-    assert np.isfinite([*running.values()]).all()
+    BatchNorm(params, gradients, running, z).forward()
+    np.testing.assert_array_equal(z[:, 0, 0, 0], params[1])
+    assert np.isfinite(running).all()
 
 
 def test_batch_normalisations_gradients_are_its_derivatives():
@@ -431,5 +423,5 @@ def test_batch_normalisations_gradients_are_its_derivatives():
         BatchNorm(params, unused, running, normed).forward()
         return (dy * normed).sum()
 
-    expected = {name: complex_step(loss, tensor) for name, tensor in {**params, "z": z}.items()}
-    check_gradients({**gradients, "z": dz}, expected, 1e-10)
+    expected = {name: complex_step(loss, tensor) for name, tensor in {"params": params, "z": z}.items()}
+    check_gradients({"params": gradients, "z": dz}, expected, 1e-10)

@@ -300,11 +300,12 @@ def test_a_permuted_batch_has_its_logits_permuted(block):
     np.testing.assert_allclose(net.forward(x[order])[0], net.forward(x)[0][order], rtol=1e-12)
 
 
+@pytest.mark.parametrize("stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5), MaxPool(4, 3)]], ids=["small", "wide"])
 @pytest.mark.parametrize("changed", range(3))
 @every_block
-def test_an_image_changes_no_others_logits_and_has_no_gradient_from_them(block, changed):
-    """However large its pixels: nothing leaks over an edge."""
-    net, (x, y) = small_conv_net(block, "relu", stages=NO_DROPOUT), small_images()
+def test_an_image_changes_no_others_logits_and_has_no_gradient_from_them(block, changed, stages):
+    """However large its pixels and wide the windows: nothing leaks over an edge."""
+    net, (x, y) = small_conv_net(block, "relu", stages=stages), small_images()
     others = [i for i in range(3) if i != changed]
     workspace = training(net)
     logits, _ = net.forward(x, workspace)

@@ -20,6 +20,7 @@ from conv_highway_networks import (
     Maps,
     MaxPool,
     MaxPoolLayer,
+    OutputLayer,
     patches_backward,
     patches_forward,
     pooled,
@@ -425,3 +426,26 @@ def test_batch_normalisations_gradients_are_its_derivatives():
 
     expected = {name: complex_step(loss, tensor) for name, tensor in {"params": params, "z": z}.items()}
     check_gradients({"params": gradients, "z": dz}, expected, 1e-10)
+
+
+# ------------------------------------------------------------------------------------------- the output
+
+
+@of_every_size
+def test_the_output_is_a_dense_layer_of_all_pixels_of_all_maps_and_has_its_gradients(size):
+    """Map after map, row after row."""
+    images, rng = random_images(2, size), np.random.default_rng(1)
+    _, B, *_ = images.shape
+    W, dlogits = rng.standard_normal((3, images[:, 0].size + 1)), rng.standard_normal((B, 3))
+    layer = OutputLayer(W, np.full(W.shape, np.nan), maps(images))
+    rows = images.transpose(1, 0, 2, 3).reshape(B, -1)
+    np.testing.assert_allclose(layer.forward(), rows @ W[:, :-1].T + W[:, -1], rtol=1e-12, atol=1e-14)
+    layer.backward(dlogits)
+    assert_zeros_around(layer.x.gradient)
+
+    moved = OutputLayer(W.astype(complex), None, maps(images, np.complex128))
+    expected = {
+        name: complex_step(lambda: (dlogits * moved.forward()).sum(), tensor)
+        for name, tensor in (("W", moved.W), ("x", moved.x.images))
+    }
+    check_gradients({"W": layer.dW, "x": layer.x.gradient.images}, expected, 1e-10)

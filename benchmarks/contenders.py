@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,11 @@ CLIP = 5.0
 GATE_BIAS = -4.0  # gradients reach the first of 1,000 layers; at −2 denormal numbers would be timed, which are slow
 LR = 1e-3
 CHECKED_STEPS = 3
-TOLERANCE = 1e-4  # of the loss, and of each gradient's norm
-MOVE_TOLERANCE = 1e-3  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
+TOLERANCE = 1e-4  # of the loss
+TOLERANCES = (
+    TOLERANCE,  # of each gradient's norm
+    1e-3,  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
+)
 
 Contender = Any  # what the first lines describe
 
@@ -44,6 +47,8 @@ class Case:
     depth: int
     width: int = 50
     batch: int = 128
+
+    tolerances: ClassVar = TOLERANCES
 
     def __str__(self) -> str:
         unusual = (self.width, self.batch) != (Case.width, Case.batch)
@@ -177,7 +182,13 @@ CONTENDERS = {
     "jax-scanned": Entry("JAX, scanned", "jax", "jax_peers.Scanned"),
     "jax-unrolled": Entry("JAX, unrolled", "jax", "jax_peers.Unrolled"),
 }
-ENTRIES = CONTENDERS  # of all measurements
+CONV_CONTENDERS = {
+    "ours-conv": Entry("this project", "numpy", "conv_contenders.Ours"),
+    "torch-conv": Entry("PyTorch, default layout", "torch", "torch_conv_peers.Eager"),
+    "torch-conv-last": Entry("PyTorch, channels last", "torch", "torch_conv_peers.ChannelsLast"),
+    "torch-conv-compiled": Entry("PyTorch, compiled", "torch", "torch_conv_peers.Compiled", compiles=True),
+}
+ENTRIES = CONTENDERS | CONV_CONTENDERS
 
 
 def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[list[str], dict[str, str]]:
@@ -212,17 +223,19 @@ def why_missing(name: str) -> str | None:
 def build(name: str, case: Any, *how: Any) -> Contender:
     """The contender of that name; raises RuntimeError if it does not compute what ours computes.
 
-    A case has `problem` and `ours`, which take `how`.
+    A case has `problem` and `ours`, which take `how`, and `tolerances`.
     """
     entry = ENTRIES[name]
     module, kind = entry.build.split(".")
     contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*case.problem(*how))
     if entry.library != "numpy":
-        check(contender, case.ours(*how), f"{name} at {case}")
+        check(contender, case.ours(*how), f"{name} at {case}", *case.tolerances)
     return contender
 
 
-def check(contender: Contender, ours: Ours, where: str) -> None:
+def check(
+    contender: Contender, ours: Ours, where: str, of_gradients: float = TOLERANCES[0], of_moves: float = TOLERANCES[1]
+) -> None:
     """Compare a contender with ours: loss and gradients at the first weights, and the weights a few steps later.
 
     Both must hold equal weights and batches. Raises RuntimeError, which says `where`, if they disagree.
@@ -231,13 +244,13 @@ def check(contender: Contender, ours: Ours, where: str) -> None:
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
     require(abs(found_loss - loss) / abs(loss), TOLERANCE, f"{where}: loss")
     for name, grad in grads.items():
-        require(norm(found[name] - grad) / norm(grad), TOLERANCE, f"{where}: gradient {name}")
+        require(norm(found[name] - grad) / norm(grad), of_gradients, f"{where}: gradient {name}")
 
     contender.run(CHECKED_STEPS)
     ours.run(CHECKED_STEPS)
     found, where = contender.parameters(), f"{where} after {CHECKED_STEPS} steps"
     for name, tensor in ours.parameters().items():
-        require(norm(found[name] - tensor) / norm(tensor - start[name]), MOVE_TOLERANCE, f"{where}: {name}")
+        require(norm(found[name] - tensor) / norm(tensor - start[name]), of_moves, f"{where}: {name}")
 
 
 def require(error: float, tolerance: float, what: str) -> None:

@@ -147,7 +147,7 @@ class Ours(contenders.Ours):
 def peak_of_training(case: ConvCase) -> float:
     """The memory in MiB that this process takes at most, when it has trained the net as its recipe says.
 
-    Data are made up, as many as the recipe has; of an epoch's steps a few are done, of its test images a few are scored.
+    Data are made up, as many as the recipe has; a few steps of an epoch are done, and a few test images are scored.
     """
     (shape, n_train, n_test), rng = case.samples, np.random.default_rng(0)
     images = [rng.integers(0, 256, (n, *shape), np.uint8) for n in (n_train, n_test)]

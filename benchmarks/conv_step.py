@@ -41,7 +41,7 @@ class Targets:
     one_thread: float = 1.7
     aim: float = 1.4
     all_cpus: float = 0.5
-    peak_mib: float = 1024
+    peak_mib: float = 1024.0
 
 
 @dataclass

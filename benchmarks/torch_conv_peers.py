@@ -1,4 +1,4 @@
-"""A convolutional net's training step in PyTorch, H and T as one convolution: in either layout of maps, and compiled."""
+"""A convolutional net's training step in PyTorch, H and T in one convolution: in both layouts of maps, and compiled."""
 
 from collections.abc import Iterator
 

@@ -48,6 +48,7 @@ reproduce: $(INSTALLED)
 bench: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[bench]'
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
 	$(MAKE) figures
 

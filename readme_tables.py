@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import run_log
-from benchmarks import main_job_figures, training_step_figures
+from benchmarks import conv_step_figures, main_job_figures, training_step_figures
+from benchmarks.conv_step import ConvStepLog
 from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
@@ -72,6 +73,7 @@ def all_tables() -> dict[str, Table]:
         "run_sweep": [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)],
         **{name: sources_of(experiment) for name, experiment in experiments.items()},
         "training_step": [Source(Path("benchmarks/training_step.json"), StepLog, "make bench")],
+        "conv_step": [Source(Path("benchmarks/conv_step.json"), ConvStepLog, "make bench")],
         "main_job": [Source(Path("benchmarks/main_job.json"), JobLog, "make bench")],
     }
     made = {
@@ -79,6 +81,7 @@ def all_tables() -> dict[str, Table]:
         "run_sweep": {"depth_sweep": sweep_table},
         **{name: experiment.figures.TABLES for name, experiment in experiments.items()},
         "training_step": training_step_figures.TABLES,
+        "conv_step": conv_step_figures.TABLES,
         "main_job": main_job_figures.TABLES,
     }
     tables = {"claims": Table(all_claims, [source for name in WITH_CLAIMS for source in sources[name]])}

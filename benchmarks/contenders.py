@@ -1,20 +1,25 @@
 """The contenders: one training step (forward, loss, backward, clip, Adam) of the same net, by different hands.
 
-A contender is built from a net, a batch x, y and the norm to clip to, and has
+A contender is built from a case's problem: a net, a batch x, y and how to train; here, the norm to clip to. It has
     run(steps)               so many training steps, done when it returns
     loss_and_gradients()     the mean loss and the clipped gradients at its weights, in our form
     parameters()             its weights, likewise
+and ours
+    seconds_by_pass(steps)   the time that each part of so many steps takes, by its name
 The floor, which does a step's matrix products and nothing else, has `run` alone.
 """
 
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,8 +31,11 @@ CLIP = 5.0
 GATE_BIAS = -4.0  # gradients reach the first of 1,000 layers; at −2 denormal numbers would be timed, which are slow
 LR = 1e-3
 CHECKED_STEPS = 3
-TOLERANCE = 1e-4  # of the loss, and of each gradient's norm
-MOVE_TOLERANCE = 1e-3  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
+TOLERANCE = 1e-4  # of the loss
+TOLERANCES = (
+    TOLERANCE,  # of each gradient's norm
+    1e-3,  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
+)
 
 Contender = Any  # what the first lines describe
 
@@ -40,13 +48,28 @@ class Case:
     width: int = 50
     batch: int = 128
 
+    tolerances: ClassVar = TOLERANCES
+
     def __str__(self) -> str:
         unusual = (self.width, self.batch) != (Case.width, Case.batch)
         return f"depth {self.depth:,}" + f", width {self.width}, batch {self.batch:,}" * unusual
 
+    def problem(self, clip: float = CLIP) -> tuple[DeepNet, np.ndarray, np.ndarray, float]:
+        """A net, a batch x (B, d_in) and y (B,), and the norm; the same at every call."""
+        rng = np.random.default_rng(0)
+        net = DeepNet(D_IN, CLASSES, hidden=self.width, depth=self.depth, gate_bias=GATE_BIAS, rng=rng)
+        x = rng.uniform(-1, 1, (self.batch, D_IN)).astype(np.float32)
+        return net, x, rng.integers(0, CLASSES, self.batch), clip
+
+    def ours(self, clip: float = CLIP) -> "Ours":
+        """What every other contender is compared with."""
+        return Ours(*self.problem(clip))
+
 
 class Ours:
     """This project."""
+
+    weight_decay = 0.0
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
         self.net, self.x, self.y, self.clip = net, x, y, clip
@@ -55,7 +78,17 @@ class Ours:
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            hn.train_step(self.net, self.loss, self.optimizer, self.x, self.y, self.clip, self.workspace)
+            step = self.net, self.loss, self.optimizer, self.x, self.y, self.clip, self.workspace
+            hn.train_step(*step, weight_decay=self.weight_decay)
+
+    def seconds_by_pass(self, steps: int) -> Counter[str]:
+        seconds, last = Counter(), time.perf_counter()
+        for _ in range(steps):
+            for name in self.passes():
+                now = time.perf_counter()
+                seconds[name] += now - last
+                last = now
+        return seconds
 
     def passes(self) -> Iterator[str]:
         """The same step in its parts, layer by layer as `train_step` takes it; yields a part's name when it is done."""
@@ -128,7 +161,8 @@ class Floor:
 class Entry(NamedTuple):
     """A line of the table: how pictures and tables call it, the library it needs, and the class that does it.
 
-    kernels: those that OpenBLAS is told to take, instead of choosing for the processor.
+    build: a module of this package and a class in it. kernels: those that OpenBLAS is told to take, instead of choosing
+    for the processor.
     """
 
     label: str
@@ -148,11 +182,34 @@ CONTENDERS = {
     "jax-scanned": Entry("JAX, scanned", "jax", "jax_peers.Scanned"),
     "jax-unrolled": Entry("JAX, unrolled", "jax", "jax_peers.Unrolled"),
 }
+CONV_CONTENDERS = {
+    "ours-conv": Entry("this project", "numpy", "conv_contenders.Ours"),
+    "torch-conv": Entry("PyTorch, default layout", "torch", "torch_conv_peers.Eager"),
+    "torch-conv-last": Entry("PyTorch, channels last", "torch", "torch_conv_peers.ChannelsLast"),
+    "torch-conv-compiled": Entry("PyTorch, compiled", "torch", "torch_conv_peers.Compiled", compiles=True),
+}
+ENTRIES = CONTENDERS | CONV_CONTENDERS
+
+
+def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The first, which is ours, and those of the others that are asked for and can run; what each that cannot lacks."""
+    ours, *_ = contenders
+    names = [name for name in contenders if name in {ours, *only}]
+    missing = {name: reason for name in names if (reason := why_missing(name))}
+    for name, reason in missing.items():
+        print(f"MISSING {ENTRIES[name].label}: {reason}")
+    return [name for name in names if name not in missing], missing
+
+
+def versions(names: Collection[str]) -> dict[str, str]:
+    """Those of the libraries that these contenders need."""
+    libraries = sorted({ENTRIES[name].library for name in names})
+    return {library: importlib.metadata.version(library) for library in libraries}
 
 
 def why_missing(name: str) -> str | None:
     """What a contender lacks on this machine; None if it can run."""
-    entry = CONTENDERS[name]
+    entry = ENTRIES[name]
     if importlib.util.find_spec(entry.library) is None:
         return f"{entry.library} is not installed (extra `bench`)"
     if entry.compiles and not shutil.which(os.environ.get("CXX", "g++")):
@@ -163,24 +220,22 @@ def why_missing(name: str) -> str | None:
     return None
 
 
-def problem(case: Case, clip: float = CLIP) -> tuple[DeepNet, np.ndarray, np.ndarray, float]:
-    """What a contender is built from: a net, a batch x (B, d_in) and y (B,), and the norm; the same at every call."""
-    rng = np.random.default_rng(0)
-    net = DeepNet(D_IN, CLASSES, hidden=case.width, depth=case.depth, gate_bias=GATE_BIAS, rng=rng)
-    x = rng.uniform(-1, 1, (case.batch, D_IN)).astype(np.float32)
-    return net, x, rng.integers(0, CLASSES, case.batch), clip
+def build(name: str, case: Any, *how: Any) -> Contender:
+    """The contender of that name; raises RuntimeError if it does not compute what ours computes.
 
-
-def build(name: str, case: Case, clip: float = CLIP) -> Contender:
-    """The contender of that name; raises RuntimeError if it does not compute what ours computes."""
-    module, kind = CONTENDERS[name].build.split(".")
-    contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*problem(case, clip))
-    if module != "contenders":
-        check(contender, Ours(*problem(case, clip)), f"{name} at {case}")
+    A case has `problem` and `ours`, which take `how`, and `tolerances`.
+    """
+    entry = ENTRIES[name]
+    module, kind = entry.build.split(".")
+    contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*case.problem(*how))
+    if entry.library != "numpy":
+        check(contender, case.ours(*how), f"{name} at {case}", *case.tolerances)
     return contender
 
 
-def check(contender: Contender, ours: Ours, where: str) -> None:
+def check(
+    contender: Contender, ours: Ours, where: str, of_gradients: float = TOLERANCES[0], of_moves: float = TOLERANCES[1]
+) -> None:
     """Compare a contender with ours: loss and gradients at the first weights, and the weights a few steps later.
 
     Both must hold equal weights and batches. Raises RuntimeError, which says `where`, if they disagree.
@@ -189,13 +244,13 @@ def check(contender: Contender, ours: Ours, where: str) -> None:
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
     require(abs(found_loss - loss) / abs(loss), TOLERANCE, f"{where}: loss")
     for name, grad in grads.items():
-        require(norm(found[name] - grad) / norm(grad), TOLERANCE, f"{where}: gradient {name}")
+        require(norm(found[name] - grad) / norm(grad), of_gradients, f"{where}: gradient {name}")
 
     contender.run(CHECKED_STEPS)
     ours.run(CHECKED_STEPS)
     found, where = contender.parameters(), f"{where} after {CHECKED_STEPS} steps"
     for name, tensor in ours.parameters().items():
-        require(norm(found[name] - tensor) / norm(tensor - start[name]), MOVE_TOLERANCE, f"{where}: {name}")
+        require(norm(found[name] - tensor) / norm(tensor - start[name]), of_moves, f"{where}: {name}")
 
 
 def require(error: float, tolerance: float, what: str) -> None:

@@ -1,14 +1,17 @@
 """The training step in PyTorch: as a highway net is usually written, with fewer and larger operations, compiled."""
 
+import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from highway_networks import CLASSES, DeepNet, Parameters
+from highway_networks import CLASSES, DeepNet, Net, Parameters, Tensors
 
 from .contenders import D_IN, LR
 
@@ -39,35 +42,34 @@ class FusedHighwayLayer(nn.Module):
         return torch.lerp(x, torch.tanh(h), torch.sigmoid(t))
 
 
-class Eager:
-    """Two linear maps a layer, and Adam as it comes."""
+class Peer(ABC):
+    """A training step of a model that starts with our weights; who is below adds the optimizer."""
 
-    layer = HighwayLayer
-    fused_adam = False
+    optimizer: torch.optim.Optimizer
 
-    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
+    def __init__(self, net: Net, model: nn.Module, x: np.ndarray, y: np.ndarray, clip: float):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.net, D = net, net.hidden
-        blocks = (self.layer(D) for _ in range(net.depth))
-        self.model = nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES))
-        with torch.no_grad():
-            for linear, matrix in self.pairs(net.params):
-                linear.weight.copy_(torch.from_numpy(matrix[:, :-1]))
-                linear.bias.copy_(torch.from_numpy(matrix[:, -1]))
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
+        self.net, self.model = net, model
         self.x, self.y, self.clip = torch.from_numpy(x), torch.from_numpy(y), clip
+        with torch.no_grad():
+            for parameter, tensor in self.pairs(net.params):
+                parameter.copy_(torch.from_numpy(tensor))
 
-    def pairs(self, ours: Parameters) -> Iterator[tuple[nn.Linear, np.ndarray]]:
-        """Each linear map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
-        linears = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        blocks = ours.blocks.reshape(-1, linears[1].out_features, self.net.hidden + 1)  # H above T, or both at once
-        return zip(linears, (ours.input, *blocks, ours.output), strict=True)
+    @abstractmethod
+    def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
+        """Each affine map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
 
-    def in_our_form(self, part: Callable[[nn.Parameter], Tensor]) -> Parameters:
+    def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
+        """Each parameter, with the view in `ours` that belongs to it."""
+        for module, matrix in self.maps(ours):
+            yield module.weight, matrix[:, :-1]
+            yield module.bias, matrix[:, -1]
+
+    def in_our_form(self, part: Callable[[nn.Parameter], Tensor]) -> Tensors:
         """A `part` of every parameter, such as its gradient."""
         ours = self.net.new_parameters()
-        for linear, matrix in self.pairs(ours):
-            matrix[:, :-1], matrix[:, -1] = part(linear.weight), part(linear.bias)
+        for parameter, tensor in self.pairs(ours):
+            tensor[...] = part(parameter)
         return ours
 
     def loss(self) -> Tensor:
@@ -78,7 +80,8 @@ class Eager:
         self.optimizer.zero_grad()
         loss = self.loss()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        if self.clip < math.inf:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         return loss
 
     def run(self, steps: int) -> None:
@@ -86,11 +89,39 @@ class Eager:
             self.backward()
             self.optimizer.step()
 
-    def loss_and_gradients(self) -> tuple[float, Parameters]:
+    def loss_and_gradients(self) -> tuple[float, Tensors]:
         return self.backward().item(), self.in_our_form(lambda parameter: parameter.grad)
 
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Tensors:
         return self.in_our_form(lambda parameter: parameter.detach())
+
+
+class CompiledLoss:
+    """Above a peer: forward, loss and their backward compiled as one graph for just these shapes."""
+
+    def __init__(self, *problem: Any):
+        super().__init__(*problem)
+        torch.compiler.reset()  # of shapes seen before it would make variables, which run slower
+        self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
+
+
+class Eager(Peer):
+    """Two linear maps a layer, and Adam as it comes."""
+
+    layer = HighwayLayer
+    fused_adam = False
+
+    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
+        D = net.hidden
+        blocks = (self.layer(D) for _ in range(net.depth))
+        super().__init__(net, nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES)), x, y, clip)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
+
+    def maps(self, ours: Parameters) -> Iterator[tuple[nn.Linear, np.ndarray]]:
+        """Each linear map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        linears = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+        blocks = ours.blocks.reshape(-1, linears[1].out_features, self.net.hidden + 1)  # H above T, or both at once
+        return zip(linears, (ours.input, *blocks, ours.output), strict=True)
 
 
 class Fused(Eager):
@@ -100,10 +131,5 @@ class Fused(Eager):
     fused_adam = True
 
 
-class Compiled(Fused):
-    """The same; forward, loss and their backward compiled as one graph for just these shapes."""
-
-    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
-        super().__init__(net, x, y, clip)
-        torch.compiler.reset()  # of shapes seen before it would make variables, which run slower
-        self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
+class Compiled(CompiledLoss, Fused):
+    """The same, compiled."""

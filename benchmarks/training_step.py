@@ -10,12 +10,12 @@ counts; ours chooses for itself. Ours is also timed pass by pass; ours and the f
 
 import argparse
 import functools
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from command_line import count
 from run_log import Log, number
 from side_by_side import count_threads
 
-from .contenders import CONTENDERS, Case, why_missing
+from .contenders import CONTENDERS, ENTRIES, Case, versions, who_can_run
 from .measures import Spread, new_parser, run, spread
-from .worker import Worker, prepare, take_turn, take_turn_by_passes
+from .worker import Team, Worker, take_turn_by_passes
 
 DEPTHS = [5, 30, 100]
 WIDE = Case(depth=4, width=512, batch=1024)
@@ -35,17 +35,18 @@ GROWTH = (
 )
 ROUNDS = 12
 TIMED_IN_ALL_CASES = ("ours", "floor")
+CaseT = TypeVar("CaseT")
 
 
 @dataclass
-class Row:
+class Row(Generic[CaseT]):
     """One contender's step at one number of threads; `ours_over` is our time over its time, within each round.
 
     kernels are those of NumPy's BLAS; a framework brings its own.
     """
 
     contender: str
-    case: Case
+    case: CaseT
     threads: int
     kernels: str
     ms: Spread
@@ -53,10 +54,10 @@ class Row:
 
 
 @dataclass
-class Pass:
+class Pass(Generic[CaseT]):
     """A part of our step: the median of its time, all blocks together."""
 
-    case: Case
+    case: CaseT
     name: str
     microseconds: float
 
@@ -68,8 +69,8 @@ class StepLog(Log):
     libraries: dict[str, str]
     missing: dict[str, str]
     rounds: int
-    rows: list[Row]
-    passes: list[Pass]
+    rows: list[Row[Case]]
+    passes: list[Pass[Case]]
 
 
 # ------------------------------------------------------------------------------------------- measuring
@@ -94,41 +95,44 @@ def thread_counts(name: str, case: Case) -> list[int]:
     return sorted({1, cpus()})
 
 
-def measure(case: Case, workers: Sequence[Worker], rounds: int) -> list[Row]:
+def measure(case: CaseT, workers: Sequence[Worker | Team], rounds: int) -> list[Row[CaseT]]:
     """Time a case, the workers taking turns in each round; the first is ours."""
     for worker in workers:
-        worker.ask(prepare, worker.name, worker.threads, case)
-    ms = np.array([[worker.ask(take_turn) for worker in workers] for _ in range(rounds)]).T  # (workers, rounds)
+        worker.prepare(case)
+    ms = np.array([[worker.turn() for worker in workers] for _ in range(rounds)]).T  # (workers, rounds)
     return [
         Row(worker.name, case, worker.threads, worker.kernels(), spread(times), spread(ms[0] / times))
         for worker, times in zip(workers, ms, strict=True)
     ]
 
 
-def measure_passes(case: Case, ours: Worker, rounds: int) -> list[Pass]:
+def measure_passes(case: CaseT, ours: Worker, rounds: int) -> list[Pass[CaseT]]:
     """Time the passes of our step, which the worker has been prepared for."""
     turns = [ours.ask(take_turn_by_passes) for _ in range(rounds)]
     return [Pass(case, name, number(np.median([turn[name] for turn in turns]), 4)) for name in turns[0]]
 
 
+def show(title: str, rows: Sequence[Row]) -> None:
+    """Print what each took."""
+    print(f"\n{title}: ms a step, ours / it")
+    for row in rows:
+        label, threads = ENTRIES[row.contender].label, f"{row.threads} thread{'s' * (row.threads > 1)}"
+        print(f"  {label:<28}{threads:<11}{row.ms!s:<26}{row.ours_over}", flush=True)
+
+
 def run_command(arguments: argparse.Namespace) -> StepLog:
     """Measure, and print each case when it is done."""
-    names = [name for name in CONTENDERS if name in {"ours", *arguments.only}]
-    missing = {name: reason for name in names if (reason := why_missing(name))}
-    names = [name for name in names if name not in missing]
-    libraries = sorted({CONTENDERS[name].library for name in names})
+    names, missing = who_can_run(CONTENDERS, arguments.only)
     log = StepLog.new(
         arguments.command_line,
         None,
         threads=cpus(),
-        libraries={library: importlib.metadata.version(library) for library in libraries},
+        libraries=versions(names),
         missing=missing,
         rounds=arguments.rounds,
         rows=[],
         passes=[],
     )
-    for name, reason in missing.items():
-        print(f"MISSING {CONTENDERS[name].label}: {reason}")
     with ExitStack() as stack:  # each process is started when it is first needed; all end together
         start = functools.cache(lambda *key: stack.enter_context(Worker(*key)))
         for case, timed in plan(names, arguments.depths).items():
@@ -137,10 +141,7 @@ def run_command(arguments: argparse.Namespace) -> StepLog:
             log.rows += rows
             if timed is names:
                 log.passes += measure_passes(case, workers[0], log.rounds)
-            print(f"\n{case}: ms a step, ours / it")
-            for row in rows:
-                label, threads = CONTENDERS[row.contender].label, f"{row.threads} thread{'s' * (row.threads > 1)}"
-                print(f"  {label:<28}{threads:<11}{row.ms!s:<26}{row.ours_over}", flush=True)
+            show(str(case), rows)
     return log
 
 

@@ -10,17 +10,17 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import Any
 from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
 from run_log import environment
 
-from .contenders import CONTENDERS, Case, Contender, build
+from .contenders import ENTRIES, Contender, build
 from .measures import KERNELS
 
 TURN_SECONDS = 0.08  # how long a contender is timed before the next one's turn
@@ -35,7 +35,7 @@ class Worker(ProcessPoolExecutor):
 
     def __init__(self, name: str, threads: int):
         super().__init__(1, multiprocessing.get_context("spawn"), initializer=_settle_in)
-        self.name, self.threads, kernels = name, threads, CONTENDERS[name].kernels
+        self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
         with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
             self.submit(int)  # starts the process
 
@@ -47,10 +47,39 @@ class Worker(ProcessPoolExecutor):
             error.add_note(f"{self.name}, {self.threads} threads")
             raise
 
+    def prepare(self, case: Any) -> None:
+        """Let the process build its contender for a case, checked against ours."""
+        self.ask(prepare, self.name, self.threads, case)
+
+    def turn(self) -> float:
+        """Time some steps: milliseconds a step."""
+        return self.ask(take_turn)
+
     def kernels(self) -> str:
         """Those that its products run on."""
-        library = CONTENDERS[self.name].library
+        library = ENTRIES[self.name].library
         return self.ask(environment).kernels if library == "numpy" else f"{library}'s own"
+
+
+class Team:
+    """Workers of one contender, which take their turns together and count as one; `threads` are those of each."""
+
+    def __init__(self, workers: Sequence[Worker]):
+        self.workers, self.name, self.threads = workers, workers[0].name, workers[0].threads
+
+    def prepare(self, case: Any) -> None:
+        """Let each process build the contender for a case, checked against ours."""
+        for worker in self.workers:
+            worker.prepare(case)
+
+    def turn(self) -> float:
+        """Time some steps of each, side by side: milliseconds a step, where those of all count."""
+        turns = [worker.submit(take_turn) for worker in self.workers]
+        return 1 / sum(1 / turn.result() for turn in turns)
+
+    def kernels(self) -> str:
+        """Those that their products run on."""
+        return self.workers[0].kernels()
 
 
 # What follows runs in the worker's process, which holds one contender at a time.
@@ -64,7 +93,7 @@ def _settle_in() -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def prepare(name: str, threads: int, case: Case) -> None:
+def prepare(name: str, threads: int, case: Any) -> None:
     """Build the contender for a case, checked against ours."""
     global _contender
     _contender = None  # free its memory first
@@ -87,13 +116,8 @@ def take_turn() -> float:
 
 def take_turn_by_passes() -> dict[str, float]:
     """Microseconds of each pass of our step, likewise."""
-    steps, seconds = _steps_of_a_turn(), Counter()
-    last = time.perf_counter()
-    for _ in range(steps):
-        for name in _contender.passes():
-            now = time.perf_counter()
-            seconds[name] += now - last
-            last = now
+    steps = _steps_of_a_turn()
+    seconds = _contender.seconds_by_pass(steps)
     _fall_asleep()
     return {name: 1e6 * total / steps for name, total in seconds.items()}
 

@@ -90,8 +90,8 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
 def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
     """The same setting with fewer epochs, dotted, if the candidates were compared in fewer."""
     for run in log.choosing:
-        if is_chosen(log, run) and run.config.net == config.net and run.config.epochs < config.epochs:
-            style = {"color": COLORS["highway"], "linestyle": (0, (1, 1))}
+        if run.config.net == config.net and is_chosen(log, run) and run.config.epochs < config.epochs:
+            style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
             draw_epochs(axes, "held_out_score", {"_": (style, [run])})
             end = run.config.epochs, 100 - 100 * run.history.held_out_score[-1]
             words = f"{run.config.epochs} epochs"
@@ -140,6 +140,7 @@ def choosing_table(*logs: ConvTablesLog) -> str:
     cells = [
         [
             run.config.net,
+            run.config.block,
             ", ".join(f"{name} {value}" for name, value in differences(run.config).items()) or "none",
             str(run.config.epochs),
             final([run], "held_out_score", percent=True),
@@ -148,23 +149,23 @@ def choosing_table(*logs: ConvTablesLog) -> str:
         for log in logs
         for run in log.choosing
     ]
-    header = ["net", "differences from the default recipe", "epochs", "held-out accuracy (%)", "chosen"]
+    header = ["net", "block", "differences from the default recipe", "epochs", "held-out accuracy (%)", "chosen"]
     images = " and ".join({f"{log.choosing[0].config.n_held_out:,}": None for log in logs})
     return f"{markdown(header, cells)}\n\nOne run each, scored on {images} held-out training images."
 
 
-BUDGET = ("epochs", "seed", "n_train", "n_held_out", "n_test")
+BUDGET = ("block", "epochs", "seed", "n_train", "n_held_out", "n_test")
 
 
 def differences(config: ConvConfig) -> dict[str, Any]:
-    """The fields in which a config is not the recipe of its net, but for the budget."""
+    """The fields in which a config is not the recipe of its net, but for the block and the budget."""
     usual = asdict(configure(config.net))
     return {name: value for name, value in asdict(config).items() if value != usual[name] and name not in BUDGET}
 
 
 def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
     """Whether a run of `choosing` is that of the candidate that was chosen."""
-    return differences(run.config) == differences(configure(run.config.net, **log.chosen))
+    return differences(run.config) == differences(configure(run.config.net, **log.chosen[run.config.block]))
 
 
 def costs_table(*logs: ConvTablesLog) -> str:

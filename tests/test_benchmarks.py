@@ -24,7 +24,7 @@ from test_pictures import assert_redrawn
 import highway_networks as hn
 from benchmarks import main_job, main_job_figures, training_step
 from benchmarks import training_step_figures as figures
-from benchmarks.contenders import CONTENDERS, Case, Floor, Ours, build, check, problem, why_missing
+from benchmarks.contenders import CONTENDERS, Case, Floor, Ours, build, check, why_missing
 from benchmarks.main_job import JobLog
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
@@ -41,7 +41,7 @@ PEERS = [name for name, entry in CONTENDERS.items() if entry.library != "numpy"]
 
 
 def test_floor_does_the_matrix_products_of_our_step_in_its_order_and_no_others(monkeypatch):
-    ours, floor, matmul = Ours(*problem(SMALL)), Floor(*problem(SMALL)), np.matmul
+    ours, floor, matmul = SMALL.ours(), Floor(*SMALL.problem()), np.matmul
     shapes = []
     monkeypatch.setattr(np, "matmul", lambda a, b, out: (matmul(a, b, out=out), shapes.append((a.shape, b.shape))))
     ours.run(1)
@@ -54,8 +54,8 @@ def test_floor_does_the_matrix_products_of_our_step_in_its_order_and_no_others(m
 
 
 def test_floor_multiplies_as_often_as_the_mathematics_asks():
-    net, *_ = problem(SMALL)
-    floor = Floor(*problem(SMALL))
+    net, *_ = SMALL.problem()
+    floor = Floor(*SMALL.problem())
     done = sum(out.size * a.shape[-1] for a, _, out in floor.products)
     weights = {name: tensor.size for name, tensor in net.params.items() if name.startswith("W")}
     dx = sum(weights.values()) - weights["W_in"]  # no dx of the input
@@ -74,7 +74,7 @@ def test_peer_computes_what_ours_computes(name, clip):
 
 
 def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
-    net, x, y, _ = problem(SMALL)
+    net, x, y, _ = SMALL.problem()
     logits, cache = net.forward(x)
     grads = net.backward(hn.softmax_cross_entropy(logits, y)[1], cache)
     assert 0.05 < hn.clip_global_norm(grads, np.inf) < 5.0
@@ -84,7 +84,7 @@ class Wrong(Ours):
     """Ours, but for one thing."""
 
     def __init__(self, fault: str):
-        super().__init__(*problem(SMALL))
+        super().__init__(*SMALL.problem())
         self.fault = fault
         if fault == "Adam":
             self.optimizer.beta1 = 0.89
@@ -101,7 +101,7 @@ class Wrong(Ours):
 
 
 def test_check_accepts_ours_itself():
-    check(Wrong("nothing"), Ours(*problem(SMALL)), "ours")
+    check(Wrong("nothing"), SMALL.ours(), "ours")
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_check_accepts_ours_itself():
 )
 def test_check_rejects_a_contender_that_is_slightly_wrong(fault, message):
     with pytest.raises(RuntimeError, match=rf"a peer.*{message}"):
-        check(Wrong(fault), Ours(*problem(SMALL)), "a peer")
+        check(Wrong(fault), SMALL.ours(), "a peer")
 
 
 def test_the_passes_of_our_step_together_are_the_step():
-    whole, parts = Ours(*problem(SMALL)), Ours(*problem(SMALL))
+    whole, parts = SMALL.ours(), SMALL.ours()
     whole.run(2)
     names = [*parts.passes(), *parts.passes()]
     assert (parts.net.params.flat == whole.net.params.flat).all()
@@ -128,7 +128,7 @@ def test_the_passes_of_our_step_together_are_the_step():
 
 
 def test_every_problem_is_the_same_and_its_own():
-    (net, x, y, _), (other, other_x, other_y, _) = problem(SMALL), problem(SMALL)
+    (net, x, y, _), (other, other_x, other_y, _) = SMALL.problem(), SMALL.problem()
     for mine, its in ((net.params.flat, other.params.flat), (x, other_x), (y, other_y)):
         assert (mine == its).all()
     assert not np.shares_memory(net.params.flat, other.params.flat)
@@ -275,7 +275,7 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
         *((Case(2, 4, 4), name) for name in ("ours", "floor")),
     ]
     assert all(row.ours_over.median == 1 and row.kernels for row in log.rows if row.contender == "ours")
-    names = dict.fromkeys(Ours(*problem(SMALL)).passes())
+    names = dict.fromkeys(SMALL.ours().passes())
     assert [(part.case, part.name) for part in log.passes] == [(case, name) for case in full for name in names]
     assert all(part.microseconds > 0 for part in log.passes)
     printed = capsys.readouterr()

@@ -57,7 +57,12 @@ def mnist_log(accuracies: tuple[float, ...] = (0.99, 0.992, 0.994)) -> ConvTable
     runs = [made_up_run(config, accuracy) for config, accuracy in zip(configs, accuracies, strict=True)]
     runs += [made_up_run(replace(configs[0], block="plain"), 0.98)]
     choosing = [made_up_run(replace(configs[0], dropout=dropout), 0.9) for dropout in (1.0, 0.5)]
-    return made_up_log(ConvTablesLog, MNIST, choosing=choosing, chosen=chosen, runs=runs, costs=[])
+    return made_up_log(ConvTablesLog, MNIST, choosing=choosing, chosen=of_both(chosen), runs=runs, costs=[])
+
+
+def of_both(fields: dict) -> dict[str, dict]:
+    """The same choice for each kind of block."""
+    return {"highway": fields, "plain": fields}
 
 
 def cifar_log(accuracy: float = 0.83) -> ConvTablesLog:
@@ -68,7 +73,7 @@ def cifar_log(accuracy: float = 0.83) -> ConvTablesLog:
     runs = [made_up_run(of, value) for of, value in zip((config, *others), (accuracy, 0.8, 0.75), strict=True)]
     choosing = [made_up_run(replace(config, epochs=8), 0.7)]
     costs = [Cost("highway-b", 2_256_838, 100, 2.16), Cost("highway-c", 1_250_000, 100, 4.32)]
-    return made_up_log(ConvTablesLog, CIFAR, choosing=choosing, chosen=chosen, runs=runs, costs=costs)
+    return made_up_log(ConvTablesLog, CIFAR, choosing=choosing, chosen=of_both(chosen), runs=runs, costs=costs)
 
 
 def cells(table: str) -> list[dict[str, str]]:
@@ -268,7 +273,7 @@ def test_the_candidates_are_named_by_what_they_change():
     assert [row["chosen"] for row in found] == ["", "yes"]
     for dataset, (net, epochs, candidates) in conv_tables.CHOICES.items():
         for chosen in candidates:
-            same = replace(log, chosen=chosen)
+            same = replace(log, chosen=of_both(chosen))
             runs = [made_up_run(configure(net, epochs=epochs, **fields), 0.5) for fields in candidates]
             assert [is_chosen(same, run) for run in runs] == [fields is chosen for fields in candidates], dataset
 

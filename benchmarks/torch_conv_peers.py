@@ -1,0 +1,86 @@
+"""A convolutional net's training step in PyTorch, H and T in one convolution: in both layouts of maps, and compiled."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from conv_highway_networks import AveragePool, Blocks, ConvConfig, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
+from highway_networks import CLASSES, Tensors
+
+from .torch_peers import CompiledLoss, Peer
+
+
+class HighwayConvolution(nn.Module):
+    """y = t·h + (1 − t)·x, with one convolution for both h and t."""
+
+    def __init__(self, maps: int, kernel: int):
+        super().__init__()
+        self.both = nn.Conv2d(maps, 2 * maps, kernel, padding=kernel // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, t = self.both(x).chunk(2, dim=1)
+        return torch.lerp(x, functional.relu(h), torch.sigmoid(t))
+
+
+def modules(stage: Stage, shape: Shape) -> list[nn.Module]:
+    """A stage of a net, which takes images of that shape."""
+    match stage:
+        case Convolution(maps, kernel, padding):
+            return [nn.Conv2d(shape[0], maps, kernel, padding=padding), nn.ReLU()]
+        case Blocks(number, kernel):
+            return [HighwayConvolution(shape[0], kernel) for _ in range(number)]
+        case MaxPool(size, stride):
+            return [nn.MaxPool2d(size, stride, ceil_mode=True)]
+        case AveragePool(size):
+            return [nn.AvgPool2d(size, ceil_mode=True, count_include_pad=False)]
+        case Dropout(0.0):
+            return []
+    raise ValueError(f"expected a stage that PyTorch computes alike, found {stage}")
+
+
+class Eager(Peer):
+    """PyTorch's default layout: map by map."""
+
+    layout = torch.contiguous_format
+
+    def __init__(self, net: ConvNet, x: np.ndarray, y: np.ndarray, config: ConvConfig):
+        stages = zip(net.stages, net.shapes, strict=False)
+        layers = [module for stage, shape in stages for module in modules(stage, shape)]
+        output = nn.Linear(int(np.prod(net.shapes[-1])), CLASSES)
+        model = nn.Sequential(*layers, nn.Flatten(), output).to(memory_format=self.layout)
+        super().__init__(net, model, x, y, float("inf"))
+        self.x = self.x.contiguous(memory_format=self.layout)
+        weights, biases = ([p for p in model.parameters() if (p.dim() > 1) == is_weight] for is_weight in (True, False))
+        self.optimizer = torch.optim.SGD(
+            [{"params": weights, "weight_decay": config.weight_decay}, {"params": biases}],
+            lr=config.lr,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            fused=True,
+        )
+
+    def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
+        """Each affine map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        affine = [module for module in self.model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+        return zip(affine, ours.pieces, strict=True)
+
+    def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
+        """Each parameter, with the view in `ours` that belongs to it: kernels (D, k·k·C) as (D, C, k, k)."""
+        for parameter, tensor in super().pairs(ours):
+            if parameter.dim() == 4:
+                D, C, k, _ = parameter.shape
+                tensor = tensor.reshape(D, k, k, C).transpose(0, 3, 1, 2)
+            yield parameter, tensor
+
+
+class ChannelsLast(Eager):
+    """The other layout: pixel by pixel, all maps of each."""
+
+    layout = torch.channels_last
+
+
+class Compiled(CompiledLoss, ChannelsLast):
+    """Compiled; on a CPU the compiler makes this layout of any."""

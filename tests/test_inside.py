@@ -396,6 +396,15 @@ def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
 
 
+def test_the_net_that_was_found_best_may_be_lesioned_alone(workdir, digits, monkeypatch):
+    monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
+    digits_net().save("net.npz")
+    arguments = argparse.Namespace(model=None, smoke=False, alone=True)
+    assert [source.file for source in lesions.plan(arguments, "digits", digits)] == ["net.npz"]
+    arguments.alone = False
+    assert len(lesions.plan(arguments, "digits", digits)) == 4
+
+
 def test_seeds_and_a_net_from_a_file_are_drawn_apart():
     log = lesions.EXPERIMENT.read(committed_log(lesions.EXPERIMENT.log_path()))
     kinds = ["3 seeds", "best of the search"]

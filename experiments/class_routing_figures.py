@@ -142,7 +142,8 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
                 "on CIFAR-100, class differences are spread out over all layers",
                 f"CIFAR-10: at least {least:.0f} times those of random groups; the first {first} have {shares[0]:.0%} "
                 f"(random groups {shares[1]:.0%}, evenly {even:.0%})",
-                "held" if least > 2 and shares[0] < SPREAD * even else "not" if least <= 2 else "held, if not evenly",
+                "not" if least <= 2 else "held" if shares[0] < SPREAD * even else "partly",
+                detail=True,
             )
         ]
     return [

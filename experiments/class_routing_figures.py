@@ -74,7 +74,7 @@ def size_panel(axes: Axes, routing: Routing) -> None:
     """Mean |difference| of class means by layer, beside random groups."""
     layers = np.arange(1, len(routing.size) + 1)
     axes.plot(layers, routing.size, color=COLORS["highway"], label="classes")
-    axes.plot(layers, routing.size_of_random_groups, color=INK, linewidth=1, label="random\ngroups")
+    axes.plot(layers, routing.size_of_random_groups, color=INK, linewidth=1, label="random")
     axes.set(title="mean |difference of class means|", xlabel="layer", xlim=(1, layers[-1]))
     axes.set_ylim(bottom=0)
     number_layers(axes.xaxis, layers[-1])

@@ -12,22 +12,22 @@ from .common import group
 
 
 def grid_figure(log: CifarNetLog) -> Figure:
-    """Accuracy on held-out images and training loss by epoch, a line for each rate; a dot for the chosen setting."""
+    """Accuracy on held-out images and training loss from epoch 1, a line for each rate; a dot for the choice."""
     title = f"{name_data(log.dataset.name)}: {log.runs[0].config.depth} highway blocks by learning rate"
     figure, panels = new_figure(title, 4.2, ncols=2)
     by_rate = group(log.runs, "lr")
-    for axes, field in zip(panels, ("test_score", "train_loss"), strict=True):
+    shown = {"test_score": "accuracy on held-out images", "train_loss": "training loss"}
+    for axes, (field, words) in zip(panels, shown.items(), strict=True):
         for (lr,), strength in zip(by_rate, np.linspace(0.4, 1, len(by_rate)), strict=True):
-            values = np.array([curve(run, field) for run in by_rate[lr,]])
+            values = np.array([curve(run, field)[1:] for run in by_rate[lr,]])
             color = pale(COLORS["highway"], strength)
-            draw_seeds(axes, np.arange(values.shape[1]), values, label=f"{lr:g}", color=color)
+            draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=f"{lr:g}", color=color)
         axes.margins(x=0)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-    panels[0].plot(log.epochs, means(log.runs, "test_score")[log.lr][log.epochs], "o", color=INK, clip_on=False)
-    panels[0].set(title="accuracy on held-out images", ylim=(0, None))
-    panels[1].set(title="training loss", ylim=(0, None))
-    for axes in panels:
+        chosen = means(log.runs, field)[log.lr][log.epochs]
+        axes.plot(log.epochs, chosen, "o", color=INK, clip_on=False, zorder=4)
+        axes.set_title(words)
         label_ends(axes)
     return figure
 

@@ -113,6 +113,7 @@ def cifar_claims(log: GateMapsLog) -> list[Claim]:
             "on CIFAR-100, biases increase with depth, inversely to mean T",
             f"CIFAR-10, correlation over layers: with depth {with_depth:+.2f}, with mean T {with_T:+.2f}",
             ("not", "partly", "held")[held],
+            detail=True,
         ),
         Claim(
             "4, figure 2",
@@ -120,6 +121,7 @@ def cifar_claims(log: GateMapsLog) -> list[Claim]:
             f"CIFAR-10, above {log.closed}: {active[0]:.1%} of mean T, {of_a_sample[0]:.1%} of one sample's; untrained "
             f"{active[1]:.1%}, {of_a_sample[1]:.1%}",
             "held" if active[0] > 0.5 > of_a_sample[0] else "not",
+            detail=True,
         ),
         change_claim(log, CIFAR_LAYERS, "on CIFAR-100, ", "CIFAR-10: "),
     ]

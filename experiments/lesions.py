@@ -161,7 +161,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
 def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Source]:
     """The nets to examine: that of --model, or that of the depth search if it is there, and one for each seed."""
     given, smoke = models.given(arguments, dataset, data), arguments.smoke
-    seeds = () if arguments.model else SEEDS[: 2 if smoke else None]
+    seeds = () if arguments.model or (arguments.alone and given) else SEEDS[: 2 if smoke else None]
     trained = [
         models.untrained(EXPERIMENT.name, dataset, data, smoke=smoke, epochs=TRAIN_EPOCHS, seed=seed) for seed in seeds
     ]
@@ -185,7 +185,8 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
 
-models.add_run(EXPERIMENT, run, "lesion nets; resumable")
+parser = models.add_run(EXPERIMENT, run, "lesion nets; resumable")
+parser.add_argument("--alone", action="store_true", help="only the net that was found best, where there is one")
 
 if __name__ == "__main__":
     start("lesions")

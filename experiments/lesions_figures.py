@@ -27,7 +27,8 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
     set_title(figure, f"Training set with one layer closed: {name_data(log.dataset.name)}")
     panels = figure.subplots(nrows=2, sharex=True)
     for axes, field, factor in zip(panels, ("error", "loss"), (100, 1), strict=True):
-        for (name, nets), color in zip(groups(log).items(), (COLORS["highway"], INK), strict=False):
+        for name, nets in groups(log).items():
+            color = COLORS["highway"] if nets[0].source.training else INK
             curves = factor * np.array([getattr(net, f"lesioned_{field}") for net in nets])
             layers = np.arange(1, curves.shape[1] + 1)
             draw_seeds(axes, layers, curves, label=name, color=color)
@@ -107,7 +108,7 @@ def cifar_claim(log: LesionsLog) -> Claim:
         "4.2, figure 4",
         "on CIFAR-100, closing any of the first 40 layers raises the error",
         f"CIFAR-10, by over {100 * log.idle:g} points: {listed(early)} of 40, {listed(late)} of 9; "
-        f"idle: {min(idle):.0%} to {max(idle):.0%}",
+        f"idle: {' to '.join(dict.fromkeys((f'{min(idle):.0%}', f'{max(idle):.0%}')))}",
         "held" if min(early) == 40 else "mostly" if min(early) > 30 else "partly" if min(early) > 20 else "not",
     )
 

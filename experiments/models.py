@@ -72,12 +72,13 @@ class Model:
 # -------------------------------------------------------------------------------------- one experiment
 
 
-def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None], help: str) -> None:
-    """Add the `run` of an experiment that looks into nets."""
+def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:
+    """Add the `run` of an experiment that looks into nets; returns its parser."""
     parser = experiment.add("run", action, help)
     add_run_flags(parser)
     nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
     parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
+    return parser
 
 
 def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], dict[str, Any]]) -> None:

@@ -349,7 +349,7 @@ def test_lesions_of_the_first_forty_layers_are_counted_net_by_net():
 
 @pytest.mark.parametrize(
     ("size", "verdict"),
-    [([2.5] * 49, "held"), ([5.0] * 15 + [2.5] * 34, "held, if not evenly"), ([9.0] * 48 + [1.5], "not")],
+    [([2.5] * 49, "held"), ([5.0] * 15 + [2.5] * 34, "partly"), ([9.0] * 48 + [1.5], "not")],
 )
 def test_class_differences_are_spread_out_where_every_layer_has_them(size, verdict):
     log = of_cifar("class_routing")
@@ -394,6 +394,15 @@ def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits
         assert len(examined) == count
         log = lesions.EXPERIMENT.read(workdir / "runs" / "lesions-digits-mine.json")
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
+
+
+def test_the_net_that_was_found_best_may_be_lesioned_alone(workdir, digits, monkeypatch):
+    monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
+    digits_net().save("net.npz")
+    arguments = argparse.Namespace(model=None, smoke=False, alone=True)
+    assert [source.file for source in lesions.plan(arguments, "digits", digits)] == ["net.npz"]
+    arguments.alone = False
+    assert len(lesions.plan(arguments, "digits", digits)) == 4
 
 
 def test_seeds_and_a_net_from_a_file_are_drawn_apart():

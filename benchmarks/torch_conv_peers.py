@@ -47,9 +47,8 @@ class Eager(Peer):
     layout = torch.contiguous_format
 
     def __init__(self, net: ConvNet, x: np.ndarray, y: np.ndarray, config: ConvConfig):
-        stages = zip(net.stages, net.shapes, strict=False)
-        layers = [module for stage, shape in stages for module in modules(stage, shape)]
-        output = nn.Linear(int(np.prod(net.shapes[-1])), CLASSES)
+        layers = [module for place in net.places for module in modules(place.stage, place.x)]
+        output = nn.Linear(int(np.prod(net.places[-1].y)), CLASSES)
         model = nn.Sequential(*layers, nn.Flatten(), output).to(memory_format=self.layout)
         super().__init__(net, model, x, y, float("inf"))
         self.x = self.x.contiguous(memory_format=self.layout)

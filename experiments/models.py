@@ -55,7 +55,9 @@ class Source:
         """What a table or a legend calls the net."""
         if self.training:
             return f"seed {self.training.seed}"
-        return Path(self.file).stem if self.own else "best of the search"
+        if self.own:
+            return Path(self.file).stem
+        return "best of the search" if Path(self.file) == depth_search.MODEL else "best of the grid"
 
 
 @dataclass

@@ -279,7 +279,7 @@ def test_a_log_and_what_is_shown_of_it_name_the_first_test_images(first, workdir
     words = ("--dataset", "cifar-10", "--data-dir", str(first.parent), "--quick", "--depth", "1", "--hidden", "4")
     assert hn.main([*words, "--out", "log.json"]) == 0
     assert "\ntest: first 2 test images\n" in capsys.readouterr().out
-    log = run_log.read("log.json", viz.Log, "")
+    log = viz.read_log(Path("log.json"))
     assert log.dataset == run_log.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
     assert viz.describe(log, log.runs) == "CIFAR-10, first 2 test images, depth 1, seed 0"
 

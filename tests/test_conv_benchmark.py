@@ -42,7 +42,7 @@ def test_peer_computes_what_ours_computes(name, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # one thread is enough
     case = ConvCase("made up", batch=10)
     net, *_ = case.problem()
-    assert [shape[1:] for shape in net.shapes] == [(8, 8), (4, 4), (4, 4), (2, 2), (2, 2), (2, 2), (1, 1)]
+    assert [place.y[1:] for place in net.places] == [(4, 4), (4, 4), (2, 2), (2, 2), (2, 2), (1, 1)]
     build(name, case)
 
 
@@ -74,8 +74,8 @@ def test_every_problem_is_the_same_and_its_own():
 @pytest.mark.parametrize("net", conv_step.TIMED)
 def test_nets_are_the_papers_and_nothing_is_dropped(net):
     net, x, *_ = ConvCase(net, batch=1).problem()
-    assert x.shape[1:] == net.shapes[0]
-    assert not any(getattr(stage, "rate", 0) for stage in net.stages)
+    assert x.shape[1:] == net.places[0].x
+    assert not any(getattr(place.stage, "rate", 0) for place in net.places)
 
 
 # ------------------------------------------------------------------------------------------ the passes

@@ -39,7 +39,7 @@ def test_what_it_links_to_is_there():
 @pytest.mark.parametrize("start", ["python highway_networks.py --seed 0", "python highway_networks.py --block highway"])
 def test_commands_do_what_it_says(real_mnist, tmp_path, start):
     """Each block of commands in turn, as it stands but for fewer images and epochs where a net is trained."""
-    for name in ("highway_networks.py", "visualize_highway_networks.py", "experiments"):
+    for name in ("highway_networks.py", "conv_highway_networks.py", "visualize_highway_networks.py", "experiments"):
         (tmp_path / name).symlink_to(ROOT / name)
     (block,) = (block for block in blocks("") if start in block)
     commands = [shlex.split(line, comments=True) for line in block.splitlines() if line.startswith("python ")]
@@ -53,5 +53,10 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
     for promised in re.findall(r"# -> (\S+)", block) + re.findall(r"(?:plot|--save-model) (\S+)", block):
         assert (tmp_path / promised).exists(), promised
     assert {path.name for path in Path(tmp_path).iterdir()} <= {path.name for path in ROOT.iterdir()} | {
-        *("mine.npz", "run_sweep-seed0.json", "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json"),
+        *(
+            "mine.npz",
+            "run_sweep-seed0.json",
+            "run-mnist-16-quick.json",
+            "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json",
+        ),
     }

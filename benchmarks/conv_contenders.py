@@ -70,7 +70,7 @@ class ConvCase:
     net: str
     batch: int = 100
 
-    # Rounding may make another of two nearly equal pixels the largest of a window: its gradient goes elsewhere then.
+    # What PyTorch's default layout needs in single precision; a small net passes by the usual ones.
     tolerances: ClassVar = (5e-3, 1e-2)
 
     def __str__(self) -> str:

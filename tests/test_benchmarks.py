@@ -22,7 +22,7 @@ from picture_helpers import committed_log
 from test_pictures import assert_redrawn
 
 import highway_networks as hn
-from benchmarks import main_job, main_job_figures, training_step
+from benchmarks import conv_step_figures, main_job, main_job_figures, training_step
 from benchmarks import training_step_figures as figures
 from benchmarks.contenders import CONTENDERS, Case, Floor, Ours, build, check, why_missing
 from benchmarks.main_job import JobLog
@@ -238,7 +238,8 @@ def test_table_of_passes_shows_their_shares_beside_the_whole_step():
 
 def test_every_table_has_its_place_in_the_readme():
     text = (ROOT / "benchmarks/README.md").read_text()
-    for name in (*TABLES, "training_step_environment", "main_job_environment"):
+    environments = (f"{name}_environment" for name in ("training_step", "conv_step", "main_job"))
+    for name in (*TABLES, *conv_step_figures.TABLES, *environments):
         assert f"\n<!-- table: {name} -->\n" in text
 
 

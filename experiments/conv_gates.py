@@ -24,11 +24,10 @@ from highway_networks import LOSSES, Dataset, evaluate, train
 from run_log import DatasetInfo, Log, make_place, number, numbers
 
 from .common import Experiment, add_run_flags, load_data, start
-from .conv_runs import checkpoint_path, config_of
+from .conv_runs import FEW_EPOCHS, checkpoint_path, config_of
 from .conv_tables import MODEL
 
 BUDGET = {"epochs": 3, "n_train": 20_000, "n_test": 10_000}  # of a net that is trained here
-SETTING = {"dropout": 0.5}
 IMAGES = 1000
 ROWS = 100  # images that are looked at together
 STROKE = 0.5
@@ -118,7 +117,7 @@ def load(path: Path, data: Dataset) -> ConvNet:
 
 def train_short(dataset: str, data: Dataset, smoke: bool) -> Path:
     """Train a net where none is at hand; returns its file."""
-    config = config_of(data, "digits" if smoke else "mnist-16", smoke, BUDGET, **SETTING)
+    config = config_of(data, "digits" if smoke else "mnist-16", smoke, BUDGET, **FEW_EPOCHS)
     path = Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{dataset}.npz"
     make_place(path)
     kept = checkpoint_path(f"{EXPERIMENT.name}-{dataset}", config)

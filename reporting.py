@@ -54,13 +54,13 @@ def describe_scores(run: Run) -> str:
 
 
 class EpochReporter:
-    """Shows a run's progress: a bar on a terminal, one line an epoch elsewhere."""
+    """Shows a run's progress: a bar on a terminal, if the run is `alone` there; one line an epoch elsewhere."""
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, *, alone: bool = True):
         from tqdm import tqdm
 
         self.label, self.epochs = label(config), config.epochs
-        shown = sys.stderr.isatty()
+        shown = alone and sys.stderr.isatty()
         self.bar = tqdm(
             total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=not shown
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from command_line import InputError, Interrupted, name_numbers
+from command_line import InputError, Interrupted, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, label, summary
 from run_log import Log, Run, check_writable, write
 from side_by_side import ResultFile, finish
@@ -85,7 +85,7 @@ def run_job(
 
     `train(config, data, report=...)` makes a run. Each is safe on disk, beside `out`, before the next is looked at: a
     job that was cut short goes on from there when it is started again; with `checkpoints`, whose paths `train` gets as
-    `keep`, from its last epochs. Raises Interrupted where it is cut short.
+    `keep`, from its last epochs, which are told as they come. Raises Interrupted where it is cut short.
     """
     in_sight, said = arguments.jobs == 1, set()
     places = {config: checkpoint_beside(out, dataset, config) for config in configs} if out and checkpoints else {}
@@ -95,7 +95,8 @@ def run_job(
     def report(done: list[Run]) -> str | None:
         new = [run for run in done if run.config not in said]
         said.update(run.config for run in new)
-        return None if in_sight else "\n".join(f"{label(run.config)}  {describe_scores(run)}" for run in new)
+        lines = [f"{label(run.config)}  {describe_scores(run)}" for run in new]
+        return None if in_sight or checkpoints else "\n".join(lines)
 
     with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
         results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
@@ -103,7 +104,7 @@ def run_job(
         _check_net_will_be_made(arguments, configs, results)
         try:
             runs = finish(
-                functools.partial(_train_one, train, in_sight, places),
+                functools.partial(_train_one, train, in_sight, checkpoints, places),
                 sorted(configs, key=lambda config: -config.depth),
                 data,
                 results,
@@ -111,7 +112,7 @@ def run_job(
                 jobs=arguments.jobs,
                 old=arguments.old,
                 report=report,
-                shown=not in_sight,
+                shown=not (in_sight or checkpoints),
             )
         except Interrupted as stopped:
             if out:
@@ -142,9 +143,12 @@ def _check_net_will_be_made(arguments: argparse.Namespace, configs: Sequence[Any
         raise InputError(f"{net}: expected a run to make it, found that run in {results.path}; begin anew (--fresh)")
 
 
-def _train_one(train: Callable[..., Run], in_sight: bool, places: Mapping[Any, Path], config: Any, data: Any) -> Run:
-    options = {"report": EpochReporter(config)} if in_sight else {}
-    return train(config, data, **options, **({"keep": places[config]} if places else {}))
+def _train_one(
+    train: Callable[..., Run], in_sight: bool, told: bool, places: Mapping[Any, Path], config: Any, data: Any
+) -> Run:
+    options = {"report": EpochReporter(config, alone=in_sight)} if in_sight or told else {}
+    with unfailing_output():  # a process of its own has none yet
+        return train(config, data, **options, **({"keep": places[config]} if places else {}))
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -385,7 +385,7 @@ class MaxPoolLayer:
 
     def __init__(self, stage: "MaxPool", x: Maps, y: Maps):
         self.stage, self.x, self.y = stage, x, y
-        C, images = x.shape[0], max(CACHED // (2 * x.shape[0] * x.pixels), 1)
+        C, images = x.shape[0], max(CACHED // (2 * x.shape[0] * x.pixels), 1)  # long rows are worth more than the cache
         self.parts = [slice(first, first + images) for first in range(0, x.batch, images)]
         self.scratch = np.full((6, C, min(images, x.batch), *x.grid.shape[2:]), -np.inf, x.dtype)
 

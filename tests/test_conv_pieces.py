@@ -277,7 +277,7 @@ def test_a_max_pools_gradient_is_its_derivative(stage, size):
 def test_a_max_pool_does_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatch):
     images = random_images(2, (5, 5, 5))
     whole = max_pool(maps(images), MaxPool(3, 2))
-    monkeypatch.setattr(conv, "CACHED", 2 * 8 * 2 * whole.x.pixels)
+    monkeypatch.setattr(conv, "CACHED", 2 * 2 * 2 * whole.x.pixels)  # half of it for two images of two maps
     in_parts = max_pool(maps(images), MaxPool(3, 2))
     assert (len(whole.parts), len(in_parts.parts)) == (1, 3)
     dy = np.random.default_rng(1).standard_normal(whole.y.images.shape)

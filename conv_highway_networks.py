@@ -1043,7 +1043,7 @@ def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
     n_held_out = min(usual.n_held_out, n_train // 10)
     cut = {"n_held_out": n_held_out, "n_test": min(usual.n_test, n_test)}
     cut |= given
-    return {"n_train": min(usual.n_train, n_train - cut["n_held_out"])} | cut
+    return {"n_train": min(usual.n_train, max(n_train - cut["n_held_out"], 1))} | cut
 
 
 def run_command(arguments: argparse.Namespace) -> None:

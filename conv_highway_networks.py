@@ -545,7 +545,7 @@ class Dropout(NamedTuple):
 
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
-MOST_BLOCKS = 10_000  # at once: what claims more is a damaged file
+MOST_BLOCKS = 10_000  # of a net: what claims more is a damaged file
 
 
 def as_stage(entry: Stage | Sequence) -> Stage:
@@ -570,8 +570,6 @@ def check_stage(stage: Stage, shape: Shape) -> None:
         else:
             least = int(name != "padding")
             expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
-    if isinstance(stage, Blocks):
-        expect(f"at most {MOST_BLOCKS} blocks", stage.number <= MOST_BLOCKS)
     if isinstance(stage, Convolution):
         expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
         expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
@@ -744,9 +742,13 @@ class ConvNet(Net):
 
     def _places(self, stages: Sequence[Stage], shape: Shape) -> Iterator[Place]:
         """The stages where they stand, blocks one by one; raises InputError for one that cannot be there."""
+        blocks = 0
         for stage in stages:
             check_stage(stage, shape)
             if isinstance(stage, Blocks):
+                blocks += stage.number
+                if blocks > MOST_BLOCKS:
+                    raise InputError(f"stages: expected at most {MOST_BLOCKS} blocks, found {blocks}; use fewer")
                 yield from [Place(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
             else:
                 yield Place(stage, shape, stage.output(shape), "H" if isinstance(stage, Convolution) else "")
@@ -1043,7 +1045,7 @@ def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
     n_held_out = min(usual.n_held_out, n_train // 10)
     cut = {"n_held_out": n_held_out, "n_test": min(usual.n_test, n_test)}
     cut |= given
-    return {"n_train": min(usual.n_train, n_train - cut["n_held_out"])} | cut
+    return {"n_train": min(usual.n_train, max(n_train - cut["n_held_out"], 1))} | cut
 
 
 def run_command(arguments: argparse.Namespace) -> None:

@@ -345,6 +345,8 @@ class Net:
                     raise ValueError(f"tensor {name}: expected {wanted}, found {found}")
                 if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
                     raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
+                if part_of_layer(name) == "variance" and tensors[name].min() < 0:
+                    raise ValueError(f"tensor {name} with numbers below 0")
                 expected[name][...] = tensors[name]
             if not abs(config["gate_bias"]) < LARGEST:
                 raise ValueError(f"gate_bias {config['gate_bias']}")

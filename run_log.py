@@ -272,6 +272,8 @@ def _cpu() -> str:
 
 # ------------------------------------------------------------------------------------ writing, reading
 
+LONGEST_NAME = 255 - len("..12345678")  # bytes, of a file; the temporary one's has so many more
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
@@ -307,6 +309,8 @@ def check_writable(path: str | os.PathLike) -> None:
         raise _unwritable(path, error.strerror) from error
     if not os.path.isdir(path.parent):
         raise _unwritable(path, f"no directory {path.parent}")
+    if (length := len(os.fsencode(path.name))) > LONGEST_NAME:
+        raise _unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
     if not os.access(path.parent, os.W_OK):
         raise _unwritable(path, f"no permission to write in {path.parent}")
 

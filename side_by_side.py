@@ -146,7 +146,7 @@ def check_memory(needed: int) -> None:
         wanted = f"{needed >> 20:,} MiB" + f" in each of {_processes} processes" * (_processes > 1)
         raise InputError(
             f"memory: expected nets that {there >> 20:,} MiB can hold, found one that takes {wanted}; "
-            "lower --hidden, --depth, --batch-size or --jobs"
+            "ask for a smaller net, a smaller --batch-size or fewer --jobs"
         )
 
 

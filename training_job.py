@@ -89,6 +89,7 @@ def run_job(
     """
     in_sight, said = arguments.jobs == 1, set()
     places = {config: checkpoint_beside(out, dataset, config) for config in configs} if out and checkpoints else {}
+    _check_checkpoints(arguments, places.values())
     if arguments.old == "fresh":
         remove(places.values())
 
@@ -132,6 +133,17 @@ def run_job(
     print(f"\n{summary(runs, data.test_set)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
+
+
+def _check_checkpoints(arguments: argparse.Namespace, places: Iterable[Path]) -> None:
+    """Raise InputError if a checkpoint could not be written, or if the net would go the way of one."""
+    net = getattr(arguments, "save_model", None)
+    for place in places:
+        check_writable(place)
+        if net and place.resolve() == Path(net).resolve():
+            raise InputError(
+                f"--save-model: expected a file that outlives the run, found its checkpoint {net}; choose another"
+            )
 
 
 def _check_net_will_be_made(arguments: argparse.Namespace, configs: Sequence[Any], results: ResultFile) -> None:

@@ -154,7 +154,7 @@ def test_biases_start_at_zero_gates_at_their_bias_and_normalisation_as_none(bloc
         (Convolution(2.0), "a whole number", "2.0"),
         (Blocks(-1), "number 1 or more", "-1"),
         (Blocks(1, 0), "kernel 1 or more", "kernel=0"),
-        (Blocks(10**9), "at most 10000 blocks", "1000000000"),
+        (Blocks(10**9), "at most 10000 blocks", "1000000001"),
         (MaxPool(3, 0), "stride 1 or more", "stride=0"),
         (MaxPool("3", 2), "size 1 or more", "'3'"),
         (AveragePool(0), "size 1 or more", "size=0"),
@@ -173,6 +173,12 @@ def test_a_stage_that_cannot_work_is_refused(stage, expected, found):
     with pytest.raises(InputError) as error:
         small_conv_net(stages=[Blocks(1), stage])
     assert_says(error.value, "stages: ", expected, found)
+
+
+def test_blocks_are_counted_over_all_stages():
+    with pytest.raises(InputError) as error:
+        small_conv_net(stages=[Blocks(6000), Blocks(6000)])
+    assert_says(error.value, "stages: ", "at most 10000 blocks", "12000")
 
 
 def test_maps_that_shrink_below_a_pixel_on_the_way_are_refused():
@@ -510,6 +516,14 @@ def test_a_tensor_that_is_missing_misshapen_or_not_finite_is_refused(saved, name
         changed = tensors | {name: value}
         np.savez(saved, **{name: tensor for name, tensor in changed.items() if tensor is not None})
         refuse_net(ConvNet, saved, name)
+
+
+def test_a_negative_variance_is_refused(saved):
+    """Its root would make every logit NaN."""
+    tensors = contents(saved)
+    tensors["2.variance"][-1] = -1e-3
+    np.savez(saved, **tensors)
+    refuse_net(ConvNet, saved, "2.variance", "below 0")
 
 
 @pytest.mark.parametrize("name", ["4.gamma", "6.W_H", "surplus"])

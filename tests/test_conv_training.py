@@ -32,6 +32,7 @@ from conv_highway_networks import (
     configure,
     contrast_normalised,
     crop_and_mirror,
+    fit_to,
     mean_image,
 )
 from highway_networks import (
@@ -269,6 +270,13 @@ def test_too_many_held_out_samples_are_refused():
     with pytest.raises(InputError) as error:
         ConvTraining(dataclasses.replace(SMALL, n_train=150, n_held_out=51), numbered())
     assert_says(error.value, "--n-train and --n-held-out", 200, 201)
+
+
+def test_if_all_samples_are_held_out_the_flag_that_was_given_is_named(digits):
+    given = fit_to(digits, "digits", {"net": "digits", "n_held_out": 5000})
+    with pytest.raises(InputError) as error:
+        ConvTraining(configure(**given), digits)
+    assert_says(error.value, "--n-held-out", 1437, 5001)
 
 
 def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below, limited_file_size, small_log, small_net, wait_until
 
+import conv_highway_networks as conv
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import run_log
@@ -242,6 +243,32 @@ def test_files_that_would_replace_one_another_are_refused(workdir, refused, net)
     words = ["--out", "log.json", "--save-model", net]
     assert "--out: expected different files" in refused(hn.main, [*SHORT, *words])
     assert files_below(workdir) == {}
+
+
+@pytest.mark.parametrize("old", [[], ["--fresh"]])
+def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, refused, old):
+    net = workdir / "log.digits-highway-digits-seed-0.npz"
+    net.write_bytes(b"an earlier one")
+    words = ["--net", "digits", "--out", "log.json", "--save-model", net.name, *old]
+    assert f"--save-model: expected a file that outlives the run, found its checkpoint {net.name}" in refused(
+        conv.main, words
+    )
+    assert files_below(workdir) == {net.name: b"an earlier one"}
+
+
+@pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log
+def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, monkeypatch, length):
+    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    error = refused(conv.main, ["--net", "digits", "--out", "a" * (length - 5) + ".json"])
+    assert re.search(r"expected a place to write, found: a name of \d+ bytes, more than 245; ", error)
+    assert files_below(workdir) == {}
+
+
+def test_the_longest_name_can_be_written(workdir):
+    name = "a" * run_log.LONGEST_NAME
+    with run_log.atomic_write(name) as file:
+        file.write("")
+    assert files_below(workdir) == {name: b""}
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):

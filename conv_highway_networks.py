@@ -785,6 +785,8 @@ class ConvNet(Net):
         Returns a mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to
         the images, (B, C, H, W).
         """
+        if cache.gradients is None:
+            raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
         first = 0 if return_dx else cache.first
         with unbuffered():
             cache.output.backward(dlogits)

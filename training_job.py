@@ -3,6 +3,8 @@
 import argparse
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,9 +53,14 @@ def runs_beside(out: Path, dataset: str) -> Path:
     return out.with_suffix(f".{dataset}.jsonl")
 
 
+def digest(config: Any) -> str:
+    """Twelve letters that tell a config from any other."""
+    return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
+
+
 def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
-    """Where a run of a job is kept between epochs, if its runs are long."""
-    return out.with_suffix(f".{dataset}-{label(config).replace(' ', '-')}.npz")
+    """Where a run of a job is kept between epochs, if its runs are long; that of another config lies elsewhere."""
+    return out.with_suffix(f".{dataset}-{label(config).replace(' ', '-')}-{digest(config)}.npz")
 
 
 def check_places(out: Path | None, dataset: str, net: str | None) -> None:

@@ -1,10 +1,7 @@
 """What the experiments on convolutional nets share: budgets, runs that go on where they were killed."""
 
 import argparse
-import dataclasses
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from typing import Any
 from conv_highway_networks import ConvConfig, ConvTraining, configure
 from highway_networks import Dataset, train
 from run_log import DatasetInfo, Run
+from training_job import digest
 
 from .common import Experiment, add_run_flags, fit, load_data
 
@@ -33,8 +31,7 @@ def train_one(name: str, config: ConvConfig, data: Dataset) -> Run[ConvConfig]:
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:
     """Where a run is kept between epochs; `name` says of which log, and so on which data."""
-    digest = hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
-    return Path("runs") / "checkpoints" / f"{name}-{config.net}-{config.block}-{config.seed}-{digest}.npz"
+    return Path("runs") / "checkpoints" / f"{name}-{config.net}-{config.block}-{config.seed}-{digest(config)}.npz"
 
 
 def add_grid(experiment: Experiment, configs: Callable[[Dataset, bool], Sequence[ConvConfig]]) -> None:

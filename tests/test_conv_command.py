@@ -17,7 +17,7 @@ import run_log
 import visualize_highway_networks as viz
 from conv_highway_networks import ConvConfig, ConvNet, configure
 from run_log import RunLog
-from training_job import default_log
+from training_job import checkpoint_beside, default_log
 
 SHORT = ("--net", "digits", "--epochs", "1", "--n-train", "100")
 
@@ -119,7 +119,7 @@ def test_a_run_goes_on_from_its_last_epoch_to_the_same_bits(tmp_path, start, sig
     killed.communicate()
     assert killed.returncode == (130 if signal_number == signal.SIGTERM else -signal.SIGKILL)
     (kept,) = folders[1].glob("*.npz")
-    assert kept.name == "log.digits-highway-digits-seed-0.npz"
+    assert kept.name.startswith("log.digits-highway-digits-seed-0-")
     done = subprocess.run(command, cwd=folders[1], env=environment, check=True, capture_output=True, text=True)
     assert "epoch 0/6" not in done.stdout
     assert "epoch 6/6" in done.stdout
@@ -130,12 +130,21 @@ def test_a_run_goes_on_from_its_last_epoch_to_the_same_bits(tmp_path, start, sig
 
 def test_fresh_forgets_what_was_kept_between_epochs(workdir, capsys):
     assert cn.main([*SHORT, "--out", "log.json"]) == 0
-    for name in ("log.digits-highway-digits-seed-0.npz",):
-        Path(name).write_bytes(b"no checkpoint")
+    place = checkpoint_beside(Path("log.json"), "digits", read("log.json").runs[0].config)
+    place.write_bytes(b"no checkpoint")
     with pytest.raises(SystemExit):
         cn.main([*SHORT, "--out", "log.json"])
     assert "expected a checkpoint" in capsys.readouterr().err
     assert cn.main([*SHORT, "--out", "log.json", "--fresh"]) == 0
+
+
+def test_a_run_of_another_config_leaves_what_was_kept_of_the_first(workdir):
+    first = workdir / "log.json"
+    assert cn.main([*SHORT, "--out", first.name]) == 0
+    kept = checkpoint_beside(first, "digits", read(first).runs[0].config)
+    kept.write_bytes(b"two epochs")
+    assert cn.main([*SHORT, "--lr", "0.01", "--out", first.name]) == 0
+    assert kept.read_bytes() == b"two epochs"
 
 
 def test_a_log_names_the_data_and_the_command(workdir):

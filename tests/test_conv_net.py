@@ -412,6 +412,13 @@ def test_predict_equals_the_logits_of_forward_for_any_number_of_images(n):
         np.testing.assert_allclose(predicted, net.forward(x)[0], rtol=1e-12, atol=1e-14)
 
 
+def test_a_workspace_for_evaluation_has_no_backward_pass():
+    net = small_conv_net()
+    logits, cache = net.forward(np.zeros((2, *net.places[0].x)))
+    with pytest.raises(ValueError, match="expected a workspace for training"):
+        net.backward(logits, cache)
+
+
 @every_block
 def test_nothing_is_dropped_in_evaluation(block):
     """A net without dropout has the same parameters and predicts the same, and chance has no part in it."""

@@ -21,6 +21,7 @@ import visualize_highway_networks as viz
 from command_line import InputError
 from experiments import common, depth_search, gate_maps, models, very_deep
 from side_by_side import ResultFile
+from training_job import checkpoint_beside
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -246,8 +247,8 @@ def test_files_that_would_replace_one_another_are_refused(workdir, refused, net)
 
 
 @pytest.mark.parametrize("old", [[], ["--fresh"]])
-def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, refused, old):
-    net = workdir / "log.digits-highway-digits-seed-0.npz"
+def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, refused, digits, old):
+    net = checkpoint_beside(Path("log.json"), "digits", conv.configure("digits", **conv.fit_to(digits, "digits", {})))
     net.write_bytes(b"an earlier one")
     words = ["--net", "digits", "--out", "log.json", "--save-model", net.name, *old]
     assert f"--save-model: expected a file that outlives the run, found its checkpoint {net.name}" in refused(

@@ -57,7 +57,7 @@ class Source:
             return f"seed {self.training.seed}"
         if self.own:
             return Path(self.file).stem
-        return "best of the search" if Path(self.file) == depth_search.MODEL else "best of the grid"
+        return "best of the search" if Path(self.file) == depth_search.MODEL else "chosen by the grid"
 
 
 @dataclass

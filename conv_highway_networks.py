@@ -41,7 +41,6 @@ from command_line import (
     add_hyperparameters,
     carry_out,
     hyperparameter,
-    list_of_numbers,
     one_of,
 )
 from highway_networks import (
@@ -64,8 +63,8 @@ from highway_networks import (
     train,
 )
 from run_log import DatasetInfo, RunLog, numbers
-from side_by_side import add_job_flags, check_number
-from training_job import check_places, default_log, given_fields, run_job
+from side_by_side import check_number
+from training_job import add_training_flags, check_places, default_log, given_fields, run_job
 
 # ------------------------------------------------------------------------------------- maps and patches
 
@@ -1006,24 +1005,23 @@ CONV_FIELDS = ("stages", "block", "activation", "init", "gate_bias", "batch_norm
 # ----------------------------------------------------------------------------------------- the command
 
 
+QUICK = {  # so few steps want small batches, and nothing dropped, to learn anything
+    **{"epochs": 2, "n_train": 2000, "n_held_out": 500, "n_test": 1000},
+    **{"batch_size": 20, "dropout": 0.0},
+}
+
+
 def build_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python conv_highway_networks.py",
         description="Train the paper's convolutional networks and log every epoch as JSON.",
     )
     parser.add_argument("--net", default="mnist-16", choices=NETS, help="default: mnist-16")
-    seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", dest="seeds", type=int, nargs=1, metavar="N", help="one seed (default: 0)")
-    seeds.add_argument("--seeds", type=list_of_numbers, metavar="N,N,...", help="one run for each seed")
     parser.add_argument("--block", default="highway", choices=("both", *BLOCKS), help="both: highway and plain")
-    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images")
+    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images, no dropout")
     add_hyperparameters(parser, ConvConfig, leave_out=("seed", "net", "block"))
     parser.add_argument("--dataset", choices=DATASETS, help="default: that of the net")
-    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
-    add_job_flags(parser)
-    parser.add_argument("--out", help="the log (default: run-NET.json or run_sweep-NET.json, with what differs)")
-    parser.add_argument("--no-save", action="store_true", help="write no log")
-    parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
+    add_training_flags(parser, "run-NET.json or run_sweep-NET.json, with what differs")
     return parser
 
 
@@ -1031,7 +1029,7 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
     """The runs that the command line asks for: every seed and block."""
     given = given_fields(arguments, ConvConfig)
     if arguments.quick:
-        given = {"epochs": 2, "n_train": 2000, "n_held_out": 500, "n_test": 1000} | given
+        given = QUICK | given
     given = fit_to(data, arguments.net, given)
     blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
     check_number(len(arguments.seeds or [0]) * len(blocks))

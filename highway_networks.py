@@ -57,8 +57,8 @@ from command_line import (
 )
 from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
 from run_log import TEST_IMAGES, DatasetInfo, History, Run, RunLog, atomic_write, check_regular, numbers
-from side_by_side import add_job_flags, check_memory, check_number, count_threads, quiet_threads
-from training_job import check_places, default_log, given_fields, run_job
+from side_by_side import check_memory, check_number, count_threads, quiet_threads
+from training_job import add_training_flags, check_places, default_log, given_fields, run_job
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
@@ -1186,9 +1186,6 @@ def build_parser() -> OneLineParser:
         prog="highway-networks" if Path(sys.argv[0]).name == "highway-networks" else "python highway_networks.py",
         description="Train highway and plain networks side by side and log every epoch as JSON.",
     )
-    seeds = parser.add_mutually_exclusive_group()
-    seeds.add_argument("--seed", dest="seeds", type=int, nargs=1, metavar="N", help="one seed (default: 0)")
-    seeds.add_argument("--seeds", type=list_of_numbers, metavar="N,N,...", help="one run for each seed")
     depths = parser.add_mutually_exclusive_group()
     depths.add_argument("--depth", dest="depths", type=int, nargs=1, metavar="L", help="blocks (default: 30)")
     depths.add_argument("--depths", type=list_of_numbers, metavar="L,L,...", help="one run for each depth")
@@ -1196,11 +1193,7 @@ def build_parser() -> OneLineParser:
     parser.add_argument("--quick", action="store_true", help="a smaller job: depth 10, 5 epochs")
     add_hyperparameters(parser, Config, leave_out=("seed", "depth", "block"))
     parser.add_argument("--dataset", default="auto", choices=("auto", *DATASETS), help="auto: MNIST, else digits")
-    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
-    add_job_flags(parser)
-    parser.add_argument("--out", help="the log (default: run.json or run_sweep.json, with what differs from them)")
-    parser.add_argument("--no-save", action="store_true", help="write no log")
-    parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
+    add_training_flags(parser, "run.json or run_sweep.json, with what differs from them")
     return parser
 
 

@@ -11,10 +11,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from command_line import InputError, Interrupted, name_numbers, unfailing_output
+from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, label, summary
 from run_log import Log, Run, check_writable, write
-from side_by_side import ResultFile, finish
+from side_by_side import ResultFile, add_job_flags, finish
+
+
+def add_training_flags(parser: argparse.ArgumentParser, log: str) -> None:
+    """What every training command takes beside its net and its data set; `log` says what the log is called."""
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", dest="seeds", type=int, nargs=1, metavar="N", help="one seed (default: 0)")
+    seeds.add_argument("--seeds", type=list_of_numbers, metavar="N,N,...", help="one run for each seed")
+    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+    add_job_flags(parser)
+    parser.add_argument("--out", help=f"the log (default: {log})")
+    parser.add_argument("--no-save", action="store_true", help="write no log")
+    parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
 
 
 def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:

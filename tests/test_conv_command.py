@@ -63,6 +63,11 @@ def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
     assert (config.n_train, config.n_held_out) == (1400, 37)
 
 
+def test_a_quick_job_takes_few_images_and_what_is_given(as_many_as_mnist):
+    (config,) = cn.plan(cn.build_parser().parse_args(["--quick", "--n-train", "3000"]), as_many_as_mnist)
+    assert config == configure("mnist-16", **(cn.QUICK | {"n_train": 3000}))
+
+
 def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir):
     given = {
         **{"block": "plain", "activation": "tanh", "loss": "cross-entropy", "init": "uniform", "gate_bias": -2.5},

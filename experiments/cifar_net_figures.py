@@ -29,6 +29,7 @@ def grid_figure(log: CifarNetLog) -> Figure:
         axes.plot(log.epochs, chosen, "o", color=INK, clip_on=False, zorder=4)
         axes.set_title(words)
         label_ends(axes)
+    panels[1].annotate("chosen", (log.epochs, chosen), (-8, -16), textcoords="offset points", ha="right")
     return figure
 
 

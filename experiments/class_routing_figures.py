@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
+from matplotlib.ticker import NullFormatter
 
 from figure_style import (
     COLORS,
@@ -23,6 +24,7 @@ from .gate_maps_figures import SHOWN, draw_map
 
 SPREAD = 1.2  # times as much as evenly, in the first layers, is spread out
 DRAWN = 10  # classes whose maps are drawn
+TICKS = ((40, 60, 80, 100), (10, 20, 50, 100), (1, 10, 100), (0.1, 1, 10, 100))  # of errors in %, the narrowest first
 
 
 @part_each(height=6.4)
@@ -37,7 +39,7 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
         axes.set_title(f"class {index}")
         axes.set(xlabel="unit", ylabel="layer")
         axes.label_outer()
-    label = f"difference of mean T ({1 - SHOWN:.1%} of all lie beyond the scale)"
+    label = f"difference of mean T ({1 - SHOWN:.1%} of all lie beyond the scale, which is of this net alone)"
     figure.colorbar(image, ax=grid, location="bottom", aspect=50, label=label, pad=0.02, extend="both")
 
 
@@ -63,9 +65,10 @@ def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None
         axes.plot(layers, error(values), color=color, label=label)
     draw_level(axes, error(found.pixels), "pixels")
     draw_level(axes, error(chance), "chance")
-    ticks = (1, 10, 100) if error(max(found.gates + found.outputs)) < 10 else (10, 20, 50, 100)
+    ticks = next(ticks for ticks in TICKS if ticks[0] < error(max(found.gates + found.outputs)))
     axes.set(title=f"test error (%), {name}", yscale="log", ylim=ticks[:: len(ticks) - 1], xlim=(1, layers[-1]))
     axes.set_yticks(ticks, ticks)
+    axes.yaxis.set_minor_formatter(NullFormatter())
     number_layers(axes.xaxis, layers[-1])
     label_ends(axes)
 

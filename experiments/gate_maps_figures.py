@@ -14,7 +14,7 @@ from .gate_maps import GateMapsLog
 MNIST_LAYERS, CIFAR_LAYERS = 15, 40  # the first ones, in which the paper sees most of the change
 CORRELATED = 0.5  # at least so far from 0
 
-SHOWN = 0.995  # share of the differences that a colour scale covers: a few outliers would hide all others
+SHOWN = 0.995  # share of the values that a colour scale covers: a few outliers would hide all others
 
 
 def draw_map(axes: Axes, values: np.ndarray, **style) -> AxesImage:
@@ -37,7 +37,7 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
     outputs = differences(np.array(1)) if log.model.net["activation"] == "tanh" else {"vmin": 0}
     panels = (
         ("b_T", "bias after training", moved, "both"),
-        ("mean_T", "mean T", {"vmin": 0, "vmax": 1}, "neither"),
+        ("mean_T", "mean T", {"vmin": 0, "vmax": np.quantile(maps["mean_T"], SHOWN)}, "max"),
         ("sample_T", "T, one sample", {"vmin": 0, "vmax": 1}, "neither"),
         ("sample_y", "its outputs", outputs, "neither"),
     )

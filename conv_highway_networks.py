@@ -721,6 +721,8 @@ class ConvNet(Net):
         )
         if len(shape) != 3 or min(shape) < 1:
             raise InputError(f"shape: expected channels, rows and columns, found {list(shape)}; choose images")
+        if self.block.states > 1:
+            raise InputError(f"block: expected one whose maps have one part, found {block}; choose another")
         self.places = list(self._places(stages, tuple(shape)))
         self.convolutions = [place for place in self.places if place.branches]
         if not self.convolutions:

@@ -35,6 +35,7 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
     "plain": "#D55E00",
     "residual": "#009E73",
     "highway-uncoupled": "#CC79A7",
+    "lstm": "#E69F00",
 }
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points

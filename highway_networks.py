@@ -93,9 +93,20 @@ def relu_backward(dH, H, scratch):
     dH *= scratch  # dz = dH where H > 0, else 0
 
 
+def elu_forward(z):
+    np.expm1(z, out=z, where=z < 0)  # H = z where z > 0, else e^z − 1    (Clevert et al. 2016, eq. 15)
+
+
+def elu_backward(dH, H, scratch):
+    np.minimum(H, 0, out=scratch)
+    scratch += 1
+    dH *= scratch  # dz = dH where H > 0, else (H + 1)·dH
+
+
 ACTIVATIONS = {
     "tanh": Activation(tanh_forward, tanh_backward),
     "relu": Activation(relu_forward, relu_backward),
+    "elu": Activation(elu_forward, elu_backward),
 }
 
 
@@ -182,12 +193,51 @@ def residual_backward(dy, x, z, dz, dx, activation, scratch):
     activation.backward(dH, H, scratch)
 
 
+def lstm_forward(x, z, y, activation):
+    (H, I, F, O), (c, _), (c_y, h_y) = z, np.split(x, 2), np.split(y, 2)  # cell and output, of x and of y
+    activation.forward(H)  # H = act(W_H x + b_H)
+    for gate in (I, F, O):
+        sigmoid_forward(gate)  # I = σ(W_I x + b_I), ...
+    np.multiply(I, H, out=c_y)
+    c_y += F * c  # c' = I·H + F·c    (Gers et al. 2000, eq. 4, along depth)
+    np.tanh(c_y, out=h_y)
+    h_y *= O  # h' = O·tanh c'
+
+
+def lstm_backward(dy, x, z, dz, dx, activation, scratch):
+    (H, I, F, O), (dH, dI, dF, dO), (c, _) = z, dz, np.split(x, 2)
+    (dc_y, dh_y), (dc, dh), (a, scratch) = (np.split(both, 2) for both in (dy, dx, scratch))
+    np.multiply(I, H, out=a)
+    a += F * c
+    np.tanh(a, out=a)  # a = tanh c', once more
+    np.multiply(a, dh_y, out=dO)  # dO = tanh c'·dh'
+    dc_whole = O * dh_y
+    tanh_backward(dc_whole, a, scratch)
+    dc_whole += dc_y  # dc' by way of h', and along the cells
+    np.multiply(c, dc_whole, out=dF)  # dF = c·dc'
+    np.multiply(H, dc_whole, out=dI)  # dI = H·dc'
+    np.multiply(I, dc_whole, out=dH)  # dH = I·dc'
+    np.multiply(F, dc_whole, out=dc)  # dc = F·dc'
+    dh[...] = 0  # no path around the affine maps
+    for dgate, gate in ((dO, O), (dF, F), (dI, I)):
+        sigmoid_backward(dgate, gate, scratch)
+    activation.backward(dH, H, scratch)
+
+
 class Block(NamedTuple):
-    """A kind of block: its branches, each an affine map of x, and the pair of functions that combine them."""
+    """A kind of block: its branches, each an affine map of x, and the pair of functions that combine them.
+
+    states: how many equal parts x and y have; each branch has the units of one part.
+    """
 
     branches: str
     forward: Callable[..., None]  # x, z, y, activation
     backward: Callable[..., None]  # dy, x, z, dz, dx, activation, scratch
+    states: int = 1
+
+    def rows(self, D: int) -> int:
+        """How many numbers a sample has in all branches, given the units of x."""
+        return len(self.branches) * D // self.states
 
 
 BLOCKS = {
@@ -195,6 +245,7 @@ BLOCKS = {
     "highway": Block("HT", highway_forward, highway_backward),
     "highway-uncoupled": Block("HTC", highway_uncoupled_forward, highway_uncoupled_backward),
     "residual": Block("H", residual_forward, residual_backward),
+    "lstm": Block("HIFO", lstm_forward, lstm_backward, states=2),
 }
 
 
@@ -232,7 +283,12 @@ def he(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.normal(0, math.sqrt(2 / shape[-1]), shape)
 
 
-INITS = {"uniform": uniform, "glorot": glorot, "he": he}
+def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Small weights whatever the fan-in (Krizhevsky et al. 2012, section 5): normal, standard deviation 0.01."""
+    return rng.normal(0, 0.01, shape)
+
+
+INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian}
 
 
 class Tensors(Mapping):
@@ -271,17 +327,17 @@ class Parameters(Tensors):
     """Those of a DeepNet: W_in (D, d_in), b_in (D); W_H (L, D, D), b_H (L, D), ...; W_out (K, D), b_out (K).
 
     input     (D, d_in + 1) = [W_in b_in]
-    blocks    (L, G·D, D + 1) = [W_H b_H; W_T b_T; ...] of each block
+    blocks    (L, G·D, D + 1) = [W_H b_H; W_T b_T; ...] of each block; half as many rows where x has two parts
     output    (K, D + 1) = [W_out b_out]
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, branches: str, dtype: type):
-        L, D, G = depth, hidden, len(branches)
-        super().__init__(((D, d_in + 1), (L, G * D, D + 1), (d_out, D + 1)), dtype)
+    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: type):
+        L, D = depth, hidden
+        super().__init__(((D, d_in + 1), (L, block.rows(D), D + 1), (d_out, D + 1)), dtype)
         self.input, self.blocks, self.output = self.pieces
         self.name("in", self.input)
-        for g, branch in enumerate(branches):
-            self.name(branch, self.blocks[:, g * D : (g + 1) * D])
+        for branch, matrix in zip(block.branches, np.split(self.blocks, len(block.branches), axis=1), strict=True):
+            self.name(branch, matrix)
         self.name("out", self.output)
 
 
@@ -314,7 +370,8 @@ class Net:
         if rng is None:
             return
         gate_bias = self.config["gate_bias"]
-        constants = {"b_T": gate_bias, "b_C": -gate_bias}  # so that C starts as 1 − T, as in the coupled block
+        # So that C starts as 1 − T, as in the coupled block, and F as 1 − I.
+        constants = {"b_T": gate_bias, "b_C": -gate_bias, "b_I": gate_bias, "b_F": -gate_bias}
         for name, tensor in self.params.items():
             part = part_of_layer(name)
             tensor[...] = INITS[self.config["init"]](rng, tensor.shape) if part[0] == "W" else constants.get(part, 0)
@@ -374,12 +431,12 @@ class Workspace:
 
     def __init__(self, net: "DeepNet", batch_size: int):
         self._net = net
-        G, L, D, B = len(net.block.branches), net.depth, net.hidden, batch_size
+        G, L, D, B, rows = len(net.block.branches), net.depth, net.hidden, batch_size, net.block.rows(net.hidden)
         self.input = np.ones((B, net.config["d_in"] + 1), net.dtype)
         self.x1 = np.ones((L + 1, D + 1, B), net.dtype)
         self.x = self.x1[:, :-1]
-        self.z = np.empty((L, G * D, B), net.dtype)
-        self.branches = self.z.reshape(L, G, D, B)
+        self.z = np.empty((L, rows, B), net.dtype)
+        self.branches = self.z.reshape(L, G, rows // G, B)
 
     @functools.cached_property
     def gradients(self) -> Parameters:
@@ -398,7 +455,7 @@ class Cache:
     """What a forward pass leaves for the backward pass: views of a workspace, in the paper's symbols.
 
     x (L+1, D, B)          the input of each block and, last, the output of the last
-    H, T, C (L, D, B)      the block states, the transform gates and the carry gates, each where the block has it
+    H, T, C, ... (L, D, B) the block states, the transform gates and the carry gates, each where the block has it
     """
 
     def __init__(self, net: "DeepNet", workspace: Workspace):
@@ -418,7 +475,7 @@ class DeepNet(Net):
     dtype              float32, float64, or complex128 (forward and loss only, for complex-step derivatives)
     rng                np.random.Generator that draws the weights; None leaves every parameter 0
 
-    Raises InputError for an unknown block, activation or initialisation.
+    Raises InputError for an unknown block, activation or initialisation, and for units that the block cannot part.
     """
 
     def __init__(
@@ -449,13 +506,16 @@ class DeepNet(Net):
             }
         )
         self.hidden, self.depth = hidden, depth
+        if hidden % self.block.states:
+            found = f"a multiple of {self.block.states} units for {block} blocks, found {hidden}"
+            raise InputError(f"hidden: expected {found}; choose another")
         self.params = self.new_parameters()
         self._draw(rng)
 
     def new_parameters(self) -> Parameters:
         """Zeros in the form of this net's parameters."""
         d_in, d_out = self.config["d_in"], self.config["d_out"]
-        return Parameters(d_in, d_out, self.hidden, self.depth, self.block.branches, self.dtype)
+        return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
 
     def forward(self, x: np.ndarray, workspace: Workspace | None = None) -> tuple[np.ndarray, Cache]:
         """Logits (B, K) of a batch x (B, d_in), and the cache that `backward` needs.
@@ -541,8 +601,8 @@ class DeepNet(Net):
         the next block, y by the one after it. x_l (D, B) stays as it was.
         """
         x1, y1 = with_ones(x_l, self.dtype), with_ones(x_l, self.dtype)
-        z = np.empty((len(self.block.branches) * self.hidden, x_l.shape[1]), self.dtype)
-        branches = z.reshape(-1, *x_l.shape)
+        z = np.empty((self.block.rows(self.hidden), x_l.shape[1]), self.dtype)
+        branches = z.reshape(len(self.block.branches), -1, x_l.shape[1])
         for W in self.params.blocks[l:]:
             with np.errstate(over="ignore"):
                 affine_forward(W, x1, z)
@@ -1014,9 +1074,9 @@ def train_step(
 
 def memory(config: Config, d_in: int, d_out: int) -> int:
     """Bytes that a run takes, nearly: parameters and two moments; for each size of batch, gradients and the passes."""
-    G, L, D, sizes = len(BLOCKS[config.block].branches), config.depth, config.hidden, batch_sizes(config)
-    n_params = D * (d_in + 1) + L * G * D * (D + 1) + d_out * (D + 1)
-    a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * G * D + 3 * D
+    L, D, rows, sizes = config.depth, config.hidden, BLOCKS[config.block].rows(config.hidden), batch_sizes(config)
+    n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
+    a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
     return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
 
 

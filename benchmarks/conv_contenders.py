@@ -135,8 +135,8 @@ class Ours(contenders.Ours):
                 patches.enter_context(patch.object(place, name, watch.timed(getattr(place, name), *part)))
             for layer in self.workspace.layers:
                 if isinstance(layer, ConvolutionLayer):
-                    forward, backward = (watch.timed(f, "elementwise") for f in layer.block[1:])
-                    block = layer.block._replace(forward=forward, backward=backward)
+                    pair = {name: getattr(layer.block, name) for name in ("forward", "backward")}
+                    block = layer.block._replace(**{name: watch.timed(f, "elementwise") for name, f in pair.items()})
                     patches.enter_context(patch.object(layer, "block", block))
             loss = self.loss._replace(function=watch.timed(self.loss.function, "loss", "output"))
             patches.enter_context(patch.object(self, "loss", loss))

@@ -63,7 +63,7 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     set_title(figure, f"{log.set_images:,} training images with several layers closed: {name_data(log.dataset.name)}")
     panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)
     for axes, (name, nets) in zip(panels[0], kinds.items(), strict=True):
-        for order, color, dashes in zip(nets[0].closings, COLORS.values(), DASHES, strict=True):
+        for order, color, dashes in zip(nets[0].closings, COLORS.values(), DASHES, strict=False):
             errors = 100 * np.concatenate([net.closings[order].errors for net in nets])
             draw_seeds(axes, np.arange(errors.shape[1]), errors, label=order, color=color, linestyle=dashes)
         axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))

@@ -21,7 +21,7 @@ import pytest
 
 from command_line import InputError
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
-from highway_networks import Config, DeepNet, Net, Training, part_of_layer
+from highway_networks import BLOCKS, Config, DeepNet, Net, Training, part_of_layer
 from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def small_net(block: str, activation: str, depth: int, dtype=np.float64, d_in: int = 5, d_out: int = 3) -> DeepNet:
-    """A net of width 4 whose biases, those of the gates included, lie around 0: no unit saturates, none is idle."""
-    rng = np.random.default_rng(3)
-    net = DeepNet(d_in, d_out, hidden=4, depth=depth, block=block, activation=activation, dtype=dtype, rng=rng)
+    """A net 4 units wide, of each state, whose biases, also of gates, lie around 0: no unit saturates, none is idle."""
+    rng, hidden = np.random.default_rng(3), 4 * BLOCKS[block].states
+    net = DeepNet(d_in, d_out, hidden=hidden, depth=depth, block=block, activation=activation, dtype=dtype, rng=rng)
     for name, tensor in net.params.items():
         if name.startswith("b_"):
             tensor[...] = rng.uniform(-1, 1, tensor.shape)

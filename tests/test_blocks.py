@@ -10,7 +10,7 @@ from helpers import small_batch, small_net
 from command_line import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, DeepNet, Workspace, evaluate, softmax_cross_entropy
 
-DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: H > 0}
+DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: H > 0, "elu": lambda H: np.where(H > 0, 1, H + 1)}
 
 
 def loss_and_gradients(net, x, y, workspace=None):
@@ -23,13 +23,21 @@ def loss_and_gradients(net, x, y, workspace=None):
 
 
 @pytest.mark.parametrize(
-    ("block", "branches"), [("plain", "H"), ("highway", "HT"), ("highway-uncoupled", "HTC"), ("residual", "H")]
+    ("block", "branches", "D"),
+    [
+        ("plain", "H", 4),
+        ("highway", "HT", 4),
+        ("highway-uncoupled", "HTC", 4),
+        ("residual", "H", 4),
+        ("lstm", "HIFO", 8),
+    ],
 )
-def test_parameters_and_gradients_have_these_names_and_shapes(block, branches):
-    shapes = {"W_in": (4, 5), "b_in": (4,)}
+def test_parameters_and_gradients_have_these_names_and_shapes(block, branches, D):
+    """An LSTM block's branches have the units of its cell, half of D; the others' have all."""
+    shapes = {"W_in": (D, 5), "b_in": (D,)}
     for branch in branches:
-        shapes |= {f"W_{branch}": (3, 4, 4), f"b_{branch}": (3, 4)}
-    shapes |= {"W_out": (2, 4), "b_out": (2,)}
+        shapes |= {f"W_{branch}": (3, 4, D), f"b_{branch}": (3, 4)}
+    shapes |= {"W_out": (2, D), "b_out": (2,)}
     net = small_net(block, "tanh", 3, d_out=2)
     x, y = small_batch(d_out=2)
     logits, cache = net.forward(x)
@@ -89,10 +97,22 @@ def test_he_weights_are_normal_with_twice_the_inverse_fan_in_as_variance():
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_biases_start_at_zero_and_gates_at_their_bias(block):
-    """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block."""
+    """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block; so does a forget gate."""
     params = DeepNet(5, 3, depth=3, block=block, gate_bias=-3.5, rng=np.random.default_rng(0)).params
     for name in (name for name in params if name.startswith("b_")):
-        assert (params[name] == {"b_T": -3.5, "b_C": 3.5}.get(name, 0)).all()
+        assert (params[name] == {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5}.get(name, 0)).all()
+
+
+def test_gaussian_weights_are_small_whatever_their_fans():
+    net = DeepNet(100, 10, hidden=64, depth=3, init="gaussian", rng=np.random.default_rng(0))
+    for name in FAN_IN_AND_OUT:
+        assert net.params[name].std() == pytest.approx(0.01, rel=0.1)
+        assert np.abs(net.params[name]).max() > 0.025
+
+
+def test_units_that_a_block_cannot_part_are_refused():
+    with pytest.raises(InputError, match="hidden: expected a multiple of 2 units for lstm blocks, found 7; "):
+        DeepNet(5, 3, hidden=7, block="lstm", rng=None)
 
 
 def test_the_generator_alone_decides_the_weights():
@@ -122,6 +142,26 @@ def test_a_highway_block_is_equation_3():
         np.testing.assert_allclose(cache.T[layer], T, rtol=1e-12)
         np.testing.assert_allclose(cache.x[layer + 1], H * T + x * (1 - T), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[3] + p["b_out"][:, None], rtol=1e-12)
+
+
+def test_an_lstm_block_is_an_lstm_along_depth():
+    """c' = I·H + F·c and h' = O·tanh c': the cell is the first half of the units, the output the other."""
+    net = small_net("lstm", "tanh", 3)
+    _, cache = net.forward(small_batch()[0])
+    p = net.params
+    for layer in range(3):
+        x = cache.x[layer]
+        H, I, F, O = (p[f"W_{branch}"][layer] @ x + p[f"b_{branch}"][layer, :, None] for branch in "HIFO")
+        I, F, O = (1 / (1 + np.exp(-z)) for z in (I, F, O))
+        c = I * np.tanh(H) + F * x[:4]
+        np.testing.assert_allclose(cache.x[layer + 1], [*c, *(O * np.tanh(c))], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("z", "H"), [(3.0, 3.0), (0.0, 0.0), (-1.0, 1 / math.e - 1), (-800.0, -1.0)])
+def test_an_exponential_linear_unit_bends_at_zero(z, H):
+    value = np.array([[z]])
+    ACTIVATIONS["elu"].forward(value)
+    assert value[0, 0] == pytest.approx(H, rel=1e-15)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -288,10 +328,10 @@ def arrays_of(workspace: Workspace) -> list[np.ndarray]:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_backward_function_writes_before_it_reads(block, activation):
     """What lies in scratch, dz and dx beforehand does not matter, and what belongs to the forward pass stays."""
-    (branches, forward, backward), activation = BLOCKS[block], ACTIVATIONS[activation]
+    (branches, forward, backward, states), activation = BLOCKS[block], ACTIVATIONS[activation]
     rng = np.random.default_rng(0)
     x, dy, y = rng.standard_normal((3, 4, 7))
-    z = rng.standard_normal((len(branches), 4, 7))
+    z = rng.standard_normal((len(branches), 4 // states, 7))
     forward(x, z, y, activation)
     kept, results = (x.copy(), z.copy(), dy.copy()), []
     for fill in (0, np.nan):
@@ -338,7 +378,7 @@ def test_a_net_can_be_walked_block_by_block_from_any_block_on(block):
     net = small_net(block, "relu", 4)
     x, _ = small_batch()
     logits, cache = net.forward(x)
-    assert cache.x.shape == (5, 4, 7)
+    assert cache.x.shape == (5, net.hidden, 7)
     assert {getattr(cache, branch).shape for branch in net.block.branches} == {(4, 4, 7)}
     np.testing.assert_allclose(net.enter(x), cache.x[0], rtol=1e-12)
     for start in range(5):

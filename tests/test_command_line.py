@@ -206,7 +206,7 @@ BAD_ARGUMENTS = {
     "--jobs 0": "argument --jobs: expected a positive number, found '0'",
     "--jobs two": "argument --jobs",
     "--block brick": "argument --block",
-    "--activation sine": "--activation: expected one of tanh, relu, found sine",
+    "--activation sine": "--activation: expected one of tanh, relu, elu, found sine",
     "--loss none": "--loss: expected one of cross-entropy, squared-error, found none",
     "--loss squared-error": "--loss: expected a loss of classes, found squared-error",
     "--dtype float16": "--dtype: expected one of float32, float64, found float16",

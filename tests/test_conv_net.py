@@ -34,7 +34,7 @@ from conv_highway_networks import (
 )
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
 
-every_block = pytest.mark.parametrize("block", BLOCKS)
+every_block = pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])
 NO_DROPOUT = [stage for stage in SMALL_STAGES if not isinstance(stage, Dropout)]
 
 
@@ -200,6 +200,11 @@ def test_what_is_no_image_is_refused(shape):
     with pytest.raises(InputError) as error:
         ConvNet(shape, 3, stages=SMALL_STAGES, rng=None)
     assert_says(error.value, "channels, rows and columns", list(shape))
+
+
+def test_a_block_whose_units_have_two_parts_is_refused():
+    with pytest.raises(InputError, match="block: expected one whose maps have one part, found lstm; "):
+        small_conv_net(block="lstm")
 
 
 @pytest.mark.parametrize(("name", "value"), [("block", "brick"), ("activation", "sine"), ("init", "ones")])

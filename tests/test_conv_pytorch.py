@@ -21,7 +21,7 @@ def as_tensors(net) -> dict:
 
 def torch_logits(net, p, x, training: bool, running: dict):
     """The same net in PyTorch's words, of parameters p and running statistics, which it moves while training."""
-    act, layer = getattr(torch, net.config["activation"]), 0
+    act, layer = getattr(torch.nn.functional, net.config["activation"]), 0
     for stage, (C, *_), *_ in net.places:
         match stage:
             case Convolution() | Blocks():
@@ -85,7 +85,7 @@ def compare(net) -> None:
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])
 def test_a_nets_logits_gradients_and_running_statistics_equal_pytorchs(block, activation, batch_norm):
     """While training, and the logits in evaluation."""
     compare(small_conv_net(block, activation, stages=NO_DROPOUT, batch_norm=batch_norm))

@@ -343,7 +343,9 @@ def test_lesions_of_the_first_forty_layers_are_counted_net_by_net():
             net.error, net.lesioned_error = 0.5, [0.502] * 40 + [0.5] * 9
         log.nets[1].lesioned_error[kept:40] = [0.4] * (40 - kept)  # one that does better without a layer needs it not
         (claim,) = lesions_figures.claims(log)
-        assert f"by over 0.1 points: 40, {kept}, 40, 40 of 40 (at all: 40, {kept}, 40, 40), 0, 0, 0, 0 of 9" in claim.here
+        assert (
+            f"by over 0.1 points: 40, {kept}, 40, 40 of 40 (at all: 40, {kept}, 40, 40), 0, 0, 0, 0 of 9" in claim.here
+        )
         assert claim.verdict == verdict
 
 

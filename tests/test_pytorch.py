@@ -8,7 +8,7 @@ from highway_networks import ACTIVATIONS, Adam, Momentum, softmax_cross_entropy
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
 
-BLOCKS = ["plain", "highway", "highway-uncoupled", "residual"]
+BLOCKS = ["plain", "highway", "highway-uncoupled", "residual", "lstm"]
 
 
 def as_tensors(net):
@@ -17,7 +17,7 @@ def as_tensors(net):
 
 def torch_logits(p, x, block, activation):
     """The same net in PyTorch's words."""
-    linear, act = torch.nn.functional.linear, getattr(torch, activation)
+    linear, act = torch.nn.functional.linear, getattr(torch.nn.functional, activation)
     x = act(linear(x, p["W_in"], p["b_in"]))
     for layer in range(len(p["W_H"])):
         z = {name[2:]: linear(x, W[layer], p["b_" + name[2:]][layer]) for name, W in p.items() if W.ndim == 3}
@@ -26,6 +26,10 @@ def torch_logits(p, x, block, activation):
             x = H
         elif block == "residual":
             x = x + H
+        elif block == "lstm":
+            (c, _), (I, F, O) = x.chunk(2, dim=1), (torch.sigmoid(z[gate]) for gate in "IFO")
+            c = I * H + F * c
+            x = torch.cat([c, O * torch.tanh(c)], dim=1)
         else:
             T = torch.sigmoid(z["T"])
             x = T * H + (torch.sigmoid(z["C"]) if block == "highway-uncoupled" else 1 - T) * x

@@ -8,7 +8,8 @@ from reporting import final, name_tested, seeds_of
 from run_log import RunLog
 
 from .common import group
-from .conv_figures import FIELDS, draw_epochs, gains, points, sign
+from .conv_figures import FIELDS, draw_epochs, gains
+from .intervals import interval
 
 WORDS = {1: "helps", 0: "makes no difference that these seeds show", -1: "harms"}
 
@@ -36,8 +37,8 @@ def norm_table(log: RunLog[ConvConfig]) -> str:
         scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
         rows.append([block, ("no", "yes")[normed], f"{runs[0].n_params:,}", f"{seconds:.0f}", *scores])
         if normed:
-            values = gains(runs, arms[block, False])
-            gained.append(f"{block} {points(values)}: it {WORDS[sign(values)]}")
+            gain = interval(gains(runs, arms[block, False]))
+            gained.append(f"{block} {gain}: it {WORDS[gain.sign]}")
     header = ["block", "normalised", "parameters", "seconds a run", "test accuracy (%)", "training loss"]
     return (
         f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points of "

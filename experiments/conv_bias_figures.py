@@ -11,7 +11,8 @@ from run_log import Run, RunLog
 from .claims import Claim
 from .common import final_values, group_by
 from .conv_bias import BIASES, GUIDELINE, layers
-from .conv_figures import FIELDS, Runs, draw_epochs, gains, points, sign
+from .conv_figures import FIELDS, Runs, draw_epochs, gains
+from .intervals import interval
 from .very_deep_figures import minus
 
 SHADES = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))
@@ -71,7 +72,7 @@ def bias_table(log: RunLog[ConvConfig]) -> str:
     for depth, arms in by_depth(log).items():
         advised = arms[GUIDELINE[depth]]
         for of, runs in arms.items():
-            gain = "the guideline" if runs is advised else points(gains(runs, advised))
+            gain = "the guideline" if runs is advised else str(interval(gains(runs, advised)))
             scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
             rows.append([str(depth), name(of), f"{runs[0].n_params:,}", *scores, gain])
     table = markdown(["layers", "b_T", "parameters", "test accuracy (%)", "training loss", "points gained"], rows)
@@ -86,7 +87,7 @@ def claims(log: RunLog[ConvConfig]) -> list[Claim]:
     verdicts, shown = {}, []
     for depth, arms in by_depth(log).items():
         others = {of: gains(runs, arms[GUIDELINE[depth]]) for of, runs in arms.items() if of != "plain"}
-        signs = [sign(values) for of, values in others.items() if of != GUIDELINE[depth]]
+        signs = [interval(values).sign for of, values in others.items() if of != GUIDELINE[depth]]
         verdict = "not" if max(signs) > 0 else "held" if max(signs) < 0 else "not told apart"
         verdicts.setdefault(verdict, []).append(str(depth))
         scores = ", ".join(f"{name(of)} {final(runs, 'test_score', percent=True)}" for of, runs in arms.items())

@@ -15,7 +15,6 @@ from .common import curve, final_values
 
 Runs = Sequence[Run[ConvConfig]]
 FIELDS = {"held_out_score": "error on held-out images (%)", "train_loss": "training loss"}
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # the 97.5 % point of Student's t, by number of values
 
 
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
@@ -42,24 +41,3 @@ def gains(runs: Runs, others: Runs) -> np.ndarray:
         dict(zip((run.config.seed for run in of), final_values(of, "test_score"), strict=True)) for of in (runs, others)
     )
     return 100 * np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval by Student's t; infinite for a single value."""
-    if len(values) < 2:
-        return float(values.mean()), np.inf
-    return float(values.mean()), STUDENT[len(values)] * float(values.std(ddof=1)) / len(values) ** 0.5
-
-
-def sign(values: np.ndarray) -> int:
-    """1 or -1 if the interval of the mean lies on one side of zero, else 0: not told apart."""
-    mean, half = interval(values)
-    return int(np.sign(mean)) if abs(mean) > half else 0
-
-
-def points(values: np.ndarray) -> str:
-    """`+0.21 ± 0.30`: the interval of a mean in words; the mean alone if there is one value."""
-    mean, half = interval(values)
-    if np.isnan(mean):
-        return "diverged"
-    return f"{mean:+.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")

@@ -1,0 +1,56 @@
+"""Intervals about means and differences: Student's and Welch's, on cases worked by hand and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.intervals import Interval, difference, interval
+
+
+def test_the_interval_of_a_mean_is_students():
+    """Of 1, 2, 3: standard error 1/√3, and t = 4.3027 with 2 degrees of freedom."""
+    found = interval([1.0, 2.0, 3.0])
+    assert found == pytest.approx((2, 4.3027 / math.sqrt(3)), abs=1e-4)
+    assert (found.low, found.high) == pytest.approx((-0.484, 4.484), abs=1e-3)
+    assert str(found) == "+2.00 ± 2.48"
+
+
+def test_the_interval_of_a_difference_is_welchs():
+    """Variances 1 and 1, three each: standard error √(2/3), 4 degrees of freedom, t = 2.7764."""
+    assert difference([11.0, 12, 13], [1.0, 2, 3]) == pytest.approx((10, 2.7764 * math.sqrt(2 / 3)), abs=1e-4)
+    unequal = difference([0.0, 100, 200], [1.0, 2, 3])
+    assert unequal == pytest.approx((98, 4.3027 * 100 / math.sqrt(3)), rel=1e-3), "nearly as of one mean"
+
+
+@pytest.mark.parametrize(
+    "estimate", [lambda rng: interval(rng.normal(size=3)), lambda rng: difference(*rng.normal(size=(2, 4)))]
+)
+def test_an_interval_holds_the_truth_in_19_of_20_cases(estimate):
+    rng = np.random.default_rng(0)
+    inside = [found.low <= 0 <= found.high for found in (estimate(rng) for _ in range(4000))]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
+
+
+def test_runs_that_agree_leave_no_doubt():
+    assert difference([3.0, 3.0], [1.0, 1.0, 1.0]) == interval([2.0, 2.0]) == (2, 0)
+
+
+@pytest.mark.parametrize("found", [interval([3.0]), difference([3.0], [0.0, 0.0])])
+def test_one_run_gives_no_interval(found):
+    assert (found.value, found.half, found.sign, str(found)) == (3, math.inf, 0, "+3.00")
+
+
+@pytest.mark.parametrize(
+    ("values", "sign", "words"),
+    [
+        ([1.0, 1.1, 0.9], 1, "+1.00 ± 0.25"),
+        ([-1.0, -1.1, -0.9], -1, "-1.00 ± 0.25"),
+        ([1.0, -1.0, 0.3], 0, "+0.10 ± 2.52"),
+        ([1.0, math.nan], 0, "diverged"),
+    ],
+)
+def test_it_is_told_from_zero_if_it_lies_on_one_side(values, sign, words):
+    found = interval(values)
+    assert (found.sign, str(found)) == (sign, words)
+    assert Interval(0.2, 0.3).sign == 0

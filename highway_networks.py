@@ -94,7 +94,7 @@ def relu_backward(dH, H, scratch):
 
 
 def elu_forward(z):
-    np.expm1(z, out=z, where=z < 0)  # H = z where z > 0, else e^z − 1    (Clevert et al. 2016, eq. 15)
+    np.expm1(z, out=z, where=z < 0)  # H = z where z > 0, else e^z − 1    (Clevert et al. 2016)
 
 
 def elu_backward(dH, H, scratch):
@@ -199,7 +199,7 @@ def lstm_forward(x, z, y, activation):
     for gate in (I, F, O):
         sigmoid_forward(gate)  # I = σ(W_I x + b_I), ...
     np.multiply(I, H, out=c_y)
-    c_y += F * c  # c' = I·H + F·c    (Gers et al. 2000, eq. 4, along depth)
+    c_y += F * c  # c' = I·H + F·c    (Gers et al. 2000, along depth)
     np.tanh(c_y, out=h_y)
     h_y *= O  # h' = O·tanh c'
 

@@ -69,10 +69,9 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
         axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
     panels[0, 0].set_ylabel("error (%)")
     begin_at_zero(panels[0, 0])
+    # Below, not at the ends of the curves: these all end in the same net, without any layer.
     lines = [line for line in panels[0, 0].lines if not line.get_label().startswith("_")]
-    figure.legend(
-        handles=lines, ncols=len(lines), loc="outside lower center", frameon=False
-    )  # all curves end in one net
+    figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
 
 
 def lesions_table(*logs: LesionsLog) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below
+from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
@@ -422,3 +423,10 @@ def test_training_and_measuring_need_no_pictures():
     code = f"import sys; from experiments import {', '.join(NAMES)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"matplotlib", "sklearn", "figure_style"} & set(done.stdout.split())
+
+
+def test_classifiers_without_an_error_are_drawn():
+    perfect = class_routing.Accuracies(gates=[1.0] * 3, outputs=[1.0] * 3, pixels=1.0)
+    axes = Figure().subplots()
+    class_routing_figures.error_panel(axes, "made up", perfect, 0.1)
+    assert axes.get_ylim() == (0.1, 100)

@@ -5,6 +5,8 @@ Nothing is timed here: what a step takes is the machine's business.
 
 import importlib.util
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +17,7 @@ from test_benchmarks import LINUX_ONLY, cells
 import readme_tables
 from benchmarks import conv_contenders, conv_step
 from benchmarks.contenders import CONV_CONTENDERS, TOLERANCES, build, check, why_missing
-from benchmarks.conv_contenders import ConvCase, Ours, Stopwatch
+from benchmarks.conv_contenders import ConvCase, Ours, Stopwatch, peak_mib
 from benchmarks.conv_step import ConvStepLog, Peak, Targets
 from benchmarks.conv_step_figures import TABLES
 from benchmarks.measures import Spread
@@ -159,6 +161,14 @@ def test_a_run_without_pytorch_names_it_and_its_log_reads_back(tmp_path, monkeyp
     assert 30 < log.peaks[0].mib < 1024
     assert "MISSING PyTorch, compiled: torch is not installed" in capsys.readouterr().out
     assert all(table(log) for table in TABLES.values())
+
+
+@LINUX_ONLY
+def test_a_process_takes_nothing_for_its_own_that_the_one_that_started_it_had():
+    code = "from benchmarks.conv_contenders import peak_mib; print(peak_mib())"
+    large = np.ones(2**26)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 10 < float(told.stdout) < large.nbytes / 2**20 < peak_mib()
 
 
 # -------------------------------------------------------------------------------------------- the tables

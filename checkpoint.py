@@ -22,14 +22,16 @@ def save(path: str | os.PathLike, training: Any) -> None:
     """
     state = {
         "config": asdict(training.config),
-        "optimizer": {name: value for name, value in _optimizer(training).items() if not _is_array(value)},
+        "optimizer": {name: value for name, value in optimizer_state(training).items() if not _is_array(value)},
         "rng": training.rng.bit_generator.state,
         "epoch": training.epoch,
         "diverged": training.diverged,
         "history": asdict(training.history),
         "gate_means": training.gate_means,
     }
-    arrays = {name: value for name, value in _optimizer(training).items() if _is_array(value)} | _net_state(training)
+    arrays = {name: value for name, value in optimizer_state(training).items() if _is_array(value)} | _net_state(
+        training
+    )
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
@@ -57,7 +59,7 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
             _fill(training.net.params.flat, stored["params"])
             for name, value in _net_state(training).items():
                 _fill(value, stored[name])
-            for name, value in _optimizer(training).items():
+            for name, value in optimizer_state(training).items():
                 if _is_array(value):
                     _fill(value, stored[name])
                 else:
@@ -78,7 +80,7 @@ def _fill(array: np.ndarray, stored: np.ndarray) -> None:
     array[...] = stored
 
 
-def _optimizer(training: Any) -> dict[str, Any]:
+def optimizer_state(training: Any) -> dict[str, Any]:
     """All that an optimiser is, beside the parameters it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
 

@@ -420,6 +420,16 @@ class Net:
     def _tensors(self) -> dict[str, np.ndarray]:
         return dict(self.params) | self.state
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle has; the parameters once, though there are many views of them."""
+        return {"config": self.config, "params": self.params.flat, "state": self.state}
+
+    def __setstate__(self, stored: dict[str, Any]) -> None:
+        self.__init__(**stored["config"], rng=None)
+        self.params.flat[...] = stored["params"]
+        for name, tensor in stored["state"].items():
+            self.state[name][...] = tensor
+
 
 class Workspace:
     """Memory for the passes over batches of one size, allocated once; each pass overwrites what the last one left.
@@ -610,6 +620,14 @@ class DeepNet(Net):
             yield branches, y1[:-1]
             x1, y1 = y1, x1
 
+    def without(self, blocks: Sequence[int]) -> "DeepNet":
+        """A copy that lacks those blocks, counted from 0: a block whose T is 0 passes its input on (section 4.2)."""
+        p, kept = self.params, np.delete(np.arange(self.depth), blocks)
+        net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
+        for tensor, of_this_net in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
+            tensor[...] = of_this_net
+        return net
+
     def gate_means(self, x: np.ndarray) -> list[float | None]:
         """Mean of T of each block over x (B, d_in), for a net whose blocks have gates."""
         return numbers([z[1].mean() for z, _ in self.walk(self.enter(x))], digits=4)
@@ -632,25 +650,36 @@ def with_ones(x: np.ndarray, dtype: type) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------- the losses
+# Weights (B,) are factors on the losses of a batch's samples, 1 on average over the data set; without any, all are 1.
 
 
-def softmax_cross_entropy(logits: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+def softmax_cross_entropy(
+    logits: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
     """Mean loss in nats, and dlogits (B, K), of logits (B, K) and classes y (B,)."""
     rows = np.arange(len(y))
     shifted = logits - logits.max(axis=1, keepdims=True)  # so that no exponential overflows
     dlogits = np.exp(shifted)
     total = dlogits.sum(axis=1, keepdims=True)
-    loss = (np.log(total[:, 0]) - shifted[rows, y]).mean()
+    losses = np.log(total[:, 0]) - shifted[rows, y]
     dlogits /= total  # softmax
     dlogits[rows, y] -= 1
     dlogits /= len(y)  # d mean loss / d logits = (softmax − one-hot) / B
-    return loss, dlogits
+    return weighted_mean(losses, dlogits, weights)
 
 
-def squared_error(outputs: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+def squared_error(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
     """Mean over samples and targets of (output − y)², and its gradient (B, K); outputs and y are (B, K)."""
     difference = outputs - y
-    return (difference * difference).mean(), 2 / difference.size * difference
+    return weighted_mean((difference * difference).mean(axis=1), 2 / difference.size * difference, weights)
+
+
+def weighted_mean(losses: np.ndarray, gradient: np.ndarray, weights: np.ndarray | None) -> tuple[float, np.ndarray]:
+    """The mean of the samples' losses (B,), and its gradient (B, K), in place, given that of the unweighted mean."""
+    if weights is not None:
+        losses = weights * losses
+        gradient *= weights[:, None]
+    return losses.mean(), gradient
 
 
 def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
@@ -668,7 +697,7 @@ def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
 class Loss(NamedTuple):
     """What is minimised, the score that goes with it (more is better, 1 is perfect), and what it is a loss of."""
 
-    function: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]  # outputs, y -> mean loss, gradient
+    function: Callable[..., tuple[float, np.ndarray]]  # outputs, y, weights -> mean loss, gradient
     metric: str
     score: Callable[[np.ndarray, np.ndarray], float]  # outputs, y
     target: str
@@ -809,7 +838,7 @@ class Dataset(NamedTuple):
 
     x: images as uint8 (n, channels, rows, columns), or any features as floats (n, ...); y: classes as integers (n,), or
     targets as floats (n, K). K, the number of outputs that a net needs, is `outputs`. `test_set` says in words which
-    samples are there for testing.
+    samples are there for testing. `train_weights` (n,): factors on the losses of the training samples, 1 on average.
     """
 
     train_x: np.ndarray
@@ -818,6 +847,7 @@ class Dataset(NamedTuple):
     test_y: np.ndarray
     outputs: int
     test_set: str = TEST_IMAGES
+    train_weights: np.ndarray | None = None
 
 
 DATASETS = {  # and how many classes each has
@@ -949,7 +979,8 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
     train = rng.permutation(len(data.train_x))[:wanted_train]
     test = rng.permutation(len(data.test_x))[:n_test]
     drawn = (data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test])
-    return Dataset(*drawn, data.outputs, data.test_set)
+    weights = None if data.train_weights is None else data.train_weights[train]
+    return Dataset(*drawn, data.outputs, data.test_set, weights)
 
 
 # -------------------------------------------------------------------------------------------- training
@@ -1060,10 +1091,11 @@ def train_step(
     *,
     weight_decay: float = 0.0,
     rate: float = 1.0,
+    weights: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Forward, loss, backward, clip, decay, update; returns the loss and the gradients' norm before clipping."""
     outputs, cache = net.forward(x, workspace)
-    value, doutputs = loss.function(outputs, y)
+    value, doutputs = loss.function(outputs, y, weights)
     grads = net.backward(doutputs, cache)
     norm = clip_global_norm(grads, clip or math.inf)
     if weight_decay:
@@ -1165,12 +1197,13 @@ class Training:
 
     def _train_epoch(self) -> tuple[float, float]:
         """One step a batch, until one's loss is not finite; returns means over batches: loss and gradient norm."""
-        config, steps, losses = self.config, steps_an_epoch(self.config), []
+        config, steps, weights, losses = self.config, steps_an_epoch(self.config), self.data.train_weights, []
         with quiet_threads(self.threads()):
             for step, chosen in enumerate(batches(config, self.rng)):
                 x, y = self.training_inputs(self.data.train_x[chosen]), self.data.train_y[chosen]
                 rate = scheduled_rate(config.schedule, (self.epoch + step / steps) / config.epochs)
-                how = {"weight_decay": config.weight_decay, "rate": rate}
+                of_batch = None if weights is None else weights[chosen]
+                how = {"weight_decay": config.weight_decay, "rate": rate, "weights": of_batch}
                 workspace = self.workspaces[len(y)]
                 losses.append(train_step(self.net, self.loss, self.optimizer, x, y, config.clip, workspace, **how))
                 if not math.isfinite(losses[-1][0]):

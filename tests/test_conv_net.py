@@ -1,5 +1,6 @@
 """Whole convolutional nets: parameters, what is refused, gradients by complex steps, batches, evaluation, files."""
 
+import copy
 import json
 import math
 
@@ -137,6 +138,19 @@ def test_biases_start_at_zero_gates_at_their_bias_and_normalisation_as_none(bloc
     for name, tensor in {**net.params, **net.state}.items():
         part = name.split(".")[-1]
         assert tensor.any() if part.startswith("W_") else (tensor == starts.get(part, 0)).all(), name
+
+
+def test_a_copy_has_running_statistics_and_parameters_of_its_own():
+    net = small_conv_net(batch_norm=True)
+    for tensor in net.state.values():
+        tensor += 3
+    other = copy.deepcopy(net)
+    for name, tensor in {**net.params, **net.state}.items():
+        np.testing.assert_array_equal({**other.params, **other.state}[name], tensor)
+    x = small_images()[0]
+    np.testing.assert_array_equal(other.predict(x), net.predict(x))
+    other.state["1.variance"][...] = 100
+    assert not np.array_equal(other.predict(x), net.predict(x))
 
 
 # ---------------------------------------------------------------------------------------- what is refused

@@ -97,12 +97,29 @@ def test_the_check_fails_where_a_gradient_is_missing_too_small_to_check_or_nan()
         check_gradients(ones | {"b": np.array([1, np.nan])}, ones, 1e-10)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_gradient_of_a_loss_equals_its_derivatives(loss):
+def outputs_and_targets(loss):
+    """Five samples for a loss of four outputs."""
     rng = np.random.default_rng(0)
-    function, outputs = LOSSES[loss].function, 3 * rng.standard_normal((5, 4))
-    y = np.array([0, 3, 1, 1, 2]) if LOSSES[loss].target == "classes" else rng.standard_normal((5, 4))
-    found = {"outputs": function(outputs, y)[1]}
+    classes, numbers = np.array([0, 3, 1, 1, 2]), rng.standard_normal((5, 4))
+    return 3 * rng.standard_normal((5, 4)), classes if LOSSES[loss].target == "classes" else numbers
+
+
+@pytest.mark.parametrize("weights", [None, np.array([0.5, 0.0, 2.0, 1.0, 3.0])])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_gradient_of_a_loss_equals_its_derivatives(loss, weights):
+    function, (outputs, y) = LOSSES[loss].function, outputs_and_targets(loss)
+    found = {"outputs": function(outputs, y, weights)[1]}
     moved = outputs.astype(complex)
-    check_gradients(found, {"outputs": complex_step(lambda: function(moved, y)[0], moved)}, 1e-10)
-    check_gradients(found, {"outputs": central_differences(lambda: function(outputs, y)[0], outputs)}, 1e-6)
+    check_gradients(found, {"outputs": complex_step(lambda: function(moved, y, weights)[0], moved)}, 1e-10)
+    check_gradients(found, {"outputs": central_differences(lambda: function(outputs, y, weights)[0], outputs)}, 1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_whole_weight_counts_a_sample_so_often(loss):
+    function, (outputs, y) = LOSSES[loss].function, outputs_and_targets(loss)
+    often = np.array([1, 0, 2, 1, 3])
+    value, gradient = function(outputs, y, often / often.mean())
+    expected, repeated = function(outputs.repeat(often, axis=0), y.repeat(often, axis=0))
+    np.testing.assert_allclose(value, expected)
+    np.testing.assert_allclose(gradient[[0, 2, 3, 4]], often[[0, 2, 3, 4], None] * repeated[[0, 1, 3, 4]])
+    assert not gradient[1].any()

@@ -1,5 +1,6 @@
 """Saved nets: loaded ones predict as the saved ones, to the bit; anything else is refused, and never unpickled."""
 
+import copy
 import json
 import pickle
 from functools import partial
@@ -36,6 +37,17 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, block, acti
     np.testing.assert_array_equal(loaded.params.flat, net.params.flat)
     assert loaded.params.flat.dtype == dtype
     assert loaded.config == net.config
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(again):
+    net = small_net("highway", "tanh", 2)
+    other = again(net)
+    np.testing.assert_array_equal(other.params.flat, net.params.flat)
+    other.params.flat[:] = 7
+    assert all((tensor == 7).all() for tensor in other.params.values())
+    assert not (net.params.flat == 7).any()
+    assert len(pickle.dumps(net)) < 1.1 * net.params.flat.nbytes + 1000
 
 
 def test_saving_again_gives_the_same_bytes(saved):

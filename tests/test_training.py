@@ -206,6 +206,21 @@ def test_a_net_learns_several_targets_from_features_that_are_numbers(dtype, tmp_
     assert run.history.test_score[-1] == pytest.approx(np.mean(1 - residual / total), rel=1e-4)
 
 
+def test_weights_follow_their_samples_into_the_batches(digits):
+    """With all samples in one batch, a whole weight counts a sample so often, in every step."""
+    few = digits._replace(train_x=digits.train_x[:40], train_y=digits.train_y[:40])
+    often = np.random.default_rng(0).integers(0, 4, 40)
+    repeated = few._replace(train_x=few.train_x.repeat(often, axis=0), train_y=few.train_y.repeat(often))
+    weighted, nets = few._replace(train_weights=often / often.mean()), []
+    for data in (weighted, repeated, few):
+        config = dataclasses.replace(SMALL, n_train=len(data.train_x), batch_size=200, dtype="float64")
+        run = Training(config, data)
+        list(run.epochs(scored=False))
+        nets.append(run.net.params.flat)
+    np.testing.assert_allclose(nets[0], nets[1], atol=1e-9)
+    assert np.abs(nets[0] - nets[2]).max() > 1e-3
+
+
 def test_a_score_that_is_no_number_is_null_and_does_not_end_the_run():
     run = train(dataclasses.replace(REGRESSION, epochs=2), regression(targets=3))
     assert run.history.test_score == [None, None, None]

@@ -1,0 +1,345 @@
+"""Highway nets as estimators: scikit-learn's own checks, going on from where one was, gates, lesions, bad input."""
+
+import copy
+import math
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from highway_estimators import HighwayClassifier, HighwayRegressor, epochs_without_gain, gate_bias_for
+from highway_networks import BLOCKS, DeepNet
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+X, Y = load_iris(return_X_y=True)
+NUMBERS_X, NUMBERS_Y = make_regression(80, 4, n_targets=2, random_state=0)
+NUMBERS_Y /= NUMBERS_Y.std()
+SMALL = {"depth": 4, "hidden": 6, "max_iter": 5, "batch_size": 32, "random_state": 0}
+
+
+def small(**parameters) -> HighwayClassifier:
+    """A classifier that trains in no time."""
+    return HighwayClassifier(**SMALL | parameters)
+
+
+def same_nets(first, second) -> bool:
+    """Whether two estimators have the same parameters, bit for bit."""
+    return np.array_equal(first.net_.params.flat, second.net_.params.flat)
+
+
+@parametrize_with_checks([HighwayClassifier(depth=3), HighwayRegressor(depth=3)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+# ----------------------------------------------------------------------------------------- what it learns
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_block_learns_classes(block):
+    net = make_pipeline(StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, random_state=0))
+    assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.9  # chance: 1/3
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
+def test_numbers_are_learnt_one_or_several(optimizer):
+    x, y = load_diabetes(return_X_y=True)
+    rate = {"adam": 2e-3, "momentum": 5e-2}[optimizer]
+    net = HighwayRegressor(depth=2, optimizer=optimizer, learning_rate=rate, random_state=0)
+    x, y = StandardScaler().fit_transform(x), (y - y.mean()) / y.std()
+    assert net.fit(x, y).score(x, y) > 0.5
+    assert net.predict(x).shape == (442,)
+    several = clone(net).fit(x, np.stack([y, -2 * y], axis=1))
+    assert several.predict(x[:7]).shape == (7, 2)
+    assert several.score(x, np.stack([y, -2 * y], axis=1)) > 0.5
+    assert clone(net).fit(x, y[:, None]).predict(x).shape == (442, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_computes_in_the_precision_of_its_inputs(dtype):
+    net = small().fit(X.astype(dtype), Y)
+    assert net.net_.dtype == net.predict_proba(X.astype(dtype)).dtype == dtype
+    np.testing.assert_allclose(net.predict_proba(X), net.predict_proba(X.astype(dtype)), atol=1e-6)
+    numbers = HighwayRegressor(**SMALL).fit(NUMBERS_X.astype(dtype), NUMBERS_Y)
+    assert numbers.predict(NUMBERS_X.astype(dtype)).dtype == dtype
+
+
+def test_labels_of_any_type_come_back_in_order():
+    names = np.array(["setosa", "versicolor", "virginica"], dtype=object)
+    net = small(max_iter=100).fit(X, names[Y])
+    assert list(net.classes_) == list(names)
+    assert set(net.predict(X)) <= set(names)
+    np.testing.assert_array_equal(net.predict(X), names[net.predict_proba(X).argmax(axis=1)])
+    np.testing.assert_allclose(np.exp(net.predict_log_proba(X)), net.predict_proba(X))
+
+
+def test_samples_that_weigh_more_are_learnt_first():
+    swapped = np.where(Y == 0, 1, np.where(Y == 1, 0, Y))  # each sample once with each of two labels
+    x, y, weights = np.tile(X, (2, 1)), np.r_[Y, swapped], np.repeat([9.0, 1.0], 150)
+    net = HighwayClassifier(depth=2, random_state=0)
+    assert net.fit(x, y, sample_weight=weights).score(X, Y) > 0.9
+    assert net.fit(x, y, sample_weight=weights[::-1]).score(X, swapped) > 0.9
+
+
+# ------------------------------------------------------------------------------- stopping, and going on
+
+
+def test_epochs_without_gain_are_counted_from_the_last_gain_over_the_best():
+    assert epochs_without_gain([], 0.1) == 0
+    assert epochs_without_gain([1.0], 0.1) == 0
+    assert epochs_without_gain([1.0, 2.0, 3.0], 0.1) == 0
+    assert epochs_without_gain([1.0, 2.0, 1.0, 1.9, 2.05], 0.1) == 3
+    assert epochs_without_gain([1.0, 1.05, 1.1, 1.15], 0.1) == 3
+
+
+def test_training_ends_where_nothing_is_gained_or_says_that_it_was_cut_short(recwarn):
+    done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
+    assert done.n_iter_ == len(done.loss_curve_) == 1 + 4  # the first is always a gain
+    assert not recwarn
+    with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs were not enough"):
+        small().fit(X, Y)
+
+
+def test_the_net_of_the_best_epoch_stays(monkeypatch):
+    scores = iter([0.5, 0.9, 0.7, 0.8, 0.1, 0.2])
+    monkeypatch.setattr(HighwayClassifier, "_validate", lambda *_: next(scores))
+    stopped = small(early_stopping=True, n_iter_no_change=3, max_iter=50).fit(X, Y)
+    assert stopped.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.1, 0.2]
+    scores = iter([0.5, 0.9])
+    assert same_nets(stopped, small(early_stopping=True, max_iter=2).fit(X, Y))
+
+
+def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
+    seen = []
+
+    def validate(self, net, x, y, weights):
+        seen.append((x, y, weights))
+        return 0.0
+
+    monkeypatch.setattr(HighwayClassifier, "_validate", validate)
+    net = small(early_stopping=True, validation_fraction=0.2).fit(X, Y, sample_weight=np.arange(1.0, 151))
+    x, y, weights = seen[0]
+    assert list(np.bincount(y)) == [10, 10, 10]
+    np.testing.assert_array_equal(x, X[weights.astype(int) - 1])
+    assert net.n_iter_ == len(seen)
+
+
+def test_no_score_is_a_list_of_none_without_early_stopping():
+    assert small().fit(X, Y).validation_scores_ is None
+
+
+@pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "warm start"])
+def test_going_on_is_as_if_it_had_not_stopped(way):
+    whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
+    for _ in range(3 if way == "warm start" else 6):
+        parts = pickle.loads(pickle.dumps(parts)) if way.startswith("pickled") else parts
+        parts = parts.fit(X, Y) if way == "warm start" else parts.partial_fit(X, Y, classes=[2, 1, 0])
+    assert same_nets(whole, parts)
+    assert parts.loss_curve_ == whole.loss_curve_
+    assert parts.n_iter_ == 6
+
+
+def test_fit_begins_anew_unless_told_otherwise():
+    net = small().fit(X, Y)
+    assert same_nets(copy.deepcopy(net).fit(X, Y), net)
+    assert not same_nets(copy.deepcopy(net).set_params(warm_start=True).fit(X, Y), net)
+    assert not same_nets(copy.deepcopy(net).set_params(random_state=1).fit(X, Y), net)
+
+
+def test_partial_fit_takes_other_samples_of_the_same_classes():
+    net = small().partial_fit(X[:50], Y[:50], classes=[0, 1, 2])
+    assert list(net.classes_) == [0, 1, 2]
+    assert net.partial_fit(X[50:], Y[50:]).predict_proba(X).shape == (150, 3)
+    numbers = HighwayRegressor(**SMALL).partial_fit(NUMBERS_X[:7], NUMBERS_Y[:7]).partial_fit(NUMBERS_X, NUMBERS_Y)
+    assert numbers.n_iter_ == 2
+
+
+# ------------------------------------------------------------------------------------ gates and lesions
+
+
+def test_gates_are_those_of_a_forward_pass():
+    net = small().fit(X, Y)
+    _, cache = net.net_.forward(X)
+    T = net.transform_gates(X)
+    np.testing.assert_allclose(T, cache.T.transpose(2, 0, 1))  # (n, L, D)
+    np.testing.assert_allclose(net.effective_depth(X), T.mean(axis=2).sum(axis=1))
+    many = np.tile(X, (5, 1))  # more than are looked at together
+    np.testing.assert_allclose(net.transform_gates(many)[-150:], T)
+    np.testing.assert_allclose(net.effective_depth(many)[:150], net.effective_depth(X))
+
+
+@pytest.mark.parametrize("layers", [0, [1, 3], [], range(4)])
+def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
+    net = small(gate_bias=0.0).fit(X, Y)
+    closed = copy.deepcopy(net.net_)
+    closed.params["W_T"][layers], closed.params["b_T"][layers] = 0, -1e6  # σ of that is 0
+    before = net.net_.params.flat.copy()
+    lesioned = net.lesion(layers)
+    np.testing.assert_array_equal(lesioned.net_.predict(X), closed.predict(X))
+    np.testing.assert_array_equal(net.net_.params.flat, before)
+    assert lesioned.depth == lesioned.net_.depth == 4 - np.size(layers)
+    assert lesioned.transform_gates(X).shape == (150, lesioned.depth, 6)
+    assert lesioned.partial_fit(X, Y).n_iter_ == 6
+
+
+def test_only_blocks_with_gates_tell_of_them():
+    for block, kind in BLOCKS.items():
+        net = small(block=block).fit(X, Y)
+        assert hasattr(net, "transform_gates") == hasattr(net, "effective_depth") == ("T" in kind.branches)
+    with pytest.raises(AttributeError, match="transform_gates"):
+        _ = small(block="plain").transform_gates
+
+
+@pytest.mark.parametrize(("depth", "bias"), [(0, -1), (1, -1), (5, -1), (10, -1.609), (30, -2.708), (1000, -6.215)])
+def test_the_gate_bias_follows_depth(depth, bias):
+    assert gate_bias_for(depth) == pytest.approx(bias, abs=1e-3)
+    if depth > 5:
+        assert depth * math.exp(gate_bias_for(depth)) == pytest.approx(2)
+    assert small(depth=depth, max_iter=1).fit(X, Y).net_.config["gate_bias"] == gate_bias_for(depth)
+
+
+def test_its_net_is_saved_and_loaded_without_pickle(tmp_path):
+    net = small().fit(X, Y)
+    net.net_.save(tmp_path / "iris.npz")
+    np.testing.assert_array_equal(DeepNet.load(tmp_path / "iris.npz").predict(X), net.net_.predict(X))
+
+
+# --------------------------------------------------------------------------------- among scikit-learn's
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net)), "joblib"])
+def test_copies_predict_and_train_alike(again, tmp_path):
+    net = small().fit(X, Y)
+    if again == "joblib":
+        joblib.dump(net, tmp_path / "net.joblib")
+        other = joblib.load(tmp_path / "net.joblib")
+    else:
+        other = again(net)
+    np.testing.assert_array_equal(other.predict_proba(X), net.predict_proba(X))
+    assert same_nets(other.partial_fit(X, Y), net.partial_fit(X, Y))
+
+
+def test_in_a_pipeline_and_under_a_search_over_two_processes():
+    x, y = load_breast_cancer(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), HighwayClassifier(max_iter=20, random_state=0))
+    grid = {"highwayclassifier__depth": [1, 5], "highwayclassifier__block": ["highway", "plain"]}
+    search = GridSearchCV(pipeline, grid, cv=3, n_jobs=2).fit(x, y)
+    assert search.best_score_ > 0.95  # the commoner class: 0.63
+    assert search.best_estimator_[-1].depth == search.best_params_["highwayclassifier__depth"]
+
+
+def test_tables_with_names_are_remembered():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    scaler = StandardScaler().set_output(transform="pandas")
+    net = make_pipeline(scaler, small()).set_output(transform="pandas").fit(frame, pandas.Series(Y, dtype="category"))
+    assert list(net[-1].feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names should match"):
+        net[-1].predict(frame[["b", "a", "c", "d"]])
+
+
+# -------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("depth", -1, "zero or a positive number, of type Integral, found -1"),
+        ("depth", 2.5, "found 2.5"),
+        ("hidden", 0, "a positive number"),
+        ("block", "transformer", "one of plain, highway"),
+        ("activation", None, "one of tanh, relu, elu"),
+        ("gate_bias", "automatic", "a finite number or auto"),
+        ("gate_bias", math.nan, "found nan"),
+        ("batch_size", "all", "a positive number or auto, of type Integral, found 'all'"),
+        ("learning_rate", "1e-3", "of type Real, found '1e-3'"),
+        ("optimizer", "sgd", "one of adam, momentum"),
+        ("max_iter", 0, "a positive number"),
+        ("tol", -1e-4, "zero or a positive number"),
+        ("validation_fraction", 1.0, r"a number in \[0, 1\)"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
+    with pytest.raises(ValueError, match=f"{name}: expected .*{expected}"):
+        small(**{name: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "weights", "message"),
+    [
+        (np.where(X > 7, np.nan, X), Y, None, "Input X contains NaN"),
+        (np.where(X > 7, np.inf, X), Y, None, "Input X contains infinity"),
+        (X[:0], Y[:0], None, r"Found array with 0 sample\(s\)"),
+        (X[:, :0], Y, None, r"Found array with 0 feature\(s\)"),
+        (X, Y[:-1], None, "inconsistent numbers of samples"),
+        (X, Y + 0.5, None, "Unknown label type: continuous"),
+        (X, np.stack([Y, Y], axis=1), None, "y should be a 1d array"),
+        (X, Y, -np.ones(150), "Sample weights must be non-negative"),
+        (X, Y, np.zeros(150), "at least one non-zero number"),
+        (X, Y, np.ones(149), "inconsistent numbers of samples"),
+        (X, Y, np.full(150, np.nan), "sample_weight contains NaN"),
+    ],
+)
+def test_bad_samples_get_scikit_learns_words(x, y, weights, message):
+    with pytest.raises(ValueError, match=message):
+        small().fit(x, y, sample_weight=weights)
+
+
+def test_sparse_inputs_are_refused_in_scikit_learns_words():
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        small().fit(csr_array(X), Y)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (X[:1], Y[:1]),  # one row
+        (X, np.zeros(150)),  # one class
+        (np.ones_like(X), Y),  # constant columns
+        (X * 1e30, Y),
+        (np.float32(X * 1e30), Y),
+    ],
+)
+def test_odd_samples_are_no_obstacle(x, y):
+    net = small().fit(x, y)
+    np.testing.assert_allclose(net.predict_proba(x).sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fit_that_diverges_raises_and_leaves_the_last_net(warm_start):
+    net = HighwayRegressor(**SMALL, warm_start=warm_start).fit(NUMBERS_X, NUMBERS_Y)
+    before = net.predict(NUMBERS_X)
+    with pytest.raises(ValueError, match=r"training diverged in epoch 1: .*standardise inputs and targets"):
+        net.fit(NUMBERS_X, 1e200 * NUMBERS_Y)
+    np.testing.assert_array_equal(net.predict(NUMBERS_X), before)
+
+
+def test_what_does_not_go_together_is_refused():
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        small().partial_fit(X, Y)
+    with pytest.raises(ValueError, match="partial_fit does not support early_stopping"):
+        small(early_stopping=True).partial_fit(X, Y, classes=[0, 1, 2])
+    fitted = small(warm_start=True).fit(X, Y)
+    with pytest.raises(ValueError, match=r"classes: expected \[0 1 2\]"):
+        fitted.partial_fit(X, Y, classes=[0, 1])
+    with pytest.raises(ValueError, match="unseen labels"):
+        fitted.fit(X, Y + 1)
+    with pytest.raises(ValueError, match="found one of hidden 8; fit without it"):
+        fitted.set_params(hidden=8).fit(X, Y)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        fitted.predict(X[:, :3])
+    with pytest.raises(IndexError):
+        fitted.lesion(4)
+    for look in ("predict", "predict_proba", "transform_gates", "effective_depth", "lesion"):
+        with pytest.raises(NotFittedError):
+            getattr(small(), look)(X)

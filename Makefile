@@ -50,6 +50,7 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.estimators --json benchmarks/estimators.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import run_log
-from benchmarks import conv_step_figures, main_job_figures, training_step_figures
+from benchmarks import conv_step_figures, estimators_figures, main_job_figures, training_step_figures
 from benchmarks.conv_step import ConvStepLog
+from benchmarks.estimators import EstimatorsLog
 from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
@@ -75,6 +76,7 @@ def all_tables() -> dict[str, Table]:
         "training_step": [Source(Path("benchmarks/training_step.json"), StepLog, "make bench")],
         "conv_step": [Source(Path("benchmarks/conv_step.json"), ConvStepLog, "make bench")],
         "main_job": [Source(Path("benchmarks/main_job.json"), JobLog, "make bench")],
+        "estimators": [Source(Path("benchmarks/estimators.json"), EstimatorsLog, "make bench")],
     }
     made = {
         "run": {"headline": headline},
@@ -83,6 +85,7 @@ def all_tables() -> dict[str, Table]:
         "training_step": training_step_figures.TABLES,
         "conv_step": conv_step_figures.TABLES,
         "main_job": main_job_figures.TABLES,
+        "estimators": estimators_figures.TABLES,
     }
     tables = {
         "claims": Table(all_claims, [source for name in WITH_CLAIMS for source in sources[name]]),

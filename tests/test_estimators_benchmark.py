@@ -1,0 +1,105 @@
+"""The comparison of estimators: equal sizes, intervals with a known answer, logs that read back, tables that say it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from helpers import ROOT, SOME_ENVIRONMENT
+from sklearn.datasets import load_diabetes, load_wine
+from test_benchmarks import LINUX_ONLY, cells
+
+import readme_tables
+from benchmarks import estimators
+from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets
+from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, difference, verdict
+from benchmarks.measures import Spread
+from run_log import DatasetInfo, dumps, read
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def test_nets_whose_epochs_are_timed_are_of_one_size(monkeypatch):
+    monkeypatch.setattr(estimators, "EPOCHS", 1)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 784)), np.arange(20) % 10
+    sizes = {name: estimators.n_params(net.fit(X, y)) for name, net in estimators.timed_nets(784, 10, width=50).items()}
+    assert sizes[estimators.SAME_NET] == sizes[estimators.MLP]
+    assert sizes[estimators.SAME_PARAMETERS] == pytest.approx(sizes[estimators.MLP], rel=0.03)
+    assert sizes[estimators.SAME_WIDTH] - sizes[estimators.SAME_NET] == estimators.DEPTH * 50 * 51
+
+
+def made_up_log() -> EstimatorsLog:
+    """A valid log of two folds and one seed: of contenders a, b, ... of 1, 2, ... tenths, a tenth more each fold."""
+
+    def row(dataset: str, contender: str, tenths: int) -> Scores:
+        return Scores(dataset, 100, contender, [tenths / 10, (tenths + 1) / 10], Spread(1, 2, 3))
+
+    scores = [row("digits", name, tenths) for tenths, name in ((6, LEFT), (7, RIGHT), (1, "commonest class"))]
+    deep = [AtDepth(depth, [row("digits", name, depth) for name in ("highway", "MLP")]) for depth in (3, 8)]
+    ratio = {"MLP": 1.0, "plain blocks": 0.4, "highway blocks": 0.8}
+    epochs = [
+        Epoch("float32", width, name, 1000 * width, Spread(1, 100 * of, 3), Spread(of, of, of))
+        for width in (20, 50)
+        for name, of in ratio.items()
+    ]
+    envelope = (1, "2026-11-20T10:00:00Z", "a command", DatasetInfo("mnist", 6000, 1), SOME_ENVIRONMENT)
+    return EstimatorsLog(*envelope, Targets(), 3, 2, [0], 30, scores, deep, epochs)
+
+
+def rows_of(name: str) -> list[list[str]]:
+    return [cells(line) for line in TABLES[name](made_up_log()).splitlines() if line.startswith("| ")][2:]
+
+
+def test_tables_show_means_with_their_spread_and_what_was_to_be_reached():
+    assert rows_of("estimators")[0] == ["digits", LEFT, "0.650 ± 0.071", "2"]
+    assert rows_of("estimators_depth") == [
+        ["3", "0.350 ± 0.071", "0.350 ± 0.071"],
+        ["8", "0.850 ± 0.071", "0.850 ± 0.071"],
+    ]
+    assert "the commonest class: 0.150." in TABLES["estimators_depth"](made_up_log())
+    assert [row[-1] for row in rows_of("estimators_epoch")] == [
+        *("1.00 (1.00–1.00)", "0.40 (0.40–0.40)", "0.80 (0.80–0.80)"),  # of a width without a target
+        *("1.00 (1.00–1.00)", "0.40 (0.40–0.40), 0.5 reached", "0.80 (0.80–0.80), 0.5 missed"),
+    ]
+
+
+def test_the_interval_of_a_difference_is_that_of_the_corrected_t_test():
+    log = dataclasses.replace(made_up_log(), folds=5, seeds=[0])
+    left, right = (
+        Scores("digits", 100, name, scores, Spread(1, 2, 3))
+        for name, scores in (("a", [0.5, 0.6, 0.7, 0.8, 0.9]), ("b", [0.4] * 5))
+    )
+    mean, half = difference(left, right, log)
+    assert mean == pytest.approx(0.3)
+    # sd² = 0.025; its error √(0.025·(1/5 + 1/4)); Student's t at 97.5 %, 4 degrees of freedom: 2.776
+    assert half == pytest.approx(2.776 * (0.025 * 0.45) ** 0.5, rel=1e-3)
+    assert [verdict(mean, half) for mean in (-0.2, 0.0, 0.2) for half in (0.1,)] == ["worse", "within noise", "better"]
+
+
+@LINUX_ONLY
+def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    few = ("few", rng.standard_normal((60, 9), dtype=np.float32), np.arange(60) % 3)
+    monkeypatch.setattr(estimators, "images", lambda: few)
+    monkeypatch.setattr(estimators, "BUNDLED", {"digits": load_wine, "diabetes": load_diabetes})
+    for name, value in {"FOLDS": 2, "SEEDS": (0,), "DEPTHS": (1,), "WIDTHS": (4,), "DEPTH": 2, "EPOCHS": 1}.items():
+        monkeypatch.setattr(estimators, name, value)
+    path = tmp_path / "log.json"
+    assert estimators.main(["--rounds", "1", "--json", str(path)]) == 0
+    log = read(path, EstimatorsLog, "write it again")
+    assert dumps(log) == path.read_text()
+    assert {(row.dataset, row.contender) for row in log.scores} == {
+        *((of, name) for of in ("digits", "few") for name in estimators.CLASSIFIERS),
+        *(("diabetes", name) for name in estimators.REGRESSORS),
+    }
+    assert {row.precision for row in log.epochs} == {"float32", "float64"}
+    assert all(row.over_mlp == Spread(1, 1, 1) for row in log.epochs if row.contender == estimators.MLP)
+    assert all(table(log) for table in TABLES.values())
+    assert "ms an epoch" in capsys.readouterr().out
+
+
+def test_every_table_is_registered_and_has_its_place():
+    text = (ROOT / "benchmarks/README.md").read_text()
+    for name in (*TABLES, "estimators_environment"):
+        assert name in readme_tables.all_tables()
+        assert f"\n<!-- table: {name} -->\n" in text

@@ -51,6 +51,7 @@ PARAMETERS: dict[str, tuple[type, Rule]] = {
     "optimizer": (str, one_of(OPTIMIZERS)),
     "learning_rate": (Real, POSITIVE),
     "batch_size": (Integral, POSITIVE),
+    "weight_decay": (Real, ZERO_OR_MORE),
     "clip": (Real, ZERO_OR_MORE),
     "max_iter": (Integral, POSITIVE),
     "tol": (Real, ZERO_OR_MORE),
@@ -103,6 +104,8 @@ PARAMETERS_IN_WORDS = """
         Its learning rate, constant.
     batch_size : int or "auto"
         Samples a step; "auto" is 200, or as many as there are.
+    weight_decay : float
+        Factor on the weights that is added to their gradients.
     clip : float
         The largest global L2 norm of the gradients; 0 for no limit.
     max_iter : int
@@ -150,6 +153,7 @@ class HighwayEstimator(BaseEstimator):
         optimizer="adam",
         learning_rate=2e-3,
         batch_size="auto",
+        weight_decay=0.0,
         clip=5.0,
         max_iter=200,
         tol=1e-4,
@@ -168,6 +172,7 @@ class HighwayEstimator(BaseEstimator):
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
+        self.weight_decay = weight_decay
         self.clip = clip
         self.max_iter = max_iter
         self.tol = tol
@@ -205,6 +210,7 @@ class HighwayEstimator(BaseEstimator):
             gate_bias=gate_bias_for(self.depth) if self.gate_bias == "auto" else self.gate_bias,
             optimizer=self.optimizer,
             lr=self.learning_rate,
+            weight_decay=self.weight_decay,
             clip=self.clip,
             batch_size=LARGEST_BATCH if self.batch_size == "auto" else self.batch_size,
             epochs=1 if incremental else self.max_iter,

@@ -91,6 +91,15 @@ def test_samples_that_weigh_more_are_learnt_first():
     assert net.fit(x, y, sample_weight=weights[::-1]).score(X, swapped) > 0.9
 
 
+def test_only_the_ratios_of_weights_matter():
+    weights = np.arange(1.0, 151)
+    first, second = (small().fit(X, Y, sample_weight=factor * weights) for factor in (1, 1000))
+    np.testing.assert_allclose(first.loss_curve_, second.loss_curve_)
+    stopped = small(early_stopping=True).fit(X, Y, sample_weight=weights)
+    assert stopped._validate(stopped.net_, X, Y, weights) == stopped.score(X, Y, sample_weight=weights)
+    assert stopped.score(X, Y, sample_weight=weights) != stopped.score(X, Y)
+
+
 # ------------------------------------------------------------------------------- stopping, and going on
 
 
@@ -162,6 +171,12 @@ def test_partial_fit_takes_other_samples_of_the_same_classes():
     assert net.partial_fit(X[50:], Y[50:]).predict_proba(X).shape == (150, 3)
     numbers = HighwayRegressor(**SMALL).partial_fit(NUMBERS_X[:7], NUMBERS_Y[:7]).partial_fit(NUMBERS_X, NUMBERS_Y)
     assert numbers.n_iter_ == 2
+
+
+@pytest.mark.parametrize(("first", "then"), [(np.float32, np.float64), (np.float64, np.float32)])
+def test_going_on_is_in_the_precision_of_the_first_samples(first, then):
+    net = small(warm_start=True).fit(X.astype(first), Y).fit(X.astype(then), Y)
+    assert net.net_.dtype == net.predict_proba(X.astype(then)).dtype == first
 
 
 # ------------------------------------------------------------------------------------ gates and lesions
@@ -248,6 +263,19 @@ def test_tables_with_names_are_remembered():
         net[-1].predict(frame[["b", "a", "c", "d"]])
 
 
+OTHER_VALUES = {
+    **{"depth": 5, "hidden": 7, "block": "plain", "activation": "relu", "gate_bias": -3.0, "optimizer": "momentum"},
+    **{"learning_rate": 1e-3, "batch_size": 31, "weight_decay": 0.1, "clip": 0.1, "max_iter": 4, "random_state": 1},
+    **{"tol": 10.0, "early_stopping": True},
+}
+
+
+@pytest.mark.parametrize(("name", "value"), OTHER_VALUES.items())
+def test_every_parameter_decides_something(name, value):
+    usual = {"max_iter": 20, "n_iter_no_change": 2} if name == "tol" else {}
+    assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
+
+
 # -------------------------------------------------------------------------------------------- bad input
 
 
@@ -322,6 +350,13 @@ def test_a_fit_that_diverges_raises_and_leaves_the_last_net(warm_start):
     with pytest.raises(ValueError, match=r"training diverged in epoch 1: .*standardise inputs and targets"):
         net.fit(NUMBERS_X, 1e200 * NUMBERS_Y)
     np.testing.assert_array_equal(net.predict(NUMBERS_X), before)
+
+
+def test_a_step_into_infinity_is_noticed_at_once():
+    net = small(max_iter=1, optimizer="momentum", learning_rate=1e39, clip=0, batch_size=150)
+    with pytest.raises(ValueError, match="training diverged in epoch 1"):
+        net.fit(np.float32(X), Y)  # a finite loss, then parameters that float32 cannot hold
+    assert not hasattr(net, "net_")
 
 
 def test_what_does_not_go_together_is_refused():

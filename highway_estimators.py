@@ -194,11 +194,11 @@ class HighwayEstimator(BaseEstimator):
     def _fit(self, X, y, sample_weight, *, going_on: bool, incremental: bool = False, **targets: Any) -> Self:
         """Train; if that fails, the net of an earlier fit stays."""
         self._check_parameters()
+        if self.early_stopping and incremental:
+            raise ValueError("partial_fit does not support early_stopping=True")
         X, y, outputs = self._check_samples(X, y, going_on, **targets)
         X = X.astype(self.net_.dtype if going_on else X.dtype, copy=False)
         weights, chance, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
-        if self.early_stopping and incremental:
-            raise ValueError("partial_fit does not support early_stopping=True")
         if self.early_stopping:
             (X, y, weights), validation = self._split(X, y, weights, chance)
         config = Config(
@@ -224,7 +224,7 @@ class HighwayEstimator(BaseEstimator):
         if going_on:
             self._hand_over(training)
         losses, scores = self._run(training, validation, incremental)
-        self.net_, self._optimizer_state, self._rng = training.net, optimizer_state(training), training.rng
+        self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, moments(training))
         self.loss_curve_ = (self.loss_curve_ if going_on else []) + losses
         self.validation_scores_ = scores if self.early_stopping else None
         self.n_iter_ = len(self.loss_curve_)
@@ -250,9 +250,10 @@ class HighwayEstimator(BaseEstimator):
         found, expected = (net.config | {"gate_bias": None} for net in (training.net, self.net_))
         if differs := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
             raise ValueError(f"warm_start: expected the net of the last fit, found one of {differs}; fit without it")
-        training.net.params.flat[...] = self.net_.params.flat
-        vars(training.optimizer).update(self._optimizer_state)
-        training.rng = self._rng
+        training.net.params.flat[...], training.rng = self.net_.params.flat, self._rng
+        optimizer, kept = self._moments
+        if optimizer == self.optimizer:
+            vars(training.optimizer).update(kept)
 
     def _run(self, training: Training, validation: tuple | None, incremental: bool) -> tuple[list, list]:
         """Train until nothing is gained any more; returns each epoch's loss and, with validation samples, its score.
@@ -299,9 +300,9 @@ class HighwayEstimator(BaseEstimator):
         X = self._inputs(X)
         return self.net_.predict(X)
 
-    def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
+    def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Yield some of the samples, a block, and T (D, B) of these, for all samples and blocks; T is overwritten."""
-        X, which = self._inputs(X), self.net_.block.branches.index("T")
+        which = self.net_.block.branches.index("T")
         for rows in gen_batches(len(X), ROWS):
             for l, (z, _) in enumerate(self.net_.walk(self.net_.enter(X[rows]))):
                 yield rows, l, z[which]
@@ -309,7 +310,7 @@ class HighwayEstimator(BaseEstimator):
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:
         """T of every block for each sample of X (n, d_in): (n, L, D); 1 transforms a unit, 0 passes it on."""
-        check_is_fitted(self)
+        X = self._inputs(X)
         T = np.empty((len(X), self.net_.depth, self.net_.hidden), self.net_.dtype)
         for rows, l, T_l in self._gates(X):
             T[rows, l] = T_l.T
@@ -318,7 +319,7 @@ class HighwayEstimator(BaseEstimator):
     @available_if(has_gates)
     def effective_depth(self, X) -> np.ndarray:
         """How many blocks each sample of X (n, d_in) uses: the sum over blocks of the mean T of their units, (n,)."""
-        check_is_fitted(self)
+        X = self._inputs(X)
         depth = np.zeros(len(X), self.net_.dtype)
         for rows, _, T_l in self._gates(X):
             depth[rows] += T_l.mean(axis=0)
@@ -331,9 +332,14 @@ class HighwayEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         lesioned = copy.deepcopy(self)
-        lesioned.net_, lesioned._optimizer_state = self.net_.without(layers), {}
+        lesioned.net_, lesioned._moments = self.net_.without(layers), (None, {})
         lesioned.depth = lesioned.net_.depth
         return lesioned
+
+
+def moments(training: Training) -> dict[str, Any]:
+    """What an optimiser has gathered; the rate is the user's, and may be another when training goes on."""
+    return {name: value for name, value in optimizer_state(training).items() if name != "lr"}
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:

@@ -158,6 +158,15 @@ def test_going_on_is_as_if_it_had_not_stopped(way):
     assert parts.n_iter_ == 6
 
 
+def test_another_rate_or_update_rule_counts_when_training_goes_on():
+    net = small(warm_start=True).fit(X, Y)
+    usual = copy.deepcopy(net).fit(X, Y)
+    for name, value in (("learning_rate", 1e-5), ("optimizer", "momentum"), ("clip", 1e-3)):
+        assert not same_nets(copy.deepcopy(net).set_params(**{name: value}).fit(X, Y), usual)
+    still = copy.deepcopy(net).set_params(learning_rate=1e-30).fit(X, Y)
+    np.testing.assert_allclose(still.net_.params.flat, net.net_.params.flat, rtol=1e-12)
+
+
 def test_fit_begins_anew_unless_told_otherwise():
     net = small().fit(X, Y)
     assert same_nets(copy.deepcopy(net).fit(X, Y), net)

@@ -92,11 +92,11 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
 def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
     """The same setting with fewer epochs, dotted, if the candidates were compared in fewer."""
     chosen = [run for run in log.choosing if run.config.net == config.net and is_chosen(log, run)]
-    for run in chosen:
-        if run.config.epochs < config.epochs:
-            style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
-            draw_epochs(axes, "held_out_score", {"_": (style, [run])})
-    for epochs in {run.config.epochs for run in chosen} - {config.epochs}:
+    shorter = [run for run in chosen if run.config.epochs < config.epochs]
+    for run in shorter:
+        style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
+        draw_epochs(axes, "held_out_score", {"_": (style, [run])})
+    for epochs in {run.config.epochs for run in shorter}:
         axes.text(0.03, 0.04, f"dotted: {epochs} epochs", transform=axes.transAxes)
 
 

@@ -72,11 +72,10 @@ def images_error(runs: Runs) -> float:
 
 @part_each(height=4.2)
 def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
-    """Error on held-out images by epoch, a panel a net; dashed what the paper reaches on test images."""
+    """Error on held-out images by epoch, a panel a net; dots, and dashed the paper's: error on test images."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
     budget = "".join(f"; paper: {epochs} epochs" for epochs in {PAPER[net].epochs for net in nets if net in PAPER})
-    title = f"{name_data(log.dataset.name)}, {log.dataset.n_train:,} training images: {FIELDS['held_out_score']}"
-    set_title(figure, title + budget)
+    set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['held_out_score']}, on test images (dots){budget}")
     for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
         lines = {kind(runs[0].config): ({"color": color(runs[0].config)}, runs) for runs in arms}
         draw_epochs(axes, "held_out_score", lines)
@@ -84,18 +83,21 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         axes.set_title(net)
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
+        for runs in arms:
+            tested = 100 - 100 * np.mean(final_values(runs, "test_score"))
+            axes.plot(runs[0].config.epochs, tested, "o", color=color(runs[0].config), clip_on=False, zorder=4)
         label_ends(axes)
 
 
 def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
     """The same setting with fewer epochs, dotted, if the candidates were compared in fewer."""
-    for run in log.choosing:
-        if run.config.net == config.net and is_chosen(log, run) and run.config.epochs < config.epochs:
-            style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
-            draw_epochs(axes, "held_out_score", {"_": (style, [run])})
-            end = run.config.epochs, 100 - 100 * run.history.held_out_score[-1]
-            words = f"{run.config.epochs} epochs"
-            axes.annotate(words, end, (0, -6), textcoords="offset points", color=style["color"], ha="center", va="top")
+    chosen = [run for run in log.choosing if run.config.net == config.net and is_chosen(log, run)]
+    shorter = [run for run in chosen if run.config.epochs < config.epochs]
+    for run in shorter:
+        style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
+        draw_epochs(axes, "held_out_score", {"_": (style, [run])})
+    for epochs in {run.config.epochs for run in shorter}:
+        axes.text(0.03, 0.04, f"dotted: {epochs} epochs", transform=axes.transAxes)
 
 
 def color(config: ConvConfig) -> str | tuple[float, ...]:

@@ -28,6 +28,7 @@ from experiments.conv_tables_figures import (
     main_table,
     rows,
 )
+from figure_style import COLORS
 from run_log import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 
 MNIST = DatasetInfo("mnist", 55_000, 10_000)
@@ -309,8 +310,12 @@ def test_the_curves_show_the_papers_level_and_the_shorter_run():
     assert {line.get_label() for line in mnist.lines} >= {"highway", "plain", "paper (test)"}
     levels = [line.get_ydata()[0] for axes in figure.axes for line in axes.lines if line.get_label() == "paper (test)"]
     assert levels == pytest.approx([0.6, 10.82])
-    assert "8 epochs" in {text.get_text() for text in cifar.texts}
+    assert "dotted: 8 epochs" in {text.get_text() for text in cifar.texts}
     assert "epochs" not in "".join(text.get_text() for text in mnist.texts)
+    (runs, *_) = rows(mnist_log())
+    error = 100 - 100 * np.mean([run.history.test_score[-1] for run in runs])
+    (tested,) = [line for line in mnist.lines if line.get_marker() == "o" and line.get_color() == COLORS["highway"]]
+    assert tested.get_ydata()[0] == pytest.approx(error)
 
 
 # ------------------------------------------------------------------------------- where gates open

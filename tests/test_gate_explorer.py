@@ -155,7 +155,7 @@ def test_a_name_cannot_end_the_script(saved):
 def test_colours_are_those_of_the_figures():
     held = gate_explorer_figures.color_table("viridis")
     assert len(held) == 6 * 256
-    assert (held[:6], held[-6:]) == ("440154", "fde725")
+    assert (held[:6], held[6 * 128 : 6 * 129], held[-6:]) == ("440154", "21918c", "fde725")
     middle = gate_explorer_figures.color_table("RdBu_r")[6 * 127 : 6 * 129]
     assert min(bytes.fromhex(middle)) > 240  # 0 is all but white
 

@@ -262,8 +262,8 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
     (net,) = (net for net in nets if net.source == log.model.source)
     first, last = (net.closings[f"{end} first"].errors[0] for end in ("first", "last"))
     L = len(net.lesioned_error)
-    closed = ([], [1], [1, 2], [7], [L - 1, L], [7, 9])
-    errors = (net.error, net.lesioned_error[0], first[2], net.lesioned_error[6], last[2], None)
+    closed = ([], [1], [1, 2], [7], [L - 1, L], [7, 9], [1, 9], [9, L])
+    errors = (net.error, net.lesioned_error[0], first[2], net.lesioned_error[6], last[2], None, None, None)
     for layers, error in zip(closed, errors, strict=True):
         opened.click("#reset")
         for layer in layers:

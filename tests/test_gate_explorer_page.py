@@ -90,6 +90,8 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install -e '.[test]'")
+    from selenium.common.exceptions import WebDriverException
+
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and chromedriver):
         pytest.skip("needs Chromium and its driver: Debian's packages chromium and chromium-driver")
@@ -98,7 +100,10 @@ def browser() -> Iterator[Browser]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = selenium.Chrome(options, selenium.ChromeService(chromedriver))
+    try:
+        driver = selenium.Chrome(options, selenium.ChromeService(chromedriver))
+    except WebDriverException as error:
+        pytest.skip(f"needs a Chromium that starts: {error.msg}")
     browser = Browser(driver)
     browser.resize(1600, "light")
     yield browser

@@ -6,8 +6,10 @@ no backend matters, and saved so that the same log gives the same bytes.
 
 import functools
 import hashlib
+import html
 import os
 import platform
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -207,15 +209,20 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
     return Path("viz") if own == stem else Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
 
 
-def save(figure: Figure, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
-    """Write a PNG, whole or not at all, whose metadata name the logs that it was drawn from.
+def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
+    """Write a figure as PNG, or a page of HTML as it is, whole or not at all; metadata name the logs it was drawn from.
 
     Raises InputError if `path` cannot be written.
     """
     make_folder(Path(path).parent)
     origin = "\n".join(map(fingerprint, sources))
     with atomic_write(path, "wb") as file:
-        figure.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
+        if isinstance(picture, str):
+            about = {"source": origin, "generator": page_renderer()}
+            tags = "".join(f'\n<meta name="{name}" content="{html.escape(of)}">' for name, of in about.items())
+            file.write(picture.replace("<head>", f"<head>{tags}", 1).encode())
+        else:
+            picture.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
 
 
 def make_folder(folder: Path) -> None:
@@ -238,3 +245,8 @@ def renderer() -> str:
     import PIL
 
     return f"matplotlib {matplotlib.__version__}, pillow {PIL.__version__}, {platform.system()} {platform.machine()}"
+
+
+def page_renderer() -> str:
+    """The same of a page: its colours, and what it holds compressed."""
+    return f"matplotlib {matplotlib.__version__}, zlib {zlib.ZLIB_RUNTIME_VERSION}"

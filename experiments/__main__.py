@@ -25,6 +25,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "conv_bias": ("run",),
     "batch_norm": ("run",),
     "conv_gates": ("run",),
+    "gate_explorer": ("run",),
 }
 
 

@@ -4,7 +4,9 @@ Bytes are compared where the picture says that it was drawn by the versions inst
 them the layout, may differ: a warning says so, and what is compared is the log's fingerprint, the size and the looks.
 """
 
+import html
 import io
+import re
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -21,13 +23,25 @@ from PIL import Image, ImageFilter, ImageSequence
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from command_line import InputError
-from figure_style import differences, fingerprint, label_ends, new_figure, number_layers, renderer, save, spread
+from figure_style import (
+    differences,
+    fingerprint,
+    label_ends,
+    new_figure,
+    number_layers,
+    page_renderer,
+    renderer,
+    save,
+    spread,
+)
 from highway_networks import CLASSES
 from run_log import write
 
 BLOCK = 5  # pixels; what is compared is the mean colour of blocks as wide and high
 BLUR = 1.5  # blocks: letters become grey
 SHIFT = 2  # blocks that anything may be moved by
+PAGE = b"<!DOCTYPE html>"  # what a picture that is a page begins with
+OF_VERSIONS = re.compile(rb'<meta name="generator"[^>]*>|"(weights|sequential|diverging)":"[^"]*"')  # in a page
 LARGEST_DIFFERENCE = 60  # of 255; between matplotlib 3.9 and 3.11, other ticks make 53 and all else 18 at most
 
 
@@ -47,7 +61,12 @@ def strangeness(frame: Image.Image, other: Image.Image) -> float:
 
 
 def look_alike(one: bytes, other: bytes) -> bool:
-    """Whether two pictures show the same but for fonts, rasterisers and a slightly moved layout."""
+    """Whether two pictures show the same but for fonts, rasterisers and a slightly moved layout.
+
+    Of two pages, whether they are the same but for what compression and colour maps make of the same numbers.
+    """
+    if one.startswith(PAGE):
+        return OF_VERSIONS.sub(b"", one) == OF_VERSIONS.sub(b"", other)
     with Image.open(io.BytesIO(one)) as a, Image.open(io.BytesIO(other)) as b:
         rounding = np.abs(np.subtract(a.size, b.size)).max()  # of inches to pixels: not every version cuts off
         if rounding > 1 or getattr(a, "n_frames", 1) != getattr(b, "n_frames", 1):
@@ -60,6 +79,9 @@ def look_alike(one: bytes, other: bytes) -> bool:
 
 def origin(picture: bytes) -> tuple[str, str]:
     """The fingerprint of the log that a picture was drawn from, and the software that drew it."""
+    if picture.startswith(PAGE):
+        about = dict(re.findall(r'<meta name="(source|generator)" content="([^"]*)">', picture.decode()))
+        return html.unescape(about["source"]), about["generator"]
     with Image.open(io.BytesIO(picture)) as image:
         if image.format == "GIF":
             log, software = image.info["comment"].decode().split("\n")
@@ -98,11 +120,12 @@ def assert_redrawn(path: Path, redrawn: bytes, *logs: Path) -> None:
     source, software = origin(content)
     if source != "\n".join(map(fingerprint, logs)):
         outdated(f"{name} was drawn from other logs than {', '.join(log.name for log in logs)}")
-    if software == renderer():
+    here = page_renderer() if content.startswith(PAGE) else renderer()
+    if software == here:
         same = content == redrawn
         assert same, f"{name}: other bytes, though from the same logs by the same {software}"
     else:
-        versions = f"drawn by {software}, here by {renderer()}"
+        versions = f"drawn by {software}, here by {here}"
         warnings.warn(f"looks compared instead of bytes, of pictures {versions}", stacklevel=1)
         assert look_alike(content, redrawn), f"{name}: looks different, {versions}"
 
@@ -415,3 +438,13 @@ def test_a_failed_picture_leaves_the_old_one(folder):
         save(figure, "a.png", "run.json")
     assert set(files_below(folder)) == {"a.png", "run.json"}
     assert (folder / "a.png").read_text() == "old"
+
+
+def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(folder):
+    (folder / "a&b.json").touch()
+    save("<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>", "page.html", "a&b.json")
+    page = (folder / "page.html").read_bytes()
+    assert origin(page) == (fingerprint("a&b.json"), page_renderer())
+    assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
+    assert look_alike(page, page.replace(page_renderer().encode(), b"others"))
+    assert not look_alike(page, page.replace(b"title", b"h1"))

@@ -1,0 +1,108 @@
+r"""The page of the gate explorer, viz/gate_explorer.html, and its table.
+
+The page is gate_explorer.html with one JSON object in it: settings and weights of the net, the ten images, effective
+depths, what the log of lesions says of this net, and colours. The picture of it:
+
+    chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1260 \
+        --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+"""
+
+import base64
+import json
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex
+
+from command_line import InputError
+from figure_style import SEQUENTIAL, differences, fingerprint, markdown
+from highway_networks import DeepNet
+from reporting import name_data
+
+from . import lesions
+from .gate_explorer import EXPERIMENT, GateExplorerLog
+from .models import Source
+
+TEMPLATE = Path(__file__).with_name("gate_explorer.html")
+MARK = '{"here": "goes what the page shows"}'  # in the template
+COLORS = 256
+
+
+def page(log: GateExplorerLog) -> str:
+    """The page, whole: it needs no other file. Raises InputError if the net's file is not the log's any more."""
+    net = load(log.model.source)
+    path, lesioned = lesion_curve(log)
+    content = {
+        "sources": [fingerprint(log.model.source.file), *([fingerprint(path)] if lesioned else [])],
+        "dataset": name_data(log.dataset.name),
+        "config": net.config,
+        "test_score": log.model.test_score,
+        "weights": packed(net.params.flat),
+        "seed": log.seed,
+        "pixels": [np.ravel(image).tolist() for image in log.pixels],
+        "effective_depth": {"trained": asdict(log.trained), "untrained": asdict(log.untrained)},
+        "lesions": lesioned,
+        "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
+    }
+    text = json.dumps(content, separators=(",", ":"))
+    return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text.replace("<", "\\u003c"))  # no name ends the script
+
+
+def load(source: Source) -> DeepNet:
+    """The net that was looked into."""
+    net, found = DeepNet.load(source.file), fingerprint(source.file)
+    if source.sha256 and not found.endswith(source.sha256):
+        remedy = f"make its log anew with {EXPERIMENT.parser.prog} run"
+        raise InputError(f"{source.file}: expected the net of sha256 {source.sha256}, found {found}; {remedy}")
+    return net
+
+
+def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
+    """The log of lesions, and what it says of this very net, if anything: errors with these layers closed."""
+    path = lesions.EXPERIMENT.log_path(log.dataset.name)
+    measured = lesions.EXPERIMENT.read(path) if path.exists() else None
+    for net in measured.nets if measured else []:
+        if net.source.sha256 and net.source.sha256 == log.model.source.sha256:
+            return path, {
+                "images": measured.dataset.n_train,
+                "none": net.error,
+                "each": net.lesioned_error,
+                "set_images": measured.set_images,
+                "first": net.closings["first first"].errors[0],
+                "last": net.closings["last first"].errors[0],
+            }
+    return path, None
+
+
+def packed(weights: np.ndarray) -> str:
+    """float32 numbers, compressed, in base64: all first bytes, all second bytes, ..., as like bytes compress better."""
+    planes = weights.astype("<f4").view(np.uint8).reshape(-1, 4).T
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+
+
+def color_table(name: str) -> str:
+    """A colour map as COLORS colours of six hexadecimal digits."""
+    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name].resampled(COLORS)(range(COLORS)))
+
+
+def depths_table(log: GateExplorerLog) -> str:
+    """The effective depth of each class's images, trained and untrained."""
+    kinds, depth = (log.trained, log.untrained), log.model.net["depth"]
+    rows = [
+        [str(label), f"{images:,}", *(f"{of.mean[label]:.2f} ± {of.sd[label]:.2f}" for of in kinds)]
+        for label, images in enumerate(log.images)
+    ]
+    return (
+        f"{markdown(['class', 'images', 'effective depth', 'untrained'], rows)}\n\nThe sum over {depth} layers of the "
+        f"mean T of a layer's units: mean ± sample standard deviation over the test images of "
+        f"{name_data(log.dataset.name)}, by class; one net, of test accuracy {log.model.test_score:.4f}, and an "
+        "untrained one of the same settings."
+    )
+
+
+FIGURES = {"gate_explorer.html": page}
+TABLES = {"gate_explorer": depths_table}

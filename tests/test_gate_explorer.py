@@ -1,0 +1,233 @@
+"""The gate explorer's log, and what its page holds; test_gate_explorer_page.py opens the page in a browser."""
+
+import base64
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_says, files_below
+from picture_helpers import committed_log
+
+from command_line import InputError
+from experiments import gate_explorer, gate_explorer_figures, lesions
+from experiments.gate_explorer import EXPERIMENT, SmallGenerator
+from highway_networks import INITS, Dataset, DeepNet, as_inputs
+
+TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
+NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
+
+
+def net_for(data: Dataset, **others) -> DeepNet:
+    return DeepNet(data.test_x[0].size, data.outputs, **(NET | others), rng=np.random.default_rng(1))
+
+
+@pytest.fixture
+def saved(digits, workdir) -> DeepNet:
+    """A net for the digits, saved as mine.npz."""
+    net = net_for(digits)
+    net.save("mine.npz")
+    return net
+
+
+def run_and_plot(model: str, stem: str) -> dict:
+    """Look into a net of the user's for the digits; returns what its page holds."""
+    assert EXPERIMENT.main(["run", "--dataset", "digits", "--model", model]) == 0
+    assert EXPERIMENT.main(["plot", f"runs/gate_explorer-digits-{stem}.json"]) == 0
+    return held_by(Path(f"viz/digits-{stem}/gate_explorer.html"))
+
+
+def held_by(page: Path) -> dict:
+    """The JSON object in a page."""
+    text = page.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
+
+
+# ----------------------------------------------------------------------------------------- measuring
+
+
+def test_effective_depth_is_the_number_of_layers_whose_open_gates_would_do_as_much(digits):
+    net = net_for(digits)
+    net.params["W_T"][...] = 0
+    net.params["b_T"][...] = np.log([[1], [3], [1 / 3]])  # T = 1/2, 3/4, 1/4 in the three layers
+    images = digits.test_x
+    np.testing.assert_allclose(gate_explorer.effective_depth(net, images), np.full(len(images), 1.5), rtol=1e-6)
+    net.params["W_T"][0, 0] = 1
+    _, cache = net.forward(as_inputs(images))
+    found = gate_explorer.effective_depth(net, images)
+    np.testing.assert_allclose(found, cache.T.mean(axis=1).sum(axis=0), rtol=1e-5)
+    assert np.ptp(found) > 0.01
+
+
+def test_depths_are_summed_up_by_class():
+    found = gate_explorer.by_class(np.array([1.0, 5.0, 3.0, 6.0]), np.array([0, 1, 0, 1]), 2)
+    assert found == gate_explorer.EffectiveDepth([2.0, 5.5], [1.414, 0.7071])
+
+
+def test_the_log_holds_the_first_image_of_each_class(digits, saved):
+    EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"])
+    log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))
+    for label, pixels in enumerate(log.pixels):
+        np.testing.assert_array_equal(pixels, digits.test_x[digits.test_y == label][0, 0])
+    assert log.images == np.bincount(digits.test_y).tolist()
+    depths = gate_explorer.effective_depth(gate_explorer.untrained(saved), digits.test_x)
+    assert log.untrained.mean[7] == pytest.approx(depths[digits.test_y == 7].mean(), rel=1e-3)
+    assert log.trained != log.untrained
+
+
+# ------------------------------------------------------------------------------------ small generator
+
+
+def mulberry32(seed: int):
+    """As it is published, a number at a time, with Python's integers."""
+    low = 2**32 - 1
+    for count in itertools.count(1):
+        t = (seed + 0x6D2B79F5 * count) & low
+        t = (t ^ (t >> 15)) * (t | 1) & low
+        t ^= (t + ((t ^ (t >> 7)) * (t | 61) & low)) & low
+        yield (t ^ (t >> 14)) / 2**32
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
+def test_numbers_are_those_of_the_generator_however_many_are_asked_for_at_once(seed):
+    rng = SmallGenerator(seed)
+    found = np.concatenate([rng.random(n) for n in (3, 1, 0, 96)])
+    assert found.tolist() == list(itertools.islice(mulberry32(seed), 100))
+
+
+def test_untrained_weights_have_the_spread_of_their_initialisation(digits):
+    for init, draw in INITS.items():
+        net = gate_explorer.untrained(net_for(digits, init=init, hidden=40))
+        for name in ("W_in", "W_H", "W_T", "W_out"):
+            expected = draw(np.random.default_rng(0), (100, *net.params[name].shape[-2:])).std()
+            assert net.params[name].std() == pytest.approx(expected, rel=0.1), (init, name)
+            assert abs(net.params[name].mean()) < expected / 4, (init, name)
+        assert (net.params["b_T"] == NET["gate_bias"]).all()
+        assert not net.params["b_H"].any()
+
+
+# ------------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_holds_the_weights_to_the_last_bit(saved):
+    held = run_and_plot("mine.npz", "mine")
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(held["weights"])), np.uint8).reshape(4, -1)
+    np.testing.assert_array_equal(np.ascontiguousarray(planes.T).view("<f4")[:, 0], saved.params.flat)
+    assert held["config"] == saved.config
+    assert held["sources"] == [f"mine.npz sha256 {hashlib.sha256(Path('mine.npz').read_bytes()).hexdigest()}"]
+
+
+def test_the_page_is_that_of_its_log_and_of_no_net_that_came_later(digits, saved, refused):
+    run_and_plot("mine.npz", "mine")
+    before = files_below(Path("viz"))
+    net_for(digits, depth=4).save("mine.npz")
+    message = refused(EXPERIMENT.main, ["plot", "runs/gate_explorer-digits-mine.json"])
+    assert_says(InputError(message.strip()), "mine.npz: expected the net of sha256", "experiments.gate_explorer run")
+    assert files_below(Path("viz")) == before
+
+
+def test_lesions_are_shown_of_this_very_net_alone(digits, saved):
+    for net, path in ((net_for(digits, depth=4), "other.npz"), (saved, "mine.npz")):
+        net.save(path)
+        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", path]) == 0
+        Path(f"runs/lesions-digits-{Path(path).stem}.json").rename("runs/lesions-digits.json")
+        found = run_and_plot("mine.npz", "mine")["lesions"]
+        if path == "other.npz":
+            assert found is None
+    log = lesions.EXPERIMENT.read(Path("runs/lesions-digits.json"))
+    assert (found["none"], found["each"]) == (log.nets[0].error, log.nets[0].lesioned_error)
+    assert found["first"][-1] == found["last"][-1]  # no layer is left
+    assert found["first"] == log.nets[0].closings["first first"].errors[0] != found["last"]
+
+
+def test_a_name_cannot_end_the_script(saved):
+    Path("mine.npz").rename("<!--<script>.npz")
+    held = run_and_plot("<!--<script>.npz", "<!--<script>")
+    assert held["sources"][0].startswith("<!--<script>.npz sha256 ")
+    assert "<!--" not in Path("viz/digits-<!--<script>/gate_explorer.html").read_text(encoding="utf-8")
+
+
+def test_colours_are_those_of_the_figures():
+    held = gate_explorer_figures.color_table("viridis")
+    assert len(held) == 6 * 256
+    assert (held[:6], held[6 * 128 : 6 * 129], held[-6:]) == ("440154", "21918c", "fde725")
+    middle = gate_explorer_figures.color_table("RdBu_r")[6 * 127 : 6 * 129]
+    assert min(bytes.fromhex(middle)) > 240  # 0 is all but white
+
+
+def test_the_committed_page_is_small_and_shows_the_committed_lesions(monkeypatch):
+    committed_log("viz/gate_explorer.html")
+    page = ROOT / "viz" / "gate_explorer.html"
+    assert page.stat().st_size < 1_500_000
+    held, log = held_by(page), lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
+    assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
+    assert len(held["lesions"]["each"]) == held["config"]["depth"]
+
+
+@pytest.mark.parametrize("dataset", ["colour", "oblong"])
+def test_images_that_nobody_can_draw_are_refused(digits, dataset):
+    shape = {"colour": (3, 8, 8), "oblong": (1, 8, 4)}[dataset]
+    images = np.zeros((20, *shape), np.uint8)
+    data = digits._replace(test_x=images, train_x=images)
+    with pytest.raises(InputError) as error:
+        gate_explorer.look(net_for(data), data, 1)
+    assert_says(error.value, "--dataset: expected square grey images", " x ".join(map(str, shape)))
+
+
+def test_a_bad_model_is_one_line_and_leaves_nothing_behind(digits, workdir, refused):
+    run = ["run", "--dataset", "digits", "--model", "net.npz"]
+    assert "net.npz: expected a saved net, found: No such file" in refused(EXPERIMENT.main, run)
+    net_for(digits, block="plain").save("net.npz")
+    assert "expected a net with coupled gates" in refused(EXPERIMENT.main, run)
+    assert set(files_below(workdir)) == {"net.npz"}
+
+
+def test_the_table_has_a_row_a_class(saved):
+    run_and_plot("mine.npz", "mine")
+    log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))
+    log = dataclasses.replace(log, trained=dataclasses.replace(log.trained, mean=list(range(10)), sd=[0.25] * 10))
+    rows = gate_explorer_figures.depths_table(log).splitlines()
+    assert [row.split(" | ")[2] for row in rows[2:12]] == [f"{label}.00 ± 0.25" for label in range(10)]
+
+
+# -------------------------------------------------------------------------------------- the template
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of #rrggbb (WCAG 2.2)."""
+    shares = np.frombuffer(bytes.fromhex(color[1:]), np.uint8) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_is_that_of_its_definition():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+@pytest.mark.parametrize("text", ["ink", "faint", "open", "shut"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it(scheme, text):
+    light, dark = re.findall(r":root \{(.*?)\}", TEMPLATE, re.DOTALL)
+    colors = dict(re.findall(r"--(\w+): (#\w{6});", dark if scheme == "dark" else light))
+    assert set(re.findall(r"[^-]color: var\(--(\w+)\)", TEMPLATE)) <= {"ink", "faint", "open", "shut"}
+    for behind in ("paper", "panel"):
+        assert contrast(colors[text], colors[behind]) >= 4.5, behind
+
+
+def test_the_template_asks_for_nothing_and_runs_nothing_of_a_strangers():
+    assert "default-src 'none'" in TEMPLATE
+    assert not re.search(r"(?:src|href)=(?!\"data:)|url\(|@import|\bfetch\(|XMLHttpRequest|\son\w+=", TEMPLATE)
+    assert "http" not in TEMPLATE.replace("http-equiv", "")
+    assert TEMPLATE.count(gate_explorer_figures.MARK) == 1
+    assert min(map(int, re.findall(r"font(?:-size)?: (\d+)px", TEMPLATE))) >= 13

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT
+from sklearn.datasets import load_iris
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 WORDS = 1500
@@ -22,8 +23,18 @@ def blocks(language: str) -> list[str]:
 
 def test_code_is_quoted_as_it_is():
     source = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
-    assert blocks("python")
-    assert all(code in source for code in blocks("python"))
+    _, code = blocks("python")
+    assert code in source
+
+
+def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
+    code, _ = blocks("python")
+    X, y = load_iris(return_X_y=True)
+    exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
+    score, *depths = re.findall(r"[\d.]+", capsys.readouterr().out)
+    assert float(score) > 0.9  # chance: 1/3
+    assert len(depths) == 75
+    assert all(0 < float(depth) < 30 for depth in depths)
 
 
 def test_a_visitor_can_read_it_in_five_minutes():

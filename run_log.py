@@ -198,6 +198,11 @@ class Run(Result, Generic[ConfigT]):
         if not all(0 <= mean <= 1 for mean in means - {None}):
             raise ValueError("expected gate_means from 0 to 1, found others")
 
+    @property
+    def ended(self) -> bool:
+        """Whether no epoch is to come."""
+        return self.diverged or self.history.epoch[-1] == self.config.epochs
+
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):

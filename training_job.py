@@ -3,8 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
-from reporting import EpochReporter, describe_scores, label, summary
+from reporting import EpochReporter, describe_scores, full_name, label, summary
 from run_log import Log, Run, check_writable, write
 from side_by_side import ResultFile, add_job_flags, finish
 
@@ -65,14 +63,9 @@ def runs_beside(out: Path, dataset: str) -> Path:
     return out.with_suffix(f".{dataset}.jsonl")
 
 
-def digest(config: Any) -> str:
-    """Twelve letters that tell a config from any other."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
-
-
 def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
     """Where a run of a job is kept between epochs, if its runs are long; that of another config lies elsewhere."""
-    return out.with_suffix(f".{dataset}-{label(config).replace(' ', '-')}-{digest(config)}.npz")
+    return out.with_suffix(f".{full_name(dataset, config)}.npz")
 
 
 def check_places(out: Path | None, dataset: str, net: str | None) -> None:

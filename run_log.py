@@ -44,6 +44,7 @@ ADDED = {
     "config": HYPERPARAMETERS,
     "training": HYPERPARAMETERS,
     "history": {"held_out_loss": [], "held_out_score": []},
+    "RunLog": {"finished": True},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
     "BlocksComparedLog.runs": {"environment": None},
     "results": {"environment": None},
@@ -206,10 +207,11 @@ class Run(Result, Generic[ConfigT]):
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):
-    """What `python highway_networks.py` writes."""
+    """What the training commands write; if it is not `finished`, runs may be missing or have epochs to come."""
 
     dataset: DatasetInfo
     runs: list[Run[ConfigT]]
+    finished: bool = True
 
 
 # ---------------------------------------------------------------------------------------- what goes in

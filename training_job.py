@@ -13,7 +13,7 @@ from typing import Any
 
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, full_name, label, summary
-from run_log import Run, RunLog, check_writable, read, write
+from run_log import Run, RunLog, check_writable, make_place, read, write
 from side_by_side import ResultFile, add_job_flags, finish
 
 REST = 100  # times as long as it took to write an unfinished log, none is written: that is 1 % of the time
@@ -29,6 +29,18 @@ def add_training_flags(parser: argparse.ArgumentParser, log: str) -> None:
     parser.add_argument("--out", help=f"the log (default: {log})")
     parser.add_argument("--no-save", action="store_true", help="write no log")
     parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
+    text = "tell TensorBoard of every epoch, in a folder below DIR for each run (needs tensorboardX)"
+    parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
+
+
+def event_folder(text: str) -> Path:
+    """A folder for event files; raises argparse's error if there is nothing to write them with."""
+    try:
+        import event_files  # noqa: F401
+    except ImportError as error:
+        found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
+        raise argparse.ArgumentTypeError(found) from error
+    return Path(text)
 
 
 def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
@@ -209,6 +221,11 @@ def _watchers(
     watchers = []
     if out:
         watchers.append(functools.partial(LogSoFar, unfinished_beside(out), log))
+    if arguments.tensorboard:
+        from event_files import EventFile
+
+        make_place(arguments.tensorboard / "events")
+        watchers.append(functools.partial(EventFile, arguments.tensorboard, dataset))
     if told:
         watchers.append(functools.partial(EpochReporter, alone=arguments.jobs == 1))
     return watchers

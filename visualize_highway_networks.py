@@ -181,12 +181,12 @@ def depth_sweep(log: Log) -> np.ndarray:
 
 
 def T_gate_evolution(log: Log) -> Axes:
-    """Mean T of each layer (row) after each epoch (column); epoch 0 is the untrained net."""
+    """Mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    figure, axes = new_figure(f"Mean transform gate by layer and epoch: {describe(log, gated(log))}", 4.6)
+    figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, gated(log))}", 4.6)
     cells = axes.imshow(means.T, vmin=0, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
-    axes.set_ylabel("layer, from input to output")
+    axes.set_ylabel("block, front to back")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)
     scale = figure.colorbar(cells, label="mean T (white line: untrained)", pad=0.02)
@@ -195,20 +195,20 @@ def T_gate_evolution(log: Log) -> Axes:
 
 
 def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
-    """A bar for the mean T of each layer after an epoch, beside the untrained net's."""
+    """A bar for the mean T of each block after an epoch, beside the untrained net's."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
     bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[gated(log)[0].config.block])
     edges = np.arange(depth + 1) + 0.5
     axes.step(edges, [*means[0], means[0, -1]], where="post", color=INK, linewidth=1, label="untrained")
-    axes.set(xlabel="layer, from input to output", ylabel="mean T", xlim=edges[[0, -1]])
+    axes.set(xlabel="block, front to back", ylabel="mean T", xlim=edges[[0, -1]])
     axes.yaxis.set_major_locator(MaxNLocator(5))
     number_layers(axes.xaxis, depth)
     return bars
 
 
 def T_gate_final(log: Log) -> Axes:
-    """Mean T of each layer after the last epoch beside the untrained net's, each seed a dot if there are several."""
+    """Mean T of each block after the last epoch beside the untrained net's, each seed a dot if there are several."""
     _, axes = new_figure(f"Mean transform gate after training: {describe(log, gated(log))}", 3.6)
     draw_gates(axes, log, epoch=-1)
     seeds = gate_means(log)[:, -1]  # (seeds, L)

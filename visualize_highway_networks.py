@@ -7,6 +7,7 @@ Pictures of run.json and run_sweep.json go to viz/, those of any other log to a 
 """
 
 import argparse
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ from figure_style import (
     markdown,
     new_figure,
     number_layers,
+    pale,
     picture_folder,
     save,
 )
@@ -39,6 +41,7 @@ from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
 
 Log = RunLog  # of either command
+MOST_PANELS = 8
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
@@ -210,13 +213,50 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
 def T_gate_final(log: Log) -> Axes:
     """Mean T of each block after the last epoch beside the untrained net's, each seed a dot if there are several."""
     _, axes = new_figure(f"Mean transform gate after training: {describe(log, gated(log))}", 3.6)
-    draw_gates(axes, log, epoch=-1)
-    seeds = gate_means(log)[:, -1]  # (seeds, L)
-    if len(seeds) > 1:
-        layers = np.arange(1, seeds.shape[1] + 1)
-        axes.plot(layers, seeds.T, "o", color=INK, markeredgecolor="white", markersize=4)
+    bars = draw_gates(axes, log, epoch=-1)
+    draw_dots(axes, bars, gate_means(log)[:, -1])
     label_ends(axes)
     return axes
+
+
+def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
+    """A dot for each seed's value of each bar, (seeds, bars), if there are several."""
+    if len(seeds) > 1:
+        x, size = [bar.get_center()[0] for bar in bars], min(3.5, 200 * bars[0].get_width() / len(bars))
+        axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
+
+
+def T_gate_bars(log: Log) -> np.ndarray:
+    """Mean T of each block before and after training, each seed a dot if there are several."""
+    return draw_before_and_after(log, [gated(log)])
+
+
+def T_gate_bars_by_depth(log: Log) -> np.ndarray:
+    """The same, a panel a depth; of more than MOST_PANELS depths, so many evenly spaced ones are shown."""
+    of_depths = [[run for run in log.runs if run.config.depth == depth] for depth in depths_of(log)]
+    groups = [runs for runs in (gated(dataclasses.replace(log, runs=runs)) for runs in of_depths) if runs]
+    chosen = np.rint(np.linspace(0, len(groups) - 1, min(len(groups), MOST_PANELS))).astype(int)
+    return draw_before_and_after(log, [groups[i] for i in chosen])
+
+
+def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:
+    """A panel for each group of runs of one depth: two bars for each block; returns the axes."""
+    shown = [run for runs in groups for run in runs]
+    title = f"Mean transform gate before and after training: {describe(log, shown)}"
+    figure, panels = new_figure(title, 1.6 + 1.9 * len(groups), nrows=len(groups), sharey=True, squeeze=False)
+    for axes, runs in zip(panels[:, 0], groups, strict=True):
+        color, blocks = COLORS[runs[0].config.block], np.arange(1, runs[0].config.depth + 1)
+        for when, epoch, shift, shade in (("before", 0, -0.2, pale(color, 0.4)), ("after", -1, 0.2, color)):
+            means = np.array([run.gate_means[epoch] for run in runs])  # (seeds, L)
+            bars = axes.bar(blocks + shift, means.mean(axis=0), 0.4, color=shade, label=f"{when} training")
+            draw_dots(axes, bars, means)
+        axes.set(ylabel="mean T", xlim=(0.5, blocks[-1] + 0.5))
+        number_layers(axes.xaxis, blocks[-1])
+        if len(groups) > 1:
+            axes.set_title(f"depth {blocks[-1]}")
+    axes.set_xlabel("block, front to back")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False)
+    return panels[:, 0]
 
 
 # ------------------------------------------------------------------------------------- one function a table
@@ -307,9 +347,9 @@ def spread_note(log: Log) -> str:
 
 COMMAND = "python highway_networks.py --seed 0"
 SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
-GATE_FIGURES = (T_gate_evolution, T_gate_final)
-RUN_FIGURES = (learning_curves, plain_loss_collapse, *GATE_FIGURES)
-SWEEP_FIGURES = (depth_sweep,)
+RUN_FIGURES = (learning_curves, plain_loss_collapse, T_gate_evolution, T_gate_final, T_gate_bars)
+SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
+GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_depth)  # of them
 
 
 def read_log(path: Path) -> Log:
@@ -320,8 +360,8 @@ def read_log(path: Path) -> Log:
         raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
-    for run in gated(log):
-        if (found := len(run.gate_means[0])) != run.config.depth:
+    for run in log.runs:
+        if run.gate_means and (found := len(run.gate_means[0])) != run.config.depth:
             raise InputError(
                 f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; make it with: {COMMAND}"
             )

@@ -132,7 +132,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 RUN_PICTURES = ["learning_curves", "plain_loss_collapse"]
-GATE_PICTURES = ["T_gate_evolution", "T_gate_final"]
+GATE_PICTURES = ["T_gate_evolution", "T_gate_final", "T_gate_bars"]
 SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("plain", 1)]}
 
 
@@ -178,6 +178,7 @@ def test_pictures_lie_in_the_folder_of_their_log(folder):
     write("run_sweep-digits.json", made_up_log(depths=(1, 2), epochs=1, dataset="digits"))
     assert pictures.main([]) == 0
     drawn = {"learning_curves.png", "plain_loss_collapse.png", "digits/depth_sweep.png"}
+    drawn.add("digits/T_gate_bars_by_depth.png")
     drawn |= {f"digits/{name}.png" for name in RUN_PICTURES}
     assert set(files_below(folder / "viz")) == drawn
 
@@ -282,6 +283,33 @@ def test_final_gates_are_bars_beside_the_untrained_value():
     np.testing.assert_allclose([bar.get_height() for bar in axes.patches], means[-1])
     np.testing.assert_allclose(line(axes, "untrained").get_ydata()[:-1], means[0])
     assert "2 seeds" in axes.figure.get_suptitle()
+
+
+def test_gate_bars_are_means_over_seeds_before_and_after_training_and_each_seed_a_dot():
+    log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
+    for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
+        means = np.array([run.gate_means for run in pictures.gated(log) if run.config.depth == depth])
+        assert means.shape == (2, 4, depth)
+        for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
+            np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
+            np.testing.assert_allclose([line.get_ydata() for line in dots], means[:, epoch])
+            middles = [bar.get_center()[0] for bar in bars]
+            assert np.rint(middles).tolist() == list(range(1, depth + 1))
+            assert all(list(line.get_xdata()) == middles for line in dots)
+        assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
+        assert axes.get_title(loc="left") == f"depth {depth}"
+
+
+def test_gate_bars_of_very_many_depths_are_those_of_some(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_PANELS", 3)
+    panels = pictures.T_gate_bars_by_depth(made_up_log(depths=range(1, 10)))
+    assert [axes.get_title(loc="left") for axes in panels] == ["depth 1", "depth 5", "depth 9"]
+
+
+def test_gate_bars_of_one_seed_have_no_dots():
+    (axes,) = pictures.T_gate_bars(made_up_log(depths=(5,)))
+    assert [len(bars) for bars in axes.containers] == [5, 5]
+    assert list(axes.lines) == []
 
 
 # --------------------------------------------------------------------------------------- the animation

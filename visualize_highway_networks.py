@@ -2,14 +2,18 @@
 
     python visualize_highway_networks.py               every run*.json here
     python visualize_highway_networks.py LOG.json ...  these
+    python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
-Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there: also those of
+LOG.unfinished.json, which is what a job that goes on, or was killed, has so far. They say how far that is.
 """
 
 import argparse
 import dataclasses
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +43,7 @@ from figure_style import (
 from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
+from training_job import unfinished_beside
 
 Log = RunLog  # of either command
 MOST_PANELS = 8
@@ -62,11 +67,11 @@ def curves(runs: list[Run], field: str) -> np.ndarray:
 
 
 def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
-    """The last value of a field, (seeds, depths), NaN where a run diverged or is missing."""
+    """The last value of a field, (seeds, depths), NaN where a run diverged, is missing or has epochs to come."""
     seeds = sorted({run.config.seed for run in runs})
     table = np.full((len(seeds), len(depths)), np.nan)
     for run in runs:
-        if not run.diverged:
+        if run.ended and not run.diverged:
             table[seeds.index(run.config.seed), depths.index(run.config.depth)] = getattr(run.history, field)[-1]
     return drawable(table, field)
 
@@ -88,8 +93,13 @@ def images_of(field: str) -> str:
 
 
 def gated(log: Log) -> list[Run]:
-    """The runs that have gates to show: those of a diverged one end in numbers that are not finite."""
-    return [run for run in log.runs if run.gate_means and not run.diverged]
+    """The runs that have gates to show: those of a diverged one end in numbers that are not finite.
+
+    Of a log that is not finished, those that are furthest.
+    """
+    runs = [run for run in log.runs if run.gate_means and not run.diverged]
+    furthest = max((len(run.gate_means) for run in runs), default=0)
+    return [run for run in runs if log.finished or len(run.gate_means) == furthest]
 
 
 def gate_means(log: Log) -> np.ndarray:
@@ -107,6 +117,15 @@ def describe(log: Log, runs: list[Run]) -> str:
     of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
+
+
+def how_far(log: Log) -> str:
+    """`finished`, or by its runs that have epochs to come, if any: `unfinished: epoch 7 of 12`."""
+    if log.finished:
+        return "finished"
+    epochs = {run.history.epoch[-1] for run in log.runs if not run.ended} or {log.runs[-1].history.epoch[-1]}
+    reached = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
+    return f"unfinished: epoch {reached} of {log.runs[0].config.epochs}"
 
 
 def name_line(block: str, runs: list[Run]) -> str:
@@ -400,24 +419,70 @@ def own_folder(path: Path) -> Path:
 
 def draw(path: Path, folder: Path | None = None) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); returns the pictures."""
-    log, pictures = read_log(path), []
-    folder = folder or own_folder(path)
+    return draw_log(read_log(path), path, folder or own_folder(path))
+
+
+def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
+    """The same for a log that has been read; of one without gates, what shows them is left out."""
+    pictures = []
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
-        if figure in GATE_FIGURES and not gated(log):
-            print(f"{path}: no run with gates has finished, {figure.__name__}.png is left out")
-            continue
-        pictures.append(folder / f"{figure.__name__}.png")
-        save(np.ravel(figure(log))[0].figure, pictures[-1], path)
+        if gated(log) or figure not in GATE_FIGURES:
+            drawn = np.ravel(figure(log))[0].figure
+            if not log.finished:
+                drawn.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
+            pictures.append(folder / f"{figure.__name__}.png")
+            save(drawn, pictures[-1], path)
     return pictures
+
+
+def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
+    """Draw a log, or what there is of it so far, again whenever that has changed, until it is finished.
+
+    One that is not there yet is waited for. Raises InputError if one that cannot be drawn stays so.
+    """
+    drawn = failed = None
+    while True:
+        there = version(unfinished_beside(path)) or version(path)
+        if there and there != drawn:
+            try:
+                log = read_log(there[0])
+                pictures = draw_log(log, there[0], folder or own_folder(there[0]))
+            except (InputError, OSError):  # it may have given way to the next while it was read
+                if there == failed:
+                    raise
+                failed = there
+            else:
+                drawn = there
+                print(f"drew {len(pictures)} pictures in {pictures[0].parent}, {how_far(log)}", flush=True)
+                if log.finished:
+                    return
+        wait(1)
+
+
+def version(path: Path) -> tuple | None:
+    """What tells a file from another one at the same path later: the path and more; None if nothing is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return path, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def draw_command(arguments: argparse.Namespace) -> None:
     """Draw the logs that are named, or those that are here; raises InputError."""
     if arguments.out and not arguments.logs:
         raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
+    if arguments.watch:
+        if len(arguments.logs) != 1:
+            raise InputError(f"--watch: expected one LOG.json, found {len(arguments.logs)}; name the log to watch")
+        watch(arguments.logs[0], arguments.out)
+        return
     for path in arguments.logs or found_logs():
-        for picture in draw(path, arguments.out):
+        pictures = draw(path, arguments.out)
+        for picture in pictures:
             print(f"drew {picture}")
+        if {figure.__name__ for figure in GATE_FIGURES}.isdisjoint(picture.stem for picture in pictures):
+            print(f"{path}: no run with gates has finished, pictures of gates are left out")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -425,6 +490,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
+    parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
     return carry_out(parser, draw_command, argv)
 
 

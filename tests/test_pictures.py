@@ -4,6 +4,7 @@ Bytes are compared where the picture says that it was drawn by the versions inst
 them the layout, may differ: a warning says so, and what is compared is the log's fingerprint, the size and the looks.
 """
 
+import dataclasses
 import io
 import warnings
 from itertools import pairwise
@@ -310,6 +311,59 @@ def test_gate_bars_of_one_seed_have_no_dots():
     (axes,) = pictures.T_gate_bars(made_up_log(depths=(5,)))
     assert [len(bars) for bars in axes.containers] == [5, 5]
     assert list(axes.lines) == []
+
+
+# ------------------------------------------------------------------------------------- an unfinished log
+
+
+def cut(log, epochs: dict[tuple[str, int], int]):
+    """The log unfinished, each (block, seed) that is named so far only, all others not begun."""
+    log.finished, log.runs = False, [run for run in log.runs if (run.config.block, run.config.seed) in epochs]
+    for run in log.runs:
+        rows = epochs[run.config.block, run.config.seed] + 1
+        values = {field.name: getattr(run.history, field.name)[:rows] for field in dataclasses.fields(run.history)}
+        run.history = dataclasses.replace(run.history, **values)
+        run.gate_means = run.gate_means and run.gate_means[:rows]
+    return log
+
+
+@pytest.mark.parametrize(
+    ("epochs", "words"),
+    [
+        ({("highway", 0): 2}, "unfinished: epoch 2 of 3"),
+        ({("highway", 0): 3, ("plain", 0): 0}, "unfinished: epoch 0 of 3"),
+        ({("highway", 0): 3, ("plain", 0): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
+        ({("highway", 0): 3}, "unfinished: epoch 3 of 3"),
+    ],
+    ids=str,
+)
+def test_pictures_of_an_unfinished_log_say_how_far_it_is(epochs, words, folder, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "save", lambda figure, *_: drawn.append(figure))
+    pictures.draw_log(cut(made_up_log(seeds=(0, 1)), epochs), Path("log.json"), folder)
+    assert [figure.get_supxlabel() for figure in drawn] == [words] * 5
+    drawn.clear()
+    pictures.draw_log(made_up_log(), Path("log.json"), folder)
+    assert [figure.get_supxlabel() for figure in drawn] == [""] * 5
+
+
+def test_a_run_that_diverged_has_no_epochs_to_come():
+    log = cut(made_up_log(diverged=[("plain", 0)]), {("highway", 0): 2, ("plain", 0): 1})
+    assert pictures.how_far(log) == "unfinished: epoch 2 of 3"
+
+
+def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
+    epochs = {("highway", 0): 2, ("highway", 1): 2, ("highway", 2): 1, ("plain", 0): 3}
+    log = cut(made_up_log(seeds=(0, 1, 2)), epochs)
+    assert [run.config.seed for run in pictures.gated(log)] == [0, 1]
+    log.finished = True
+    assert [run.config.seed for run in pictures.gated(log)] == [0, 1, 2]
+
+
+def test_a_score_that_is_not_the_last_is_none_of_a_sweep():
+    log = cut(made_up_log(depths=(5, 10), seeds=(0, 1)), {("highway", 0): 3, ("highway", 1): 2, ("plain", 0): 3})
+    found = pictures.finals(pictures.by_block(log)["highway"], "test_score", [5, 10])
+    assert np.isnan(found).tolist() == [[False, False], [True, True]]
 
 
 # --------------------------------------------------------------------------------------- the animation

@@ -1,4 +1,4 @@
-"""A run as it is watched: the log after every epoch, what TensorBoard is told."""
+"""A run as it is watched: the log after every epoch, what TensorBoard is told, pictures that are drawn as it grows."""
 
 import dataclasses
 import os
@@ -13,18 +13,21 @@ import pytest
 from helpers import (
     ROOT,
     SOME_ENVIRONMENT,
+    assert_says,
     files_below,
     group_lives,
     limited_file_size,
     wait_until,
     without_seconds,
 )
-from picture_helpers import made_up_run
+from picture_helpers import made_up_log, made_up_run
 
 import conv_highway_networks as cn
 import highway_networks as hn
 import run_log
 import training_job
+import visualize_highway_networks as viz
+from command_line import InputError
 from reporting import full_name
 from run_log import DatasetInfo, RunLog
 from training_job import REST, LogSoFar
@@ -305,3 +308,85 @@ def test_a_disk_that_is_full_ends_the_job_with_a_line(workdir, capsys):
     with limited_file_size(1000):
         assert hn.main([*SHORT, "--no-save", "--tensorboard", "events"]) == 1
     assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
+
+
+# ---------------------------------------------------------------------------------------- drawn as it grows
+
+
+def unfinished(epochs: int, rows: int) -> RunLog:
+    log = made_up_log(blocks=["plain"], epochs=rows)
+    log.runs[0].config, log.finished = dataclasses.replace(log.runs[0].config, epochs=epochs), False
+    return log
+
+
+def play(monkeypatch, *states) -> None:
+    """Watch log.json through these states: each puts something there while the watcher waits."""
+    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
+    left = iter(states)
+    viz.watch(Path("log.json"), None, lambda seconds: next(left, lambda: pytest.fail("waits for ever"))())
+
+
+def put(name: str | Path, log: RunLog | str | None):
+    def change() -> None:
+        if log is None:
+            Path(name).unlink()
+        elif isinstance(log, str):
+            Path(name).write_text(log)
+        else:
+            run_log.write(name, log)
+
+    return change
+
+
+def finish() -> None:
+    put("log.json", made_up_log(blocks=["plain"]))()
+    put(UNFINISHED, None)()
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_log_is_waited_for_and_drawn_whenever_it_has_grown_until_it_is_finished(workdir, monkeypatch, capsys):
+    growing = [put(UNFINISHED, unfinished(3, rows)) for rows in (1, 2)]
+    play(monkeypatch, nothing, growing[0], nothing, nothing, growing[1], nothing, finish)
+    assert capsys.readouterr().out.splitlines() == [
+        "drew 1 pictures in viz/log.unfinished, unfinished: epoch 1 of 3",
+        "drew 1 pictures in viz/log.unfinished, unfinished: epoch 2 of 3",
+        "drew 1 pictures in viz/log, finished",
+    ]
+
+
+def test_an_earlier_log_gives_way_to_what_is_under_way(workdir, monkeypatch, capsys):
+    put("log.json", made_up_log(blocks=["plain"]))()
+    put(UNFINISHED, unfinished(3, 1))()
+    play(monkeypatch, finish)
+    assert [line.split(", ")[-1] for line in capsys.readouterr().out.splitlines()] == [
+        "unfinished: epoch 1 of 3",
+        "finished",
+    ]
+
+
+def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):
+    play(monkeypatch, put("log.json", "{"), put("log.json", made_up_log(blocks=["plain"])))
+    assert capsys.readouterr().out == "drew 1 pictures in viz/log, finished\n"
+    put("log.json", "{")()
+    with pytest.raises(InputError) as error:
+        play(monkeypatch, nothing)
+    assert_says(error.value, "log.json: expected a valid log")
+
+
+def test_a_log_that_gives_way_while_it_is_drawn_is_no_error(workdir, monkeypatch, capsys):
+    put(UNFINISHED, unfinished(3, 1))()
+    save = viz.save
+    monkeypatch.setattr(viz, "save", lambda *a: (UNFINISHED.exists() and finish(), save(*a)))
+    play(monkeypatch, nothing)
+    assert capsys.readouterr().out == "drew 1 pictures in viz/log, finished\n"
+
+
+def test_the_command_watches_one_log(workdir, refused, capsys):
+    put("log.json", made_up_log(blocks=["plain"]))()
+    assert viz.main(["log.json", "--watch", "--out", "here"]) == 0
+    assert capsys.readouterr().out == "drew 2 pictures in here, finished\n"
+    assert "--watch: expected one LOG.json, found 0" in refused(viz.main, ["--watch"])
+    assert "--watch: expected one LOG.json, found 2" in refused(viz.main, ["log.json", "log.json", "--watch"])

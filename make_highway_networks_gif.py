@@ -3,7 +3,7 @@
     python make_highway_networks_gif.py               every run*.json of one depth here
     python make_highway_networks_gif.py LOG.json ...  these
 
-Above, the test accuracy grows; below, the mean transform gate T of each layer moves.
+Above, the test accuracy grows; below, the mean transform gate T of each block moves.
 """
 
 import argparse

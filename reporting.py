@@ -1,5 +1,8 @@
 """What training runs look like in words: a bar or a line an epoch, a line a run, a table of all; words for tables."""
 
+import dataclasses
+import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -75,13 +78,23 @@ class EpochReporter:
         )
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
-        if epoch == self.epochs or run.history.train_loss[-1] is None:
+        if run.ended:
             self.bar.close()
 
 
 def label(config: Any) -> str:
     """What a run is called."""
     return f"{config.title} seed {config.seed}"
+
+
+def full_name(dataset: str, config: Any) -> str:
+    """The same for a file: no run on other data or of another config has it, too."""
+    return f"{dataset}-{label(config).replace(' ', '-')}-{digest(config)}"
+
+
+def digest(config: Any) -> str:
+    """Twelve letters that tell a config from any other."""
+    return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
 
 
 def summary(runs: Sequence[Run], test_set: str) -> str:

@@ -44,6 +44,7 @@ ADDED = {
     "config": HYPERPARAMETERS,
     "training": HYPERPARAMETERS,
     "history": {"held_out_loss": [], "held_out_score": []},
+    "RunLog": {"finished": True},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
     "BlocksComparedLog.runs": {"environment": None},
     "results": {"environment": None},
@@ -198,13 +199,19 @@ class Run(Result, Generic[ConfigT]):
         if not all(0 <= mean <= 1 for mean in means - {None}):
             raise ValueError("expected gate_means from 0 to 1, found others")
 
+    @property
+    def ended(self) -> bool:
+        """Whether no epoch is to come."""
+        return self.diverged or self.history.epoch[-1] == self.config.epochs
+
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):
-    """What `python highway_networks.py` writes."""
+    """What the training commands write; if it is not `finished`, runs may be missing or have epochs to come."""
 
     dataset: DatasetInfo
     runs: list[Run[ConfigT]]
+    finished: bool = True
 
 
 # ---------------------------------------------------------------------------------------- what goes in

@@ -3,18 +3,20 @@
 import argparse
 import dataclasses
 import functools
-import hashlib
-import json
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
-from reporting import EpochReporter, describe_scores, label, summary
-from run_log import Log, Run, check_writable, write
+from reporting import EpochReporter, describe_scores, full_name, label, summary
+from run_log import Run, RunLog, check_writable, make_place, read, write
 from side_by_side import ResultFile, add_job_flags, finish
+
+REST = 100  # times as long as it took to write an unfinished log, none is written: that is 1 % of the time
 
 
 def add_training_flags(parser: argparse.ArgumentParser, log: str) -> None:
@@ -27,6 +29,18 @@ def add_training_flags(parser: argparse.ArgumentParser, log: str) -> None:
     parser.add_argument("--out", help=f"the log (default: {log})")
     parser.add_argument("--no-save", action="store_true", help="write no log")
     parser.add_argument("--save-model", metavar="PATH", help="keep the trained net (.npz); for a single run")
+    text = "tell TensorBoard of every epoch, in a folder below DIR for each run (needs tensorboardX)"
+    parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
+
+
+def event_folder(text: str) -> Path:
+    """A folder for event files; raises argparse's error if there is nothing to write them with."""
+    try:
+        import event_files  # noqa: F401
+    except ImportError as error:
+        found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
+        raise argparse.ArgumentTypeError(found) from error
+    return Path(text)
 
 
 def given_fields(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
@@ -65,28 +79,65 @@ def runs_beside(out: Path, dataset: str) -> Path:
     return out.with_suffix(f".{dataset}.jsonl")
 
 
-def digest(config: Any) -> str:
-    """Twelve letters that tell a config from any other."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
+def unfinished_beside(out: Path) -> Path:
+    """Where the log of a job lies until it is finished; what lies at `out` stays until then."""
+    return out.with_suffix(".unfinished.json")
 
 
 def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
     """Where a run of a job is kept between epochs, if its runs are long; that of another config lies elsewhere."""
-    return out.with_suffix(f".{dataset}-{label(config).replace(' ', '-')}-{digest(config)}.npz")
+    return out.with_suffix(f".{full_name(dataset, config)}.npz")
 
 
 def check_places(out: Path | None, dataset: str, net: str | None) -> None:
     """Raise InputError if log or net could not be written, or if log, runs and net would replace one another."""
-    places = [*([out, runs_beside(out, dataset)] if out and out.name else []), *([Path(net)] if net else [])]
-    for place in (out, net):
-        if place:
-            check_writable(place)
+    places = []
+    if out:
+        check_writable(out)
+        check_writable(unfinished_beside(out))
+        places = [out, unfinished_beside(out), runs_beside(out, dataset)]
+    if net:
+        check_writable(net)
+        places.append(Path(net))
     if len({place.resolve() for place in places}) < len(places):
         found = ", ".join(map(str, places))
         raise InputError(
-            f"--out: expected different files for the log (.json), the runs until it is there (.jsonl) and the net, "
-            f"found {found}; choose another"
+            f"--out: expected different files for the log (.json), what there is until it is finished "
+            f"(.unfinished.json, .jsonl) and the net, found {found}; choose another"
         )
+
+
+class LogSoFar:
+    """The log of a job with all its runs so far, marked unfinished, written after every epoch of one of them.
+
+    Each process adds its run to what the others have written: where two do so at the same moment, one may be missing
+    until its next epoch. What another command has left there, or the same on other data, is replaced.
+    """
+
+    def __init__(self, path: Path, log: Callable[..., RunLog], config: Any):
+        self.path, self.log, self.schema, self.due = path, log, RunLog[type(config)], -math.inf
+
+    def read(self) -> RunLog | None:
+        """What there is, if anything; raises InputError if it is no log of such runs."""
+        return read(self.path, self.schema, "move or delete it") if self.path.exists() else None
+
+    def __call__(self, *runs: Run) -> None:
+        """Put in the runs; raises Interrupted if the disk will not have them."""
+        start = time.monotonic()
+        if start < self.due:
+            return
+        old, log, known = self.read(), self.log(runs=[], finished=False), {}
+        if old and (old.command, old.dataset) == (log.command, log.dataset):
+            for run in old.runs:
+                run.environment = run.environment or old.environment
+                known[run.config] = run
+        known |= {run.config: run for run in runs}
+        try:
+            write(self.path, self.log(runs=list(known.values()), finished=False))
+        except InputError as error:
+            raise Interrupted(str(error)) from error
+        end = time.monotonic()
+        self.due = end + REST * (end - start)
 
 
 def run_job(
@@ -95,7 +146,7 @@ def run_job(
     data: Any,
     dataset: str,
     arguments: argparse.Namespace,
-    log: Callable[..., Log],
+    log: Callable[..., RunLog],
     out: Path | None,
     *,
     checkpoints: bool = False,
@@ -104,19 +155,28 @@ def run_job(
 
     `train(config, data, report=...)` makes a run. Each is safe on disk, beside `out`, before the next is looked at: a
     job that was cut short goes on from there when it is started again; with `checkpoints`, whose paths `train` gets as
-    `keep`, from its last epochs, which are told as they come. Raises Interrupted where it is cut short.
+    `keep`, from its last epochs, which are told as they come. What there is after an epoch lies there as a log, too
+    (see LogSoFar). Raises Interrupted where it is cut short.
     """
-    in_sight, said = arguments.jobs == 1, set()
+    said = set()
     places = {config: checkpoint_beside(out, dataset, config) for config in configs} if out and checkpoints else {}
+    passing = [*places.values(), *([unfinished_beside(out)] if out else [])]
     _check_checkpoints(arguments, places.values())
     if arguments.old == "fresh":
-        remove(places.values())
+        remove(passing)
+    so_far = LogSoFar(unfinished_beside(out), log, configs[0]) if out else None
+    if so_far:
+        so_far.read()  # raises InputError now rather than after the first epoch
+    shown = arguments.jobs > 1 and not checkpoints  # as a bar of runs; else each run tells its epochs
+    watchers = _watchers(arguments, dataset, log, out, told=not shown)
 
     def report(done: list[Run]) -> str | None:
         new = [run for run in done if run.config not in said]
         said.update(run.config for run in new)
+        if so_far:
+            so_far(*done)
         lines = [f"{label(run.config)}  {describe_scores(run)}" for run in new]
-        return None if in_sight or checkpoints else "\n".join(lines)
+        return "\n".join(lines) if shown else None
 
     with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
         results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
@@ -124,7 +184,7 @@ def run_job(
         _check_net_will_be_made(arguments, configs, results)
         try:
             runs = finish(
-                functools.partial(_train_one, train, in_sight, checkpoints, places),
+                functools.partial(_train_one, train, watchers, places),
                 sorted(configs, key=lambda config: -config.depth),
                 data,
                 results,
@@ -132,7 +192,7 @@ def run_job(
                 jobs=arguments.jobs,
                 old=arguments.old,
                 report=report,
-                shown=not (in_sight or checkpoints),
+                shown=shown,
             )
         except Interrupted as stopped:
             if out:
@@ -148,10 +208,27 @@ def run_job(
                 raise InputError(f"{error}; all runs are safe in {results.path}; {continued}") from error
             if all(run.config in by_config for run in results.read()):  # another job's may lie there, too
                 results.path.unlink()
-            remove(places.values())
+            remove(passing)
     print(f"\n{summary(runs, data.test_set)}")
     if out:
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
+
+
+def _watchers(
+    arguments: argparse.Namespace, dataset: str, log: Callable[..., RunLog], out: Path | None, *, told: bool
+) -> list[Callable[[Any], Callable[[Run], None]]]:
+    """What is made for each run, of its config, and told of each epoch: files first, so that words can rely on them."""
+    watchers = []
+    if out:
+        watchers.append(functools.partial(LogSoFar, unfinished_beside(out), log))
+    if arguments.tensorboard:
+        from event_files import EventFile
+
+        make_place(arguments.tensorboard / "events")
+        watchers.append(functools.partial(EventFile, arguments.tensorboard, dataset))
+    if told:
+        watchers.append(functools.partial(EpochReporter, alone=arguments.jobs == 1))
+    return watchers
 
 
 def _check_checkpoints(arguments: argparse.Namespace, places: Iterable[Path]) -> None:
@@ -175,11 +252,16 @@ def _check_net_will_be_made(arguments: argparse.Namespace, configs: Sequence[Any
 
 
 def _train_one(
-    train: Callable[..., Run], in_sight: bool, told: bool, places: Mapping[Any, Path], config: Any, data: Any
+    train: Callable[..., Run], watchers: Sequence[Callable], places: Mapping[Any, Path], config: Any, data: Any
 ) -> Run:
-    options = {"report": EpochReporter(config, alone=in_sight)} if in_sight or told else {}
     with unfailing_output():  # a process of its own has none yet
-        return train(config, data, **options, **({"keep": places[config]} if places else {}))
+        told = [watcher(config) for watcher in watchers]
+
+        def report(run: Run) -> None:
+            for tell in told:
+                tell(run)
+
+        return train(config, data, report=report, **({"keep": places[config]} if places else {}))
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -2,13 +2,18 @@
 
     python visualize_highway_networks.py               every run*.json here
     python visualize_highway_networks.py LOG.json ...  these
+    python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
-Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there: also those of
+LOG.unfinished.json, which is what a job that goes on, or was killed, has so far. They say how far that is.
 """
 
 import argparse
+import dataclasses
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,14 +36,17 @@ from figure_style import (
     markdown,
     new_figure,
     number_layers,
+    pale,
     picture_folder,
     save,
 )
 from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
+from training_job import unfinished_beside
 
 Log = RunLog  # of either command
+MOST_PANELS = 8
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
@@ -59,11 +67,11 @@ def curves(runs: list[Run], field: str) -> np.ndarray:
 
 
 def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
-    """The last value of a field, (seeds, depths), NaN where a run diverged or is missing."""
+    """The last value of a field, (seeds, depths), NaN where a run diverged, is missing or has epochs to come."""
     seeds = sorted({run.config.seed for run in runs})
     table = np.full((len(seeds), len(depths)), np.nan)
     for run in runs:
-        if not run.diverged:
+        if run.ended and not run.diverged:
             table[seeds.index(run.config.seed), depths.index(run.config.depth)] = getattr(run.history, field)[-1]
     return drawable(table, field)
 
@@ -85,8 +93,13 @@ def images_of(field: str) -> str:
 
 
 def gated(log: Log) -> list[Run]:
-    """The runs that have gates to show: those of a diverged one end in numbers that are not finite."""
-    return [run for run in log.runs if run.gate_means and not run.diverged]
+    """The runs that have gates to show: those of a diverged one end in numbers that are not finite.
+
+    Of a log that is not finished, those that are furthest.
+    """
+    runs = [run for run in log.runs if run.gate_means and not run.diverged]
+    furthest = max((len(run.gate_means) for run in runs), default=0)
+    return [run for run in runs if log.finished or len(run.gate_means) == furthest]
 
 
 def gate_means(log: Log) -> np.ndarray:
@@ -104,6 +117,15 @@ def describe(log: Log, runs: list[Run]) -> str:
     of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
+
+
+def how_far(log: Log) -> str:
+    """`finished`, or by its runs that have epochs to come, if any: `unfinished: epoch 7 of 12`."""
+    if log.finished:
+        return "finished"
+    epochs = {run.history.epoch[-1] for run in log.runs if not run.ended} or {log.runs[-1].history.epoch[-1]}
+    reached = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
+    return f"unfinished: epoch {reached} of {log.runs[0].config.epochs}"
 
 
 def name_line(block: str, runs: list[Run]) -> str:
@@ -181,12 +203,12 @@ def depth_sweep(log: Log) -> np.ndarray:
 
 
 def T_gate_evolution(log: Log) -> Axes:
-    """Mean T of each layer (row) after each epoch (column); epoch 0 is the untrained net."""
+    """Mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    figure, axes = new_figure(f"Mean transform gate by layer and epoch: {describe(log, gated(log))}", 4.6)
+    figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, gated(log))}", 4.6)
     cells = axes.imshow(means.T, vmin=0, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
-    axes.set_ylabel("layer, from input to output")
+    axes.set_ylabel("block, front to back")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)
     scale = figure.colorbar(cells, label="mean T (white line: untrained)", pad=0.02)
@@ -195,28 +217,65 @@ def T_gate_evolution(log: Log) -> Axes:
 
 
 def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
-    """A bar for the mean T of each layer after an epoch, beside the untrained net's."""
+    """A bar for the mean T of each block after an epoch, beside the untrained net's."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
     bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[gated(log)[0].config.block])
     edges = np.arange(depth + 1) + 0.5
     axes.step(edges, [*means[0], means[0, -1]], where="post", color=INK, linewidth=1, label="untrained")
-    axes.set(xlabel="layer, from input to output", ylabel="mean T", xlim=edges[[0, -1]])
+    axes.set(xlabel="block, front to back", ylabel="mean T", xlim=edges[[0, -1]])
     axes.yaxis.set_major_locator(MaxNLocator(5))
     number_layers(axes.xaxis, depth)
     return bars
 
 
 def T_gate_final(log: Log) -> Axes:
-    """Mean T of each layer after the last epoch beside the untrained net's, each seed a dot if there are several."""
+    """Mean T of each block after the last epoch beside the untrained net's, each seed a dot if there are several."""
     _, axes = new_figure(f"Mean transform gate after training: {describe(log, gated(log))}", 3.6)
-    draw_gates(axes, log, epoch=-1)
-    seeds = gate_means(log)[:, -1]  # (seeds, L)
-    if len(seeds) > 1:
-        layers = np.arange(1, seeds.shape[1] + 1)
-        axes.plot(layers, seeds.T, "o", color=INK, markeredgecolor="white", markersize=4)
+    bars = draw_gates(axes, log, epoch=-1)
+    draw_dots(axes, bars, gate_means(log)[:, -1])
     label_ends(axes)
     return axes
+
+
+def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
+    """A dot for each seed's value of each bar, (seeds, bars), if there are several."""
+    if len(seeds) > 1:
+        x, size = [bar.get_center()[0] for bar in bars], min(3.5, 200 * bars[0].get_width() / len(bars))
+        axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
+
+
+def T_gate_bars(log: Log) -> np.ndarray:
+    """Mean T of each block before and after training, each seed a dot if there are several."""
+    return draw_before_and_after(log, [gated(log)])
+
+
+def T_gate_bars_by_depth(log: Log) -> np.ndarray:
+    """The same, a panel a depth; of more than MOST_PANELS depths, so many evenly spaced ones are shown."""
+    of_depths = [[run for run in log.runs if run.config.depth == depth] for depth in depths_of(log)]
+    groups = [runs for runs in (gated(dataclasses.replace(log, runs=runs)) for runs in of_depths) if runs]
+    chosen = np.rint(np.linspace(0, len(groups) - 1, min(len(groups), MOST_PANELS))).astype(int)
+    return draw_before_and_after(log, [groups[i] for i in chosen])
+
+
+def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:
+    """A panel for each group of runs of one depth: two bars for each block; returns the axes."""
+    shown = [run for runs in groups for run in runs]
+    title = f"Mean transform gate before and after training: {describe(log, shown)}"
+    figure, panels = new_figure(title, 1.6 + 1.9 * len(groups), nrows=len(groups), sharey=True, squeeze=False)
+    for axes, runs in zip(panels[:, 0], groups, strict=True):
+        color, blocks = COLORS[runs[0].config.block], np.arange(1, runs[0].config.depth + 1)
+        for when, epoch, shift, shade in (("before", 0, -0.2, pale(color, 0.4)), ("after", -1, 0.2, color)):
+            means = np.array([run.gate_means[epoch] for run in runs])  # (seeds, L)
+            bars = axes.bar(blocks + shift, means.mean(axis=0), 0.4, color=shade, label=f"{when} training")
+            draw_dots(axes, bars, means)
+        axes.set(ylabel="mean T", xlim=(0.5, blocks[-1] + 0.5))
+        number_layers(axes.xaxis, blocks[-1])
+        if len(groups) > 1:
+            axes.set_title(f"depth {blocks[-1]}")
+    axes.set_xlabel("block, front to back")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False)
+    return panels[:, 0]
 
 
 # ------------------------------------------------------------------------------------- one function a table
@@ -307,9 +366,9 @@ def spread_note(log: Log) -> str:
 
 COMMAND = "python highway_networks.py --seed 0"
 SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
-GATE_FIGURES = (T_gate_evolution, T_gate_final)
-RUN_FIGURES = (learning_curves, plain_loss_collapse, *GATE_FIGURES)
-SWEEP_FIGURES = (depth_sweep,)
+RUN_FIGURES = (learning_curves, plain_loss_collapse, T_gate_evolution, T_gate_final, T_gate_bars)
+SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
+GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_depth)  # of them
 
 
 def read_log(path: Path) -> Log:
@@ -320,8 +379,8 @@ def read_log(path: Path) -> Log:
         raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
     if not log.runs:
         raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
-    for run in gated(log):
-        if (found := len(run.gate_means[0])) != run.config.depth:
+    for run in log.runs:
+        if run.gate_means and (found := len(run.gate_means[0])) != run.config.depth:
             raise InputError(
                 f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; make it with: {COMMAND}"
             )
@@ -360,24 +419,70 @@ def own_folder(path: Path) -> Path:
 
 def draw(path: Path, folder: Path | None = None) -> list[Path]:
     """Draw a log, as a sweep if it has several depths, into a folder (by default its own); returns the pictures."""
-    log, pictures = read_log(path), []
-    folder = folder or own_folder(path)
+    return draw_log(read_log(path), path, folder or own_folder(path))
+
+
+def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
+    """The same for a log that has been read; of one without gates, what shows them is left out."""
+    pictures = []
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
-        if figure in GATE_FIGURES and not gated(log):
-            print(f"{path}: no run with gates has finished, {figure.__name__}.png is left out")
-            continue
-        pictures.append(folder / f"{figure.__name__}.png")
-        save(np.ravel(figure(log))[0].figure, pictures[-1], path)
+        if gated(log) or figure not in GATE_FIGURES:
+            drawn = np.ravel(figure(log))[0].figure
+            if not log.finished:
+                drawn.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
+            pictures.append(folder / f"{figure.__name__}.png")
+            save(drawn, pictures[-1], path)
     return pictures
+
+
+def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
+    """Draw a log, or what there is of it so far, again whenever that has changed, until it is finished.
+
+    One that is not there yet is waited for. Raises InputError if one that cannot be drawn stays so.
+    """
+    drawn = failed = None
+    while True:
+        there = version(unfinished_beside(path)) or version(path)
+        if there and there != drawn:
+            try:
+                log = read_log(there[0])
+                pictures = draw_log(log, there[0], folder or own_folder(there[0]))
+            except (InputError, OSError):  # it may have given way to the next while it was read
+                if there == failed:
+                    raise
+                failed = there
+            else:
+                drawn = there
+                print(f"drew {len(pictures)} pictures in {pictures[0].parent}, {how_far(log)}", flush=True)
+                if log.finished:
+                    return
+        wait(1)
+
+
+def version(path: Path) -> tuple | None:
+    """What tells a file from another one at the same path later: the path and more; None if nothing is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return path, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def draw_command(arguments: argparse.Namespace) -> None:
     """Draw the logs that are named, or those that are here; raises InputError."""
     if arguments.out and not arguments.logs:
         raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
+    if arguments.watch:
+        if len(arguments.logs) != 1:
+            raise InputError(f"--watch: expected one LOG.json, found {len(arguments.logs)}; name the log to watch")
+        watch(arguments.logs[0], arguments.out)
+        return
     for path in arguments.logs or found_logs():
-        for picture in draw(path, arguments.out):
+        pictures = draw(path, arguments.out)
+        for picture in pictures:
             print(f"drew {picture}")
+        if {figure.__name__ for figure in GATE_FIGURES}.isdisjoint(picture.stem for picture in pictures):
+            print(f"{path}: no run with gates has finished, pictures of gates are left out")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -385,6 +490,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
+    parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
     return carry_out(parser, draw_command, argv)
 
 

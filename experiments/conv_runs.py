@@ -8,8 +8,8 @@ from typing import Any
 
 from conv_highway_networks import ConvConfig, ConvTraining, configure
 from highway_networks import Dataset, train
+from reporting import digest
 from run_log import DatasetInfo, Run
-from training_job import digest
 
 from .common import Experiment, add_run_flags, fit, load_data
 

@@ -311,6 +311,15 @@ def end(process: subprocess.Popen) -> None:
     process.communicate(timeout=60)
 
 
+def group_lives(leader: int) -> bool:
+    """Whether any process of a group is left."""
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + 120
     while not condition():

@@ -295,7 +295,8 @@ def test_ctrl_c_keeps_the_runs_that_have_finished(tmp_path, jobs, old_log):
         r"(\d+) of 200 runs are safe in log\.digits\.jsonl; to continue: python highway_networks\.py ", error
     )
     assert len(kept) - int(said[1]) in (0, 1)  # Ctrl-C may come between keeping a run and counting it
-    assert {path.name for path in tmp_path.iterdir()} == {"log.digits.jsonl", *(["log.json"] if old_log else [])}
+    left = {"log.digits.jsonl", "log.unfinished.json", *(["log.json"] if old_log else [])}
+    assert {path.name for path in tmp_path.iterdir()} == left
 
 
 def kept_runs(path: Path) -> list[Run]:

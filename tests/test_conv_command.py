@@ -125,6 +125,9 @@ def test_a_run_goes_on_from_its_last_epoch_to_the_same_bits(tmp_path, start, sig
     assert killed.returncode == (130 if signal_number == signal.SIGTERM else -signal.SIGKILL)
     (kept,) = folders[1].glob("*.npz")
     assert kept.name.startswith("log.digits-highway-digits-seed-0-")
+    left = read(folders[1] / "log.unfinished.json")
+    assert not left.finished
+    assert 0 <= left.runs[0].history.epoch[-1] < 6
     done = subprocess.run(command, cwd=folders[1], env=environment, check=True, capture_output=True, text=True)
     assert "epoch 0/6" not in done.stdout
     assert "epoch 6/6" in done.stdout

@@ -4,6 +4,7 @@ Bytes are compared where the picture says that it was drawn by the versions inst
 them the layout, may differ: a warning says so, and what is compared is the log's fingerprint, the size and the looks.
 """
 
+import dataclasses
 import html
 import io
 import re
@@ -155,7 +156,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 RUN_PICTURES = ["learning_curves", "plain_loss_collapse"]
-GATE_PICTURES = ["T_gate_evolution", "T_gate_final"]
+GATE_PICTURES = ["T_gate_evolution", "T_gate_final", "T_gate_bars"]
 SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("plain", 1)]}
 
 
@@ -201,6 +202,7 @@ def test_pictures_lie_in_the_folder_of_their_log(folder):
     write("run_sweep-digits.json", made_up_log(depths=(1, 2), epochs=1, dataset="digits"))
     assert pictures.main([]) == 0
     drawn = {"learning_curves.png", "plain_loss_collapse.png", "digits/depth_sweep.png"}
+    drawn.add("digits/T_gate_bars_by_depth.png")
     drawn |= {f"digits/{name}.png" for name in RUN_PICTURES}
     assert set(files_below(folder / "viz")) == drawn
 
@@ -305,6 +307,86 @@ def test_final_gates_are_bars_beside_the_untrained_value():
     np.testing.assert_allclose([bar.get_height() for bar in axes.patches], means[-1])
     np.testing.assert_allclose(line(axes, "untrained").get_ydata()[:-1], means[0])
     assert "2 seeds" in axes.figure.get_suptitle()
+
+
+def test_gate_bars_are_means_over_seeds_before_and_after_training_and_each_seed_a_dot():
+    log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
+    for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
+        means = np.array([run.gate_means for run in pictures.gated(log) if run.config.depth == depth])
+        assert means.shape == (2, 4, depth)
+        for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
+            np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
+            np.testing.assert_allclose([line.get_ydata() for line in dots], means[:, epoch])
+            middles = [bar.get_center()[0] for bar in bars]
+            assert np.rint(middles).tolist() == list(range(1, depth + 1))
+            assert all(list(line.get_xdata()) == middles for line in dots)
+        assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
+        assert axes.get_title(loc="left") == f"depth {depth}"
+
+
+def test_gate_bars_of_very_many_depths_are_those_of_some(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_PANELS", 3)
+    panels = pictures.T_gate_bars_by_depth(made_up_log(depths=range(1, 10)))
+    assert [axes.get_title(loc="left") for axes in panels] == ["depth 1", "depth 5", "depth 9"]
+
+
+def test_gate_bars_of_one_seed_have_no_dots():
+    (axes,) = pictures.T_gate_bars(made_up_log(depths=(5,)))
+    assert [len(bars) for bars in axes.containers] == [5, 5]
+    assert list(axes.lines) == []
+
+
+# ------------------------------------------------------------------------------------- an unfinished log
+
+
+def cut(log, epochs: dict[tuple[str, int], int]):
+    """The log unfinished, each (block, seed) that is named so far only, all others not begun."""
+    log.finished, log.runs = False, [run for run in log.runs if (run.config.block, run.config.seed) in epochs]
+    for run in log.runs:
+        rows = epochs[run.config.block, run.config.seed] + 1
+        values = {field.name: getattr(run.history, field.name)[:rows] for field in dataclasses.fields(run.history)}
+        run.history = dataclasses.replace(run.history, **values)
+        run.gate_means = run.gate_means and run.gate_means[:rows]
+    return log
+
+
+@pytest.mark.parametrize(
+    ("epochs", "words"),
+    [
+        ({("highway", 0): 2}, "unfinished: epoch 2 of 3"),
+        ({("highway", 0): 3, ("plain", 0): 0}, "unfinished: epoch 0 of 3"),
+        ({("highway", 0): 3, ("plain", 0): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
+        ({("highway", 0): 3}, "unfinished: epoch 3 of 3"),
+    ],
+    ids=str,
+)
+def test_pictures_of_an_unfinished_log_say_how_far_it_is(epochs, words, folder, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "save", lambda figure, *_: drawn.append(figure))
+    pictures.draw_log(cut(made_up_log(seeds=(0, 1)), epochs), Path("log.json"), folder)
+    assert [figure.get_supxlabel() for figure in drawn] == [words] * 5
+    drawn.clear()
+    pictures.draw_log(made_up_log(), Path("log.json"), folder)
+    assert [figure.get_supxlabel() for figure in drawn] == [""] * 5
+
+
+def test_a_run_that_diverged_has_no_epochs_to_come():
+    log = cut(made_up_log(diverged=[("plain", 0)]), {("highway", 0): 2, ("plain", 0): 1})
+    assert pictures.how_far(log) == "unfinished: epoch 2 of 3"
+
+
+def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
+    epochs = {("highway", 0): 2, ("highway", 1): 2, ("highway", 2): 1, ("plain", 0): 3}
+    log = cut(made_up_log(seeds=(0, 1, 2)), epochs)
+    assert [run.config.seed for run in pictures.gated(log)] == [0, 1]
+    log.finished = True
+    assert [run.config.seed for run in pictures.gated(log)] == [0, 1, 2]
+
+
+def test_a_score_that_is_not_the_last_is_none_of_a_sweep():
+    log = cut(made_up_log(depths=(5, 10), seeds=(0, 1)), {("highway", 0): 3, ("highway", 1): 2, ("plain", 0): 3})
+    found = pictures.finals(pictures.by_block(log)["highway"], "test_score", [5, 10])
+    assert np.isnan(found).tolist() == [[False, False], [True, True]]
 
 
 # --------------------------------------------------------------------------------------- the animation

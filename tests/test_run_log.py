@@ -76,6 +76,7 @@ LATER = {  # what a log means that was written before these fields were added
     ("runs", 0, "history", "held_out_loss"): [],
     ("runs", 0, "history", "held_out_score"): [],
     ("runs", 0, "metric"): "accuracy",
+    ("finished",): True,
 }
 FIELDS = [path for path in places(LOG) if isinstance(path[-1], str) and path not in LATER]
 OBJECTS = [(), *(path for path in places(LOG) if isinstance(holder({"": LOG}, ("", *path, "")), dict))]

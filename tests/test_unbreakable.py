@@ -11,7 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, files_below, limited_file_size, small_log, small_net, wait_until
+from helpers import (
+    ROOT,
+    assert_says,
+    files_below,
+    group_lives,
+    limited_file_size,
+    small_log,
+    small_net,
+    wait_until,
+)
 
 import conv_highway_networks as conv
 import highway_networks as hn
@@ -86,14 +95,6 @@ def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared
         assert not re.search("Traceback|leaked|semlock", error)
 
 
-def group_lives(leader: int) -> bool:
-    try:
-        os.killpg(leader, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -151,7 +152,7 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-@pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json"])
+@pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json", "log.unfinished.json"])
 def test_what_is_no_file_in_the_place_of_a_log_is_refused_before_training(workdir, refused, make, name):
     make(name)
     assert refused(hn.main, [*SHORT, "--out", "log.json"]).startswith(
@@ -239,7 +240,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
         assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
 
 
-@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.digits.jsonl"])
+@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.digits.jsonl", "log.unfinished.json"])
 def test_files_that_would_replace_one_another_are_refused(workdir, refused, net):
     words = ["--out", "log.json", "--save-model", net]
     assert "--out: expected different files" in refused(hn.main, [*SHORT, *words])
@@ -273,12 +274,13 @@ def test_the_longest_name_can_be_written(workdir):
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):
-    monkeypatch.setattr(run_log, "dumps", lambda log: "x" * 10**6)
+    dumps = run_log.dumps
+    monkeypatch.setattr(run_log, "dumps", lambda log: "x" * 10**6 if log.finished else dumps(log))
     with limited_file_size(10**5):
         error = refused(hn.main, [*SHORT, "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error
     assert "all runs are safe in log.digits.jsonl; to continue: python highway_networks.py" in error
-    assert [*files_below(workdir)] == ["log.digits.jsonl"]
+    assert [*files_below(workdir)] == ["log.digits.jsonl", "log.unfinished.json"]
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
     monkeypatch.setattr(hn, "train", lambda *_, **__: pytest.fail("trained again"))

@@ -1,0 +1,72 @@
+"""Training runs as TensorBoard shows them: `--tensorboard DIR` of the training commands.
+
+Imported where the flag is given alone. It writes by the layer below tensorboardX's SummaryWriter, whose thread ends
+without a word when the disk is full, and then lets the run wait for it forever.
+"""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.summary import hparams, make_histogram
+
+from reporting import full_name
+from run_log import Run
+
+BINS = np.linspace(0, 1, 101)  # for mean T
+
+
+class EventFile:
+    """A run in a folder of its own: hyperparameters and, a step an epoch, what its history holds.
+
+    The file holds the whole run, be it one that goes on from a checkpoint, and says that it replaces those before it.
+    """
+
+    def __init__(self, folder: Path, dataset: str, config: Any):
+        place = folder / full_name(dataset, config)
+        place.mkdir(parents=True, exist_ok=True)
+        self.file, self.rows = EventsWriter(str(place / "events")), 0
+        self._add(0, session_log=SessionLog(status=SessionLog.START))  # what lies beside it is void from epoch 0 on
+
+    def __call__(self, run: Run) -> None:
+        """Write the epochs that are new; raises OSError if the disk will not have them."""
+        if not self.rows:
+            for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
+                self._add(0, summary=summary)
+        for row in range(self.rows, len(run.history.epoch)):
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
+            if run.gate_means and None not in run.gate_means[row]:
+                values.append(Summary.Value(tag="T/blocks", histo=make_histogram(np.array(run.gate_means[row]), BINS)))
+            self._add(run.history.epoch[row], summary=Summary(value=values))
+        self.rows = len(run.history.epoch)
+        self.file.flush()
+        if run.ended:
+            self.file.close()
+
+    def _add(self, step: int, **content: Any) -> None:
+        self.file.write_event(Event(wall_time=time.time(), step=step, **content))
+
+
+def scalars(run: Run, row: int) -> dict[str, float]:
+    """What a row of a run's history says, by tag: TensorBoard folds together what is alike before the slash.
+
+    What is null is left out.
+    """
+    h = run.history
+    columns = {
+        "loss/train": h.train_loss,
+        "loss/test": h.test_loss,
+        "loss/held_out": h.held_out_loss,
+        f"{run.metric}/train": h.train_score,
+        f"{run.metric}/test": h.test_score,
+        f"{run.metric}/held_out": h.held_out_score,
+        "gradient_norm": h.grad_norm,
+    }
+    found = {tag: column[row] for tag, column in columns.items() if column}
+    found |= {f"T/block_{l}": T for l, T in enumerate(run.gate_means[row] if run.gate_means else [], start=1)}
+    return {tag: value for tag, value in found.items() if value is not None}

@@ -75,7 +75,7 @@ def test_a_job_that_is_not_to_be_saved_leaves_nothing(workdir):
 
 
 def test_runs_side_by_side_that_are_killed_leave_a_log_and_go_on_to_the_same_one(tmp_path, monkeypatch, start):
-    words = [*CONV, "--block", "both", "--epochs", "30", "--out", "log.json", "--tensorboard", "events"]
+    words = [*CONV, "--block", "both", "--epochs", "40", "--out", "log.json", "--tensorboard", "events"]
     (tmp_path / "whole").mkdir()
     monkeypatch.chdir(tmp_path / "whole")
     assert cn.main(words) == 0
@@ -85,7 +85,7 @@ def test_runs_side_by_side_that_are_killed_leave_a_log_and_go_on_to_the_same_one
     monkeypatch.chdir(tmp_path / "cut")
     words += ["--jobs", "2"]
     process = start(str(ROOT / "conv_highway_networks.py"), *words)
-    wait_until(lambda: UNFINISHED.exists() and len(read(UNFINISHED, cn.ConvConfig).runs) == 2, "both runs")
+    wait_until(UNFINISHED.exists, "a run")  # both, unless they wrote at the same moment
     process.kill()
     process.communicate()
     wait_until(lambda: not group_lives(process.pid), "the workers' end")

@@ -1247,14 +1247,14 @@ def train(
 ) -> Run:
     """Train one net on a random subset of `data` and return the record of the run.
 
-    `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included. A loss that is
-    not finite ends the run as diverged. `training`: the kind of run; `save_model`: where to put the trained net;
-    `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there. Raises InputError if
-    `data` does not suit the config.
+    `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
+    goes on. A loss that is not finite ends the run as diverged. `training`: the kind of run; `save_model`: where to put
+    the trained net; `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there.
+    Raises InputError if `data` does not suit the config.
     """
     run = training(config, data)
-    if keep:
-        checkpoint.restore(keep, run)
+    if keep and checkpoint.restore(keep, run):
+        report(run.run())  # also of one whose last epoch was its checkpoint's
     for _ in run.epochs():
         if keep:
             checkpoint.save(keep, run)

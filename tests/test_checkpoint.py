@@ -11,7 +11,7 @@ from helpers import assert_same_bits, assert_says, everything, files_below, limi
 
 import checkpoint
 from command_line import InputError, Interrupted
-from highway_networks import Config, Training
+from highway_networks import Config, Training, train
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
 CONFIGS = {
@@ -62,6 +62,14 @@ def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, pa
     assert checkpoint.restore(path, restored)
     assert list(restored.epochs()) == []
     assert_same_bits(restored, training)
+
+
+@pytest.mark.parametrize("epochs", [2, 4])
+def test_where_a_run_goes_on_its_record_is_told_even_if_there_is_no_epoch_to_come(digits, path, epochs):
+    checkpoint.save(path, train_to(Training(SHORT, digits), epochs))
+    told = []
+    train(SHORT, digits, keep=path, report=lambda run: told.append(run.history.epoch[-1]))
+    assert told == list(range(epochs, 5))
 
 
 def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):

@@ -11,7 +11,7 @@ from run_log import Run, RunLog
 from .claims import Claim
 from .common import final_values, group_by
 from .conv_bias import BIASES, GUIDELINE, layers
-from .conv_figures import FIELDS, Runs, draw_epochs, gains
+from .conv_figures import FIELDS, Runs, draw_epochs, gains, scale_by_logarithm
 from .intervals import interval
 from .very_deep_figures import minus
 
@@ -54,6 +54,7 @@ def bias_figure(log: RunLog[ConvConfig]) -> Figure:
         draw_seeds(lower, np.arange(len(BIASES)), errors, label="_", color=COLORS["highway"], marker="o")
         lower.set_xticks(range(len(BIASES)), map(minus, BIASES))
         lower.set_xlabel("$b_T$")
+        scale_by_logarithm(lower)
     grid[0, 0].set_ylabel(FIELDS["held_out_score"])
     grid[1, 0].set_ylabel("error on test images (%)")
     for axes in grid[0]:

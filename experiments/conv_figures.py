@@ -27,9 +27,15 @@ def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any],
         if field == "held_out_score":
             values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_held_out)  # none wrong is half an image
         draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
-    axes.set(yscale="log", xlabel="epoch", title=FIELDS[field])
+    axes.set(xlabel="epoch", title=FIELDS[field])
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scale_by_logarithm(axes)
+
+
+def scale_by_logarithm(axes: Axes) -> None:
+    """Errors and losses on a logarithmic scale, with plain numbers beside it."""
+    axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 
-.PHONY: run test test-lowest figures readme sweep reproduce bench clean
+.PHONY: run test test-lowest figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
 	mkdir -p my-run
@@ -32,6 +32,10 @@ figures: $(INSTALLED)
 	$(PYTHON) -m experiments plot
 	$(PYTHON) -m benchmarks.training_step_figures
 	$(MAKE) readme
+
+screenshot:  # of the page, by Chromium; as root it needs --no-sandbox
+	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1260 \
+		--screenshot=viz/gate_explorer.png viz/gate_explorer.html
 
 readme: $(INSTALLED)
 	$(PYTHON) readme_tables.py

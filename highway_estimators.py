@@ -1,4 +1,4 @@
-"""Highway nets as estimators of scikit-learn: fit, predict, and look at the gates.
+"""Highway nets as estimators for scikit-learn: fit, predict, and look at the gates.
 
     from sklearn.datasets import load_digits
     from highway_estimators import HighwayClassifier
@@ -6,11 +6,11 @@
     X, y = load_digits(return_X_y=True)
     net = HighwayClassifier(depth=30, random_state=0).fit(X[:1000] / 16, y[:1000])
     net.score(X[1000:] / 16, y[1000:])
-    net.effective_depth(X[1000:] / 16)    # how many of the 30 blocks each image uses, its gates added up
+    net.effective_depth(X[1000:] / 16)    # of 30: the mean gate of each block, added up
 
-Fit, early stopping and the attributes that end in an underscore mean what they do in scikit-learn's MLPClassifier and
-MLPRegressor. As there, inputs are best standardised, and a regressor's targets, too: by a StandardScaler in a pipeline,
-and by a TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
+What has the name of a parameter, a method or an attribute of scikit-learn's MLPClassifier and MLPRegressor means what
+it does there. As there, inputs are best standardised, and a regressor's targets, too: by a StandardScaler in a
+pipeline, and by a TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
 """
 
 import copy
@@ -318,7 +318,7 @@ class HighwayEstimator(BaseEstimator):
 
     @available_if(has_gates)
     def effective_depth(self, X) -> np.ndarray:
-        """How many blocks each sample of X (n, d_in) uses: the sum over blocks of the mean T of their units, (n,)."""
+        """The sum over blocks of the mean T of their units, for each sample of X (n, d_in): (n,)."""
         X = self._inputs(X)
         depth = np.zeros(len(X), self.net_.dtype)
         for rows, _, T_l in self._gates(X):

@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_networks import DeepNet, as_inputs, choose_dataset, load_dataset
 from run_log import DatasetInfo, Log, numbers
+from side_by_side import blas_pools
 
 from .measures import Spread, new_parser, run, spread
 
@@ -218,6 +219,7 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
     log = EstimatorsLog.new(
         arguments.command_line,
         DatasetInfo(name, len(X), 1),
+        threads=blas_pools().info()[0]["num_threads"],  # which ours does not always take
         targets=Targets(),
         rounds=arguments.rounds,
         folds=FOLDS,

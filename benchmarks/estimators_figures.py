@@ -18,7 +18,7 @@ def mean_sd(row: Scores) -> str:
 def difference(left: Scores, right: Scores, log: EstimatorsLog) -> tuple[float, float]:
     """The mean difference of two contenders' scores fold by fold, and half of its 95 % interval.
 
-    By the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003).
+    By the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert & Frank 2004).
     """
     by_fold = np.subtract(left.scores, right.scores)
     n = len(by_fold)
@@ -39,7 +39,7 @@ def differences_table(log: EstimatorsLog) -> str:
     for of in dict.fromkeys(row.dataset for row in log.scores):
         left, right = (find(log.scores, of, name) for name in (LEFT, RIGHT))
         mean, half = difference(left, right, log)
-        rows.append([of, mean_sd(left), mean_sd(right), f"{mean:+.3f} ± {half:.3f}", verdict(mean, half)])
+        rows.append([of, mean_sd(left), mean_sd(right), f"{mean:+.4f} ± {half:.4f}", verdict(mean, half)])
     header = ["data set", LEFT, RIGHT, "difference, 95 % interval", "which is"]
     return (
         f"{markdown(header, rows)}\n\n{runs(log).capitalize()}; the interval is that of the resampled t-test, "
@@ -67,7 +67,7 @@ def epochs_table(log: EstimatorsLog) -> str:
             reached = row.over_mlp.median <= log.targets.over_mlp
             ratio += f", {log.targets.over_mlp:g} {'reached' if reached else 'missed'}"
         rows.append([row.precision, str(row.width), row.contender, f"{row.n_params:,}", f"{row.ms.median:.3g}", ratio])
-    header = ["precision", "units", "estimator", "parameters", "ms an epoch", "/ MLP's better"]
+    header = ["precision", "units", "estimator", "parameters", "ms an epoch", "/ the faster MLP's"]
     return f"{markdown(header, rows)}\n\n{log.depth} blocks, tanh, {log.dataset.n_train:,} images, {log.rounds} rounds."
 
 

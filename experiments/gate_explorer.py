@@ -5,9 +5,9 @@ that `plot` writes, viz/gate_explorer.html, holds the net itself: draw a digit, 
 here is what the page sets beside that: the effective depth of all test images, by class; and it takes along ten images,
 the first of each class.
 
-Ours: the effective depth of an image is the sum over layers of the mean T of a layer's units, that is, how many layers
-of open gates would do as much. The net is compared with an untrained one of the same settings, whose weights come from
-a generator so small that the page draws them, too.
+Ours: the effective depth of an image is the sum over layers of the mean T of a layer's units; a layer whose gates are
+all open counts 1, one whose gates are all closed 0. The net is compared with an untrained one of the same settings,
+whose weights come from a generator so small that the page draws them, too.
 """
 
 import math

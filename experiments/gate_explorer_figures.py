@@ -1,10 +1,7 @@
-r"""The page of the gate explorer, viz/gate_explorer.html, and its table.
+"""The page of the gate explorer, viz/gate_explorer.html, and its table.
 
 The page is gate_explorer.html with one JSON object in it: settings and weights of the net, the ten images, effective
-depths, what the log of lesions says of this net, and colours. The picture of it:
-
-    chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1260 \
-        --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+depths, what the log of lesions says of this net, and colours. `make screenshot` takes a picture of it.
 """
 
 import base64

@@ -80,8 +80,9 @@ def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
 
 def has_gates(estimator: "HighwayEstimator") -> bool:
     """Whether its blocks have transform gates; raises AttributeError if not, as an absent method does."""
-    if "T" not in BLOCKS[estimator.block].branches:
-        raise AttributeError(f"{estimator.block} blocks have no transform gates; choose block='highway'")
+    block = estimator.net_.config["block"] if hasattr(estimator, "net_") else estimator.block
+    if "T" not in BLOCKS[block].branches:
+        raise AttributeError(f"{block} blocks have no transform gates; choose block='highway'")
     return True
 
 
@@ -191,8 +192,18 @@ class HighwayEstimator(BaseEstimator):
         """
         return self._fit(X, y, sample_weight, going_on=self.warm_start and hasattr(self, "net_"))
 
-    def _fit(self, X, y, sample_weight, *, going_on: bool, incremental: bool = False, **targets: Any) -> Self:
-        """Train; if that fails, the net of an earlier fit stays."""
+    def _fit(self, X, y, sample_weight, **how: Any) -> Self:
+        """Train; if that fails, what an earlier fit has left stays as it was, labels and all."""
+        before = dict(vars(self))
+        try:
+            self._train(X, y, sample_weight, **how)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _train(self, X, y, sample_weight, *, going_on: bool, incremental: bool = False, **targets: Any) -> None:
         self._check_parameters()
         if self.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
@@ -220,7 +231,7 @@ class HighwayEstimator(BaseEstimator):
             dtype=X.dtype.name,
         )
         # A data set has a test sample; nothing is scored on this one.
-        training = Training(config, Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights)))
+        training = Training(config, Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, X.dtype)))
         if going_on:
             self._hand_over(training)
         losses, scores = self._run(training, validation, incremental)
@@ -228,7 +239,6 @@ class HighwayEstimator(BaseEstimator):
         self.loss_curve_ = (self.loss_curve_ if going_on else []) + losses
         self.validation_scores_ = scores if self.early_stopping else None
         self.n_iter_ = len(self.loss_curve_)
-        return self
 
     def _check_parameters(self) -> None:
         for name, (kind, (holds, expected)) in PARAMETERS.items():
@@ -346,7 +356,7 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     """Weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
     if sample_weight is None:
         return None
-    weights = check_array(sample_weight, ensure_2d=False, dtype=X.dtype, input_name="sample_weight")
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     weights = column_or_1d(weights)
     check_consistent_length(X, weights)
     if weights.min() < 0:
@@ -354,13 +364,14 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     return weights
 
 
-def normalised(weights: np.ndarray | None) -> np.ndarray | None:
+def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
     """Weights whose mean is 1; raises ValueError if all are 0."""
     if weights is None:
         return None
     if not weights.any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weights / weights.mean()
+    weights = weights / weights.max()  # whose sum cannot overflow
+    return (weights / weights.mean()).astype(dtype)
 
 
 class HighwayClassifier(ClassifierMixin, HighwayEstimator):

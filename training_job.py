@@ -118,8 +118,11 @@ class LogSoFar:
         self.path, self.log, self.schema, self.due = path, log, RunLog[type(config)], -math.inf
 
     def read(self) -> RunLog | None:
-        """What there is, if anything; raises InputError if it is no log of such runs."""
-        return read(self.path, self.schema, "move or delete it") if self.path.exists() else None
+        """What there is, if anything; raises InputError if it is no unfinished log of such runs."""
+        found = read(self.path, self.schema, "move or delete it") if self.path.exists() else None
+        if found and found.finished:
+            raise InputError(f"{self.path}: expected what an unfinished job has left, found a finished log; move it")
+        return found
 
     def __call__(self, *runs: Run) -> None:
         """Put in the runs; raises Interrupted if the disk will not have them."""
@@ -162,11 +165,11 @@ def run_job(
     places = {config: checkpoint_beside(out, dataset, config) for config in configs} if out and checkpoints else {}
     passing = [*places.values(), *([unfinished_beside(out)] if out else [])]
     _check_checkpoints(arguments, places.values())
-    if arguments.old == "fresh":
-        remove(passing)
     so_far = LogSoFar(unfinished_beside(out), log, configs[0]) if out else None
     if so_far:
-        so_far.read()  # raises InputError now rather than after the first epoch
+        so_far.read()  # raises InputError before anything is removed or trained
+    if arguments.old == "fresh":
+        remove(passing)
     shown = arguments.jobs > 1 and not checkpoints  # as a bar of runs; else each run tells its epochs
     watchers = _watchers(arguments, dataset, log, out, told=not shown)
 

@@ -361,6 +361,35 @@ def test_a_fit_that_diverges_raises_and_leaves_the_last_net(warm_start):
     np.testing.assert_array_equal(net.predict(NUMBERS_X), before)
 
 
+@pytest.mark.parametrize(
+    ("net", "wrong", "message"),
+    [
+        (small(), (X, np.array(list("abc"))[Y], -np.ones(150)), "non-negative"),
+        (small(), (X[:, :2], Y, -np.ones(150)), "non-negative"),
+        (HighwayRegressor(**SMALL, warm_start=True), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
+    ],
+)
+def test_a_fit_that_fails_leaves_all_that_the_last_one_left(net, wrong, message):
+    net = clone(net).fit(X, Y)
+    before = net.predict(X)
+    with pytest.raises(ValueError, match=message):
+        net.fit(*wrong)
+    np.testing.assert_array_equal(net.predict(X), before)
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(np.float64, 1e308), (np.float32, 1e300), (np.float32, 1e-300)])
+def test_weights_of_any_magnitude_are_weights(dtype, factor):
+    weights = np.linspace(0.1, 1, 150)
+    first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
+    np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
+
+
+def test_gates_are_those_of_the_net_that_was_fitted():
+    net = small(block="plain").fit(X, Y).set_params(block="highway")
+    assert not hasattr(net, "transform_gates")
+    assert hasattr(small().fit(X, Y).set_params(block="plain"), "effective_depth")
+
+
 def test_a_step_into_infinity_is_noticed_at_once():
     net = small(max_iter=1, optimizer="momentum", learning_rate=1e39, clip=0, batch_size=150)
     with pytest.raises(ValueError, match="training diverged in epoch 1"):

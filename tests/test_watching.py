@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -67,6 +68,21 @@ def test_the_log_is_there_after_every_epoch_and_gives_way_to_the_finished_one(wo
     assert seen == [*first, *([("highway", 3), ("plain", epoch)] for epoch in range(3))]
     assert list(files_below(workdir)) == ["log.json"]
     assert read(Path("log.json")).finished
+
+
+@pytest.mark.parametrize("old", ["--keep", "--fresh"])
+@pytest.mark.parametrize("there", ["a finished log", "notes"])
+def test_what_no_unfinished_job_has_left_is_neither_replaced_nor_removed(workdir, there, old, capsys):
+    if there == "notes":
+        UNFINISHED.write_text('{"my": "notes"}')
+    else:
+        assert hn.main([*SHORT, "--seed", "5", "--out", str(UNFINISHED)]) == 0
+    before = UNFINISHED.read_bytes()
+    with pytest.raises(SystemExit) as stopped:
+        hn.main([*SHORT, "--out", "log.json", old])
+    assert stopped.value.code == 2
+    assert re.search(r"log.unfinished.json: expected .*; move", capsys.readouterr().err)
+    assert files_below(workdir) == {"log.unfinished.json": before}
 
 
 def test_a_job_that_is_not_to_be_saved_leaves_nothing(workdir):
@@ -167,8 +183,8 @@ def test_what_is_no_log_in_its_place_is_refused_before_training_and_left_alone(w
     assert files_below(workdir) == {UNFINISHED.name: b"a diary"}
 
 
-def test_fresh_forgets_what_was_there(workdir):
-    UNFINISHED.write_text("a diary")
+def test_fresh_forgets_what_an_unfinished_job_has_left(workdir):
+    LogSoFar(UNFINISHED, log_of, hn.Config())(made_up_run("highway", 2, 0, 3, True))
     assert hn.main([*SHORT, "--out", "log.json", "--fresh"]) == 0
     assert list(files_below(workdir)) == ["log.json"]
 

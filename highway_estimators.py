@@ -40,7 +40,7 @@ ROWS = 512  # samples that are looked at together: what a block makes of them st
 LARGEST_BATCH = 200  # of batch_size="auto", scikit-learn's
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of a fresh net
-INPUTS = {"dtype": [np.float64, np.float32]}
+PRECISIONS = [np.float64, np.float32]
 
 PARAMETERS: dict[str, tuple[type, Rule]] = {
     "depth": (Integral, ZERO_OR_MORE),
@@ -61,12 +61,22 @@ PARAMETERS: dict[str, tuple[type, Rule]] = {
 AUTO = ("gate_bias", "batch_size")  # may be "auto" instead
 
 
+def suits(value: Any, kind: type, rule: Rule) -> bool:
+    """Whether a parameter is of its kind and keeps its rule, as a float where it is to become one."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
+    try:
+        return rule[0](float(value) if kind is Real else value)
+    except OverflowError:
+        return False
+
+
 def gate_bias_for(depth: int) -> float:
     """The initial b_T with which the gates of a fresh net add up to about OPEN_BLOCKS blocks, but at most LARGEST_BIAS.
 
     -1.6, -2.3 and -2.7 for 10, 20 and 30 blocks, for which the paper advises -1, -2 and -3 (section 2.2).
     """
-    return min(LARGEST_BIAS, -math.log(max(depth, 1) / OPEN_BLOCKS))
+    return min(LARGEST_BIAS, math.log(OPEN_BLOCKS) - math.log(max(depth, 1)))
 
 
 def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
@@ -207,8 +217,8 @@ class HighwayEstimator(BaseEstimator):
         self._check_parameters()
         if self.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
-        X, y, outputs = self._check_samples(X, y, going_on, **targets)
-        X = X.astype(self.net_.dtype if going_on else X.dtype, copy=False)
+        dtype = self.net_.dtype if going_on else PRECISIONS
+        X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not going_on}, **targets)
         weights, chance, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
         if self.early_stopping:
             (X, y, weights), validation = self._split(X, y, weights, chance)
@@ -234,17 +244,18 @@ class HighwayEstimator(BaseEstimator):
         training = Training(config, Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, X.dtype)))
         if going_on:
             self._hand_over(training)
-        losses, scores = self._run(training, validation, incremental)
+        earlier = self.validation_scores_ if going_on and validation else None
+        losses, scores = self._run(training, validation, earlier or [], incremental)
         self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, moments(training))
         self.loss_curve_ = (self.loss_curve_ if going_on else []) + losses
-        self.validation_scores_ = scores if self.early_stopping else None
+        self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
 
     def _check_parameters(self) -> None:
-        for name, (kind, (holds, expected)) in PARAMETERS.items():
+        for name, (kind, rule) in PARAMETERS.items():
             value, auto = getattr(self, name), name in AUTO
-            if not (auto and value == "auto") and not (isinstance(value, kind) and holds(value)):
-                expected = f"{expected}{' or auto' * auto}, of type {kind.__name__}"
+            if not (suits(value, kind, rule) or (auto and isinstance(value, str) and value == "auto")):
+                expected = f"{rule[1]}{' or auto' * auto}, of type {kind.__name__}"
                 raise ValueError(f"{name}: expected {expected}, found {value!r}; choose another")
 
     def _split(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, chance: np.random.RandomState):
@@ -253,6 +264,8 @@ class HighwayEstimator(BaseEstimator):
         train, validation = train_test_split(
             np.arange(len(X)), test_size=self.validation_fraction, stratify=stratify, random_state=chance
         )
+        if len(validation) < 2:
+            raise ValueError("The validation set is too small. Increase 'validation_fraction' or the number of samples")
         return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in (train, validation))
 
     def _hand_over(self, training: Training) -> None:
@@ -265,24 +278,28 @@ class HighwayEstimator(BaseEstimator):
         if optimizer == self.optimizer:
             vars(training.optimizer).update(kept)
 
-    def _run(self, training: Training, validation: tuple | None, incremental: bool) -> tuple[list, list]:
+    def _run(
+        self, training: Training, validation: tuple | None, earlier: list[float], incremental: bool
+    ) -> tuple[list, list]:
         """Train until nothing is gained any more; returns each epoch's loss and, with validation samples, its score.
 
-        With validation samples, the parameters of the best epoch are those that stay.
+        With validation samples, the parameters of the best epoch are those that stay: `earlier` are the scores of the
+        fits before, of which these parameters were the best.
         """
         losses, scores, params = [], [], training.net.params.flat
-        best = params
+        best = params.copy()
         try:
             for loss in training.epochs(scored=False):
                 if training.diverged or not np.isfinite(params).all():
+                    found = f"a loss of {loss}" if training.diverged else "weights that are not"
                     raise ValueError(
-                        f"training diverged in epoch {training.epoch}: expected a finite loss, found {loss}; "
-                        "standardise inputs and targets, or lower learning_rate"
+                        f"training diverged in epoch {training.epoch}: expected finite loss and weights, "
+                        f"found {found}; standardise inputs and targets, or lower learning_rate"
                     )
                 losses.append(loss)
                 if validation:
                     scores.append(self._validate(training.net, *validation))
-                    best = params.copy() if scores[-1] == max(scores) else best
+                    best = params.copy() if scores[-1] >= max(earlier + scores) else best
                 if self.verbose:
                     score = f", validation score {scores[-1]:.4f}" if scores else ""
                     print(f"epoch {training.epoch}: loss {loss:.6f}{score}")
@@ -295,7 +312,8 @@ class HighwayEstimator(BaseEstimator):
                     warnings.warn(lacking, ConvergenceWarning, stacklevel=4)
         except KeyboardInterrupt:
             warnings.warn("Training was interrupted; the net is as it was then.", stacklevel=4)
-        params[...] = best
+        if validation:
+            params[...] = best
         return losses, scores
 
     # ---------------------------------------------------------------------------------- using the net
@@ -303,7 +321,7 @@ class HighwayEstimator(BaseEstimator):
     def _inputs(self, X) -> np.ndarray:
         """X (n, d_in) as the fitted net takes it."""
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **INPUTS).astype(self.net_.dtype, copy=False)
+        return validate_data(self, X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
         """The net's outputs, (n, K)."""
@@ -394,10 +412,10 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
             )
         return self._fit(X, y, sample_weight, going_on=going_on, incremental=True, classes=classes)
 
-    def _check_samples(self, X, y, going_on: bool, classes=None) -> tuple[np.ndarray, np.ndarray, int]:
-        X, y = validate_data(self, X, y, reset=not going_on, **INPUTS)
+    def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[np.ndarray, np.ndarray, int]:
+        X, y = validate_data(self, X, y, **how)
         check_classification_targets(y)
-        if not going_on:
+        if how["reset"]:
             self._encoder = LabelEncoder().fit(y if classes is None else classes)
             self.classes_ = self._encoder.classes_
         return X, self._encoder.transform(y), len(self.classes_)
@@ -429,8 +447,8 @@ class HighwayRegressor(RegressorMixin, HighwayEstimator):
         """Train for one epoch on these samples."""
         return self._fit(X, y, sample_weight, going_on=hasattr(self, "net_"), incremental=True)
 
-    def _check_samples(self, X, y, going_on: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        X, y = validate_data(self, X, y, reset=not going_on, multi_output=True, y_numeric=True, **INPUTS)
+    def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)
         return X, y, y.shape[1]

@@ -128,6 +128,16 @@ def test_the_net_of_the_best_epoch_stays(monkeypatch):
     assert same_nets(stopped, small(early_stopping=True, max_iter=2).fit(X, Y))
 
 
+def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):
+    scores = iter([0.5, 0.9, 0.7, 0.8, 0.6, 0.9, 0.5])
+    monkeypatch.setattr(HighwayClassifier, "_validate", lambda *_: next(scores))
+    net = small(early_stopping=True, warm_start=True, max_iter=2).fit(X, Y)
+    best = copy.deepcopy(net)
+    assert same_nets(net.set_params(max_iter=3).fit(X, Y), best)
+    assert not same_nets(net.set_params(max_iter=2).fit(X, Y), best)
+    assert net.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.6, 0.9, 0.5]
+
+
 def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     seen = []
 
@@ -293,11 +303,15 @@ def test_every_parameter_decides_something(name, value):
     [
         ("depth", -1, "zero or a positive number, of type Integral, found -1"),
         ("depth", 2.5, "found 2.5"),
+        ("depth", True, "of type Integral, found True"),
         ("hidden", 0, "a positive number"),
         ("block", "transformer", "one of plain, highway"),
         ("activation", None, "one of tanh, relu, elu"),
         ("gate_bias", "automatic", "a finite number or auto"),
         ("gate_bias", math.nan, "found nan"),
+        ("gate_bias", np.zeros(2), r"found array\(\[0., 0.\]\)"),
+        ("gate_bias", 10**400, "a finite number or auto"),
+        ("learning_rate", 10**400, "a positive number"),
         ("batch_size", "all", "a positive number or auto, of type Integral, found 'all'"),
         ("learning_rate", "1e-3", "of type Real, found '1e-3'"),
         ("optimizer", "sgd", "one of adam, momentum"),
@@ -330,6 +344,24 @@ def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
 def test_bad_samples_get_scikit_learns_words(x, y, weights, message):
     with pytest.raises(ValueError, match=message):
         small().fit(x, y, sample_weight=weights)
+
+
+def test_a_depth_beyond_any_memory_is_refused():
+    with pytest.raises(ValueError, match=r"memory: expected nets that .* can hold"):
+        small(depth=10**400).fit(X, Y)
+
+
+def test_too_few_samples_to_validate_by_get_scikit_learns_words():
+    with pytest.raises(ValueError, match=r"The validation set is too small\. Increase 'validation_fraction'"):
+        HighwayRegressor(**SMALL, early_stopping=True, validation_fraction=0.01).fit(X[:20], Y[:20])
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_inputs_that_the_nets_precision_cannot_hold_are_refused():
+    net = small(warm_start=True).fit(np.float32(X), Y)
+    for use in (net.predict, net.transform_gates, lambda x: net.fit(x, Y)):
+        with pytest.raises(ValueError, match=r"a value too large for dtype\('float32'\)"):
+            use(1e300 * X)
 
 
 def test_sparse_inputs_are_refused_in_scikit_learns_words():
@@ -392,7 +424,7 @@ def test_gates_are_those_of_the_net_that_was_fitted():
 
 def test_a_step_into_infinity_is_noticed_at_once():
     net = small(max_iter=1, optimizer="momentum", learning_rate=1e39, clip=0, batch_size=150)
-    with pytest.raises(ValueError, match="training diverged in epoch 1"):
+    with pytest.raises(ValueError, match=r"training diverged in epoch 1: .* found weights that are not"):
         net.fit(np.float32(X), Y)  # a finite loss, then parameters that float32 cannot hold
     assert not hasattr(net, "net_")
 

@@ -5,6 +5,8 @@ without a word when the disk is full, and then lets the run wait for it forever.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.summary import hparams, make_histogram
 
+from command_line import Interrupted
 from reporting import full_name
-from run_log import Run
+from run_log import Run, make_place, unwritable
 
 BINS = np.linspace(0, 1, 101)  # for mean T
 
@@ -28,13 +31,17 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, dataset: str, config: Any):
-        place = folder / full_name(dataset, config)
-        place.mkdir(parents=True, exist_ok=True)
-        self.file, self.rows = EventsWriter(str(place / "events")), 0
-        self._add(0, session_log=SessionLog(status=SessionLog.START))  # what lies beside it is void from epoch 0 on
+        self.place = events_of(folder, dataset, config)
+        with self._on_disk():
+            self.file, self.rows = EventsWriter(str(self.place)), 0
+            self._add(0, session_log=SessionLog(status=SessionLog.START))  # what lies beside it is void from epoch 0 on
 
     def __call__(self, run: Run) -> None:
-        """Write the epochs that are new; raises OSError if the disk will not have them."""
+        """Write the epochs that are new; raises Interrupted if the disk will not have them."""
+        with self._on_disk():
+            self._tell(run)
+
+    def _tell(self, run: Run) -> None:
         if not self.rows:
             for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
                 self._add(0, summary=summary)
@@ -48,8 +55,22 @@ class EventFile:
         if run.ended:
             self.file.close()
 
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Interrupted(str(unwritable(self.place, error.strerror))) from error
+
     def _add(self, step: int, **content: Any) -> None:
         self.file.write_event(Event(wall_time=time.time(), step=step, **content))
+
+
+def events_of(folder: Path, dataset: str, config: Any) -> Path:
+    """Where the events of a run lie: what their files' names begin with. Makes the folder; raises InputError."""
+    place = folder / full_name(dataset, config) / "events"
+    make_place(place)
+    return place
 
 
 def scalars(run: Run, row: int) -> dict[str, float]:

@@ -286,22 +286,22 @@ LONGEST_NAME = 255 - len("..12345678")  # bytes, of a file; the temporary one's 
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it becomes `path`, on any failure it is gone.
 
-    Raises InputError if the folder cannot be written or the disk is full; what lay at `path` is then untouched.
+    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
+    or the disk is full; what lay at `path` is then untouched.
     """
-    path = Path(path)
-    temporary = None
+    place, temporary = _followed(path), None
     try:
         check_writable(path)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
         with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would keep the file from its readers
-        os.replace(temporary, path)
+        os.replace(temporary, place)
         temporary = None
     except OSError as error:
-        raise _unwritable(path, error.strerror) from error
+        raise unwritable(path, error.strerror) from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -309,17 +309,17 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
-    path = Path(path)
+    place = _followed(path)
     try:
         check_regular(path)
     except OSError as error:
-        raise _unwritable(path, error.strerror) from error
-    if not os.path.isdir(path.parent):
-        raise _unwritable(path, f"no directory {path.parent}")
-    if (length := len(os.fsencode(path.name))) > LONGEST_NAME:
-        raise _unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
-    if not os.access(path.parent, os.W_OK):
-        raise _unwritable(path, f"no permission to write in {path.parent}")
+        raise unwritable(path, error.strerror) from error
+    if not os.path.isdir(place.parent):
+        raise unwritable(path, f"no directory {place.parent}")
+    if (length := len(os.fsencode(place.name))) > LONGEST_NAME:
+        raise unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
+    if not os.access(place.parent, os.W_OK):
+        raise unwritable(path, f"no permission to write in {place.parent}")
 
 
 def make_place(path: str | os.PathLike) -> None:
@@ -327,7 +327,7 @@ def make_place(path: str | os.PathLike) -> None:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(path, f"{error.filename}: {error.strerror}") from error
+        raise unwritable(path, f"{error.filename}: {error.strerror}") from error
     check_writable(path)
 
 
@@ -337,7 +337,12 @@ def check_regular(path: str | os.PathLike) -> None:
         raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
-def _unwritable(path: str | os.PathLike, found: str) -> InputError:
+def _followed(path: str | os.PathLike) -> Path:
+    return Path(os.path.realpath(path) if os.path.islink(path) else path)
+
+
+def unwritable(path: str | os.PathLike, found: str) -> InputError:
+    """The error of whoever cannot write there."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 

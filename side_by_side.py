@@ -20,9 +20,14 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing keeps two commands from one file
+    fcntl = None
 
 import run_log
 from command_line import InputError, Interrupted, count
@@ -59,11 +64,43 @@ class ResultFile(Generic[ResultT]):
         if content and not content.endswith(b"\n"):
             os.truncate(self.path, content.rfind(b"\n") + 1)
 
-    def check(self) -> None:
-        """Raise InputError if no line could be added, before hours of work rather than after them; makes the folder."""
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the file from every other command meanwhile; it is there, and gone afterwards if it is empty.
+
+        Raises InputError, before hours of work rather than after them, if another command has it or no line could be
+        added.
+        """
         make_place(self.path)
-        if self.path.exists() and not os.access(self.path, os.W_OK):
-            raise InputError(f"{self.path}: expected a file to add to, found: no permission; move it, or allow it")
+        try:
+            file = open(self.path, "ab")  # noqa: SIM115, so that its error is told from those of the work
+        except OSError as error:
+            found = f"expected a file to add to, found: {error.strerror}"
+            raise InputError(f"{self.path}: {found}; move it, or allow it") from error
+        with file:
+            self._lock(file)
+            try:
+                yield
+            finally:
+                if self.path.exists() and not self.path.stat().st_size:
+                    self.path.unlink()
+
+    def _lock(self, file: IO) -> None:
+        """Until the file is closed or the process ends, however it ends."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            found = "expected runs that no other command adds to, found one at work"
+            raise InputError(f"{self.path}: {found}; wait for it, or choose another log") from error
+        except OSError:  # a file system without locks
+            pass
+
+    def clear(self) -> None:
+        """Forget every result."""
+        if self.path.exists():
+            os.truncate(self.path, 0)
 
     def _content(self) -> bytes:
         try:
@@ -286,7 +323,7 @@ def finish(
 
     check_number(len(tasks))
     if old == "fresh":
-        results.path.unlink(missing_ok=True)
+        results.clear()
     done = {results.task_of(result): result for result in results.read()}
     foreign = sum(result.environment.code != run_log.environment().code for result in done.values())
     if foreign and old != "keep":

@@ -6,14 +6,15 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, full_name, label, summary
-from run_log import Run, RunLog, check_writable, make_place, read, write
+from run_log import Run, RunLog, check_writable, read, write
 from side_by_side import ResultFile, add_job_flags, finish
 
 REST = 100  # times as long as it took to write an unfinished log, none is written: that is 1 % of the time
@@ -166,12 +167,7 @@ def run_job(
     passing = [*places.values(), *([unfinished_beside(out)] if out else [])]
     _check_checkpoints(arguments, places.values())
     so_far = LogSoFar(unfinished_beside(out), log, configs[0]) if out else None
-    if so_far:
-        so_far.read()  # raises InputError before anything is removed or trained
-    if arguments.old == "fresh":
-        remove(passing)
     shown = arguments.jobs > 1 and not checkpoints  # as a bar of runs; else each run tells its epochs
-    watchers = _watchers(arguments, dataset, log, out, told=not shown)
 
     def report(done: list[Run]) -> str | None:
         new = [run for run in done if run.config not in said]
@@ -181,10 +177,13 @@ def run_job(
         lines = [f"{label(run.config)}  {describe_scores(run)}" for run in new]
         return "\n".join(lines) if shown else None
 
-    with TemporaryDirectory() as lost:  # with its files, unless they belong beside a log
-        results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), Run[type(configs[0])])
-        results.check()
+    with _finished_runs(out, dataset, Run[type(configs[0])]) as results:
         _check_net_will_be_made(arguments, configs, results)
+        if so_far:
+            so_far.read()  # raises InputError before anything is removed or trained
+        watchers = _watchers(arguments, configs, dataset, log, out, told=not shown)
+        if arguments.old == "fresh":
+            remove(passing)
         try:
             runs = finish(
                 functools.partial(_train_one, train, watchers, places),
@@ -200,7 +199,8 @@ def run_job(
         except Interrupted as stopped:
             if out:
                 raise
-            raise Interrupted("nothing is kept with --no-save") from stopped.__cause__
+            reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
+            raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in configs]
         if out:
@@ -217,17 +217,33 @@ def run_job(
         print(f"saved {out}\nto draw it: python visualize_highway_networks.py {out}")
 
 
+@contextmanager
+def _finished_runs(out: Path | None, dataset: str, schema: type[Run]) -> Iterator[ResultFile]:
+    """The file of runs beside a log, held; without a log, one that is lost."""
+    with TemporaryDirectory() as lost:
+        results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), schema)
+        with results.held():
+            yield results
+
+
 def _watchers(
-    arguments: argparse.Namespace, dataset: str, log: Callable[..., RunLog], out: Path | None, *, told: bool
+    arguments: argparse.Namespace,
+    configs: Sequence[Any],
+    dataset: str,
+    log: Callable[..., RunLog],
+    out: Path | None,
+    *,
+    told: bool,
 ) -> list[Callable[[Any], Callable[[Run], None]]]:
     """What is made for each run, of its config, and told of each epoch: files first, so that words can rely on them."""
     watchers = []
     if out:
         watchers.append(functools.partial(LogSoFar, unfinished_beside(out), log))
     if arguments.tensorboard:
-        from event_files import EventFile
+        from event_files import EventFile, events_of
 
-        make_place(arguments.tensorboard / "events")
+        for config in configs:
+            events_of(arguments.tensorboard, dataset, config)  # raises InputError before anything is trained
         watchers.append(functools.partial(EventFile, arguments.tensorboard, dataset))
     if told:
         watchers.append(functools.partial(EpochReporter, alone=arguments.jobs == 1))

@@ -78,9 +78,9 @@ class Experiment:
         """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
         make_place(log)
         results = ResultFile(log.with_suffix(".jsonl"), schema)
-        results.check()
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
-        return finish(function, tasks, data, results, **options)
+        with results.held():
+            return finish(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""

@@ -344,6 +344,19 @@ def assert_unwritable(path: Path, *parts: object) -> None:
     assert_says(late.value, path, *parts)
 
 
+def test_a_link_stays_and_what_it_leads_to_is_replaced(old):
+    link = old.parent / "link.json"
+    for target in (old, old.parent / "new.json"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target.name)
+        write(link, small_log())
+        assert link.is_symlink()
+        assert read(target, RunLog[Config], REMEDY) == small_log()
+    link.unlink()
+    link.symlink_to("missing/run.json")
+    assert_unwritable(link, "no directory", old.parent / "missing")
+
+
 def test_a_directory_or_a_pipe_is_not_replaced_and_a_missing_directory_not_made(old):
     folder = old.parent
     os.mkfifo(folder / "pipe")

@@ -139,6 +139,26 @@ def test_somebody_elses_file_is_refused_rather_than_cut(let_go, content):
     assert Path("squares.jsonl").read_bytes() == content
 
 
+def test_a_file_is_held_by_one_command_at_a_time(workdir):
+    first, second = (ResultFile("squares.jsonl", Square) for _ in range(2))
+    with first.held():
+        first.append(made_here(0, 0.0))
+        with pytest.raises(InputError) as error, second.held():
+            pass
+        assert_says(error.value, "squares.jsonl: expected runs that no other command adds to", "wait for it")
+        square_all(tasks=range(2), old="fresh")
+        with pytest.raises(InputError), second.held():
+            pass
+    with second.held():
+        assert second.read() == [made_here(0, 0.0), made_here(1, 1.0)]
+
+
+def test_a_file_that_stays_empty_does_not_stay(workdir):
+    with ResultFile("squares.jsonl", Square).held():
+        assert Path("squares.jsonl").exists()
+    assert not Path("squares.jsonl").exists()
+
+
 def test_a_directory_in_the_files_place_is_refused(workdir):
     with pytest.raises(InputError) as error:
         square_all(".")

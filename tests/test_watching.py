@@ -313,16 +313,28 @@ def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdi
 def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refused, monkeypatch):
     monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("events").write_text("a file")
-    assert "expected a place to write, found: events: File exists" in refused(
-        hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"]
-    )
+    error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
+    assert re.search(r"expected a place to write, found: events/.*: Not a directory; choose", error)
     assert files_below(workdir) == {"events": b"a file"}
+
+
+def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, monkeypatch):
+    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    Path("events").mkdir()
+    config = hn.Config(block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
+    place = Path("events", full_name("digits", config))
+    place.write_text("a file")
+    error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
+    assert f"{place}/events: expected a place to write, found: {place}: File exists; choose another path" in error
+    assert files_below(workdir) == {str(place): b"a file"}
 
 
 def test_a_disk_that_is_full_ends_the_job_with_a_line(workdir, capsys):
     with limited_file_size(1000):
         assert hn.main([*SHORT, "--no-save", "--tensorboard", "events"]) == 1
-    assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
+    error = capsys.readouterr().err
+    assert re.search("interrupted: events/digits-highway.*/events: expected a place to write, found: File too", error)
+    assert error.endswith("choose another path or free the disk; nothing is kept with --no-save\n")
 
 
 # ---------------------------------------------------------------------------------------- drawn as it grows

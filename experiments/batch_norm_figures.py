@@ -11,7 +11,7 @@ from .common import group
 from .conv_figures import FIELDS, draw_epochs, gains
 from .intervals import interval
 
-WORDS = {1: "helps", 0: "makes no difference that these seeds show", -1: "harms"}
+WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}
 
 
 def norm_figure(log: RunLog[ConvConfig]) -> Figure:
@@ -30,16 +30,15 @@ def norm_figure(log: RunLog[ConvConfig]) -> Figure:
 
 
 def norm_table(log: RunLog[ConvConfig]) -> str:
-    """For both kinds of block, with and without: parameters, seconds, scores; then what normalisation gains."""
+    """For both kinds of block, with and without: parameters, scores; then what normalisation gains."""
     rows, gained, arms = [], [], group(log.runs, "block", "batch_norm")
     for (block, normed), runs in arms.items():
-        seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
         scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
-        rows.append([block, ("no", "yes")[normed], f"{runs[0].n_params:,}", f"{seconds:.0f}", *scores])
+        rows.append([block, ("no", "yes")[normed], f"{runs[0].n_params:,}", *scores])
         if normed:
             gain = interval(gains(runs, arms[block, False]))
-            gained.append(f"{block} {gain}: it {WORDS[gain.sign]}")
-    header = ["block", "normalised", "parameters", "seconds a run", "test accuracy (%)", "training loss"]
+            gained.append(f"{block} {gain}: {WORDS[gain.sign]}")
+    header = ["block", "normalised", "parameters", "test accuracy (%)", "training loss"]
     return (
         f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points of "
         f"test accuracy gained by normalisation, mean and 95 % interval seed by seed: {'; '.join(gained)}."

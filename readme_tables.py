@@ -24,7 +24,7 @@ from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
 from experiments.__main__ import STEPS
-from experiments.claims import WITH_CLAIMS, all_claims, harder_claims
+from experiments.claims import WITH_CLAIMS, all_claims, verdicts
 from experiments.common import Experiment, load
 from figure_style import fingerprint
 from highway_networks import Config
@@ -87,10 +87,8 @@ def all_tables() -> dict[str, Table]:
         "main_job": main_job_figures.TABLES,
         "estimators": estimators_figures.TABLES,
     }
-    tables = {
-        "claims": Table(all_claims, [source for name in WITH_CLAIMS for source in sources[name]]),
-        "harder_claims": Table(harder_claims, [source for name in WITH_CLAIMS for source in sources[name][1:]]),
-    }
+    judged = [source for name in WITH_CLAIMS for source in sources[name]]
+    tables = {"claims": Table(all_claims, judged), "verdicts": Table(verdicts, judged)}
     for name, logs in sources.items():
         tables |= {table: Table(render, logs) for table, render in made[name].items()}
         tables[f"{name}_environment"] = Table(environments, logs)

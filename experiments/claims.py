@@ -1,6 +1,7 @@
 """The paper, claim by claim, in one table, from the logs of all experiments."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from figure_style import markdown
@@ -12,7 +13,7 @@ from .common import load
 class Claim(NamedTuple):
     """A sentence of the paper, what was found here, and the verdict: held, partly, not, or not tested.
 
-    A detail is told beside its experiment alone, not in the main README.
+    A detail is told in experiments/README.md alone, not in the main README.
     """
 
     section: str
@@ -34,19 +35,23 @@ def claims_table(claims: Iterable[Claim]) -> str:
     return markdown(["section", "the paper", "here", "verdict"], [list(claim[:4]) for claim in claims], words=True)
 
 
-def all_claims(*logs: Log) -> str:
-    """The table of the main README; all logs of WITH_CLAIMS, in their order, to which their claims link."""
-    found = []
+def of_logs(logs: Iterable[Log]) -> Iterator[tuple[Claim, Path]]:
+    """Each claim, and the log that it is judged by; the logs are all those of WITH_CLAIMS, in their order."""
     of = [(experiment, dataset) for experiment in map(load, WITH_CLAIMS) for dataset in experiment.datasets]
     for (experiment, dataset), log in zip(of, logs, strict=True):
-        link = f"[{{}}]({experiment.log_path(dataset)})"
-        claims = [claim for claim in experiment.figures.claims(log) if not claim.detail]
-        found += [claim._replace(section=link.format(claim.section)) for claim in claims]
-    return claims_table([*found, *NOT_TESTED])
+        for claim in experiment.figures.claims(log):
+            yield claim, experiment.log_path(dataset)
 
 
-def harder_claims(*logs: Log) -> str:
-    """The table of the data sets beyond the usual ones, details included; their logs, in the order of WITH_CLAIMS."""
-    experiments = [experiment for experiment in map(load, WITH_CLAIMS) for _ in experiment.datasets[1:]]
-    pairs = zip(experiments, logs, strict=True)
-    return claims_table(claim for experiment, log in pairs for claim in experiment.figures.claims(log))
+def all_claims(*logs: Log) -> str:
+    """The table of experiments/README.md: every claim, with the numbers by which it is judged."""
+    return claims_table([*(claim for claim, _ in of_logs(logs)), *NOT_TESTED])
+
+
+def verdicts(*logs: Log) -> str:
+    """The table of the main README: what the paper says and the verdict, which links to the log; no details."""
+    found = [
+        [claim.section, claim.paper, f"[{claim.verdict}]({path})"] for claim, path in of_logs(logs) if not claim.detail
+    ]
+    found += [[claim.section, claim.paper, claim.verdict] for claim in NOT_TESTED]
+    return markdown(["section", "the paper", "here"], found, words=True)

@@ -18,9 +18,13 @@ FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # in place of the recipe's, meant fo
 
 
 def config_of(data: Dataset, net: str, smoke: bool, budget: dict[str, Any], **fields: Any) -> ConvConfig:
-    """A net's recipe with a budget of epochs and images, or that of a smoke run, cut to the images that there are."""
+    """A net's recipe with a budget of epochs and images, or that of a smoke run, cut to the images that there are.
+
+    A budget that does not say how many images takes them all.
+    """
     n_held_out = min(HELD_OUT, len(data.train_x) // 10)
     room = data._replace(train_x=data.train_x[n_held_out:])
+    budget = {"n_train": len(room.train_x), "n_test": len(room.test_x)} | budget
     return configure(net, **fit(budget, room, smoke), n_held_out=n_held_out, **fields)
 
 

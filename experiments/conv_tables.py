@@ -16,18 +16,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import checkpoint
 from command_line import InputError
-from conv_highway_networks import ConvConfig, ConvTraining, configure, fit_to
+from conv_highway_networks import ConvConfig, ConvTraining
 from highway_networks import Dataset
 from run_log import DatasetInfo, Log, Run, make_place, number
 
 from .common import Experiment, add_run_flags, group_by, load_data, start
-from .conv_runs import checkpoint_path, train_one
+from .conv_runs import checkpoint_path, config_of, train_one
 
 CHOICES = {  # candidates for what the paper's recipe leaves open in a short budget, and epochs to choose by
     "mnist": ("mnist-16", 6, [{"dropout": share, "lr": lr} for share in (0.25, 0.5) for lr in (0.03, 0.1)]),
@@ -81,11 +80,6 @@ class ConvTablesLog(Log):
 EXPERIMENT = Experiment("conv_tables", __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
 
 
-def config_of(data: Dataset, net: str, epochs: int, seed: int, fields: dict[str, Any]) -> ConvConfig:
-    """A net's recipe with a budget, for the images that there are."""
-    return configure(net, **fit_to(data, net, fields | {"epochs": epochs}), seed=seed)
-
-
 def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> dict[str, dict]:
     """By block, the fields of the run whose last held-out accuracy is highest; one that diverged is taken last."""
 
@@ -98,7 +92,7 @@ def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> d
 
 def cost(net: str, data: Dataset, steps: int = 5) -> Cost:
     """Time steps of a net that is not trained to the end."""
-    config = config_of(data, net, 1, 0, {})
+    config = config_of(data, net, False, {"epochs": 1})
     config = replace(config, n_train=config.batch_size, n_held_out=1, n_test=1)
     training, seconds = ConvTraining(config, data), []
     for _ in range(steps):
@@ -131,10 +125,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     net, epochs, candidates = CHOICES[dataset]
     arms = [(block, fields) for block in ("highway", "plain") for fields in candidates]
-    choosing = runs_of([config_of(data, net, epochs, 0, {"block": block} | fields) for block, fields in arms])
+    planned = functools.partial(config_of, data, smoke=False)
+    choosing = runs_of([planned(net, budget={"epochs": epochs}, block=block, **fields) for block, fields in arms])
     chosen = best(arms, choosing)
     configs = [
-        config_of(data, net, epochs, seed, chosen[of["block"]] | of)
+        planned(net, budget={"epochs": epochs}, seed=seed, **chosen[of["block"]], **of)
         for net, epochs, seeds, of in TABLES[dataset]
         for seed in seeds
     ]

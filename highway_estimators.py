@@ -17,7 +17,9 @@ import copy
 import math
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -42,33 +44,38 @@ LARGEST_BIAS = -1.0  # of gate_bias="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of a fresh net
 PRECISIONS = [np.float64, np.float32]
 
+ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
 PARAMETERS: dict[str, tuple[type, Rule]] = {
-    "depth": (Integral, ZERO_OR_MORE),
-    "hidden": (Integral, POSITIVE),
+    "depth": (int, ZERO_OR_MORE),
+    "hidden": (int, POSITIVE),
     "block": (str, one_of(BLOCKS)),
     "activation": (str, one_of(ACTIVATIONS)),
-    "gate_bias": (Real, FINITE),
+    "gate_bias": (float, FINITE),
     "optimizer": (str, one_of(OPTIMIZERS)),
-    "learning_rate": (Real, POSITIVE),
-    "batch_size": (Integral, POSITIVE),
-    "weight_decay": (Real, ZERO_OR_MORE),
-    "clip": (Real, ZERO_OR_MORE),
-    "max_iter": (Integral, POSITIVE),
-    "tol": (Real, ZERO_OR_MORE),
-    "n_iter_no_change": (Integral, POSITIVE),
-    "validation_fraction": (Real, BELOW_ONE),
+    "learning_rate": (float, POSITIVE),
+    "batch_size": (int, POSITIVE),
+    "weight_decay": (float, ZERO_OR_MORE),
+    "clip": (float, ZERO_OR_MORE),
+    "max_iter": (int, POSITIVE),
+    "tol": (float, ZERO_OR_MORE),
+    "n_iter_no_change": (int, POSITIVE),
+    "validation_fraction": (float, BELOW_ONE),
+    **dict.fromkeys(("early_stopping", "warm_start"), (bool, (lambda value: True, "True or False"))),
 }
 AUTO = ("gate_bias", "batch_size")  # may be "auto" instead
 
 
-def suits(value: Any, kind: type, rule: Rule) -> bool:
-    """Whether a parameter is of its kind and keeps its rule, as a float where it is to become one."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    try:
-        return rule[0](float(value) if kind is Real else value)
-    except OverflowError:
-        return False
+def checked(name: str, value: Any) -> Any:
+    """A parameter as Python's own int, float, ...; raises ValueError if it is of another kind or breaks its rule."""
+    kind, (holds, expected) = PARAMETERS[name]
+    if name in AUTO and isinstance(value, str) and value == "auto":
+        return value
+    if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
+        with suppress(OverflowError):  # an integer that no float holds
+            if holds(kind(value)):
+                return kind(value)
+    expected = f"{expected}{' or auto' * (name in AUTO)}, of type {kind.__name__}"
+    raise ValueError(f"{name}: expected {expected}, found {value!r}; choose another")
 
 
 def gate_bias_for(depth: int) -> float:
@@ -214,27 +221,27 @@ class HighwayEstimator(BaseEstimator):
         return self
 
     def _train(self, X, y, sample_weight, *, going_on: bool, incremental: bool = False, **targets: Any) -> None:
-        self._check_parameters()
-        if self.early_stopping and incremental:
+        given = SimpleNamespace(**{name: checked(name, getattr(self, name)) for name in PARAMETERS})
+        if given.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
         dtype = self.net_.dtype if going_on else PRECISIONS
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not going_on}, **targets)
         weights, chance, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
-        if self.early_stopping:
-            (X, y, weights), validation = self._split(X, y, weights, chance)
+        if given.early_stopping:
+            (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, chance)
         config = Config(
-            depth=self.depth,
-            hidden=self.hidden,
-            block=self.block,
-            activation=self.activation,
+            depth=given.depth,
+            hidden=given.hidden,
+            block=given.block,
+            activation=given.activation,
             loss=self._loss,
-            gate_bias=gate_bias_for(self.depth) if self.gate_bias == "auto" else self.gate_bias,
-            optimizer=self.optimizer,
-            lr=self.learning_rate,
-            weight_decay=self.weight_decay,
-            clip=self.clip,
-            batch_size=LARGEST_BATCH if self.batch_size == "auto" else self.batch_size,
-            epochs=1 if incremental else self.max_iter,
+            gate_bias=gate_bias_for(given.depth) if given.gate_bias == "auto" else given.gate_bias,
+            optimizer=given.optimizer,
+            lr=given.learning_rate,
+            weight_decay=given.weight_decay,
+            clip=given.clip,
+            batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,
+            epochs=1 if incremental else given.max_iter,
             n_train=len(X),
             n_test=1,
             seed=chance.randint(2**31),
@@ -251,30 +258,27 @@ class HighwayEstimator(BaseEstimator):
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
 
-    def _check_parameters(self) -> None:
-        for name, (kind, rule) in PARAMETERS.items():
-            value, auto = getattr(self, name), name in AUTO
-            if not (suits(value, kind, rule) or (auto and isinstance(value, str) and value == "auto")):
-                expected = f"{rule[1]}{' or auto' * auto}, of type {kind.__name__}"
-                raise ValueError(f"{name}: expected {expected}, found {value!r}; choose another")
+    def _split(self, X, y, weights, share: float, chance: np.random.RandomState):
+        """Samples to train on, and that share of them to validate by: X, y and weights of both.
 
-    def _split(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, chance: np.random.RandomState):
-        """Samples to train on, and others to validate by: X, y and weights of both."""
-        stratify = y if is_classifier(self) else None
-        train, validation = train_test_split(
-            np.arange(len(X)), test_size=self.validation_fraction, stratify=stratify, random_state=chance
-        )
-        if len(validation) < 2:
+        Of every class alike, where there are enough of each.
+        """
+        n, n_validation = len(X), math.ceil(share * len(X))
+        if n_validation < 2:
             raise ValueError("The validation set is too small. Increase 'validation_fraction' or the number of samples")
-        return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in (train, validation))
+        _, counts = np.unique(y, return_counts=True)
+        enough = counts.min() >= 2 and len(counts) <= min(n_validation, n - n_validation)
+        stratify = y if is_classifier(self) and enough else None
+        parts = train_test_split(np.arange(n), test_size=n_validation, stratify=stratify, random_state=chance)
+        return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
 
     def _hand_over(self, training: Training) -> None:
         """Let a training go on from where the last one ended."""
         found, expected = (net.config | {"gate_bias": None} for net in (training.net, self.net_))
         if differs := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
             raise ValueError(f"warm_start: expected the net of the last fit, found one of {differs}; fit without it")
-        training.net.params.flat[...], training.rng = self.net_.params.flat, self._rng
-        optimizer, kept = self._moments
+        training.net.params.flat[...] = self.net_.params.flat
+        training.rng, (optimizer, kept) = copy.deepcopy((self._rng, self._moments))  # a fit that fails spoils neither
         if optimizer == self.optimizer:
             vars(training.optimizer).update(kept)
 
@@ -374,6 +378,8 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     """Weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(len(X), sample_weight)
     weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     weights = column_or_1d(weights)
     check_consistent_length(X, weights)
@@ -416,8 +422,10 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
         X, y = validate_data(self, X, y, **how)
         check_classification_targets(y)
         if how["reset"]:
-            self._encoder = LabelEncoder().fit(y if classes is None else classes)
+            self._encoder = LabelEncoder().fit(unique_labels(y if classes is None else classes))
             self.classes_ = self._encoder.classes_
+        if unseen := set(unique_labels(y).tolist()) - set(self.classes_.tolist()):  # before y takes on their type
+            raise ValueError(f"y: expected labels among {self.classes_}, found {unseen}; fit anew to learn others")
         return X, self._encoder.transform(y), len(self.classes_)
 
     def _validate(self, net: DeepNet, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:

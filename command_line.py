@@ -50,7 +50,8 @@ def carry_out(
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except (Interrupted, KeyboardInterrupt) as stopped:
-            print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
+            with deaf_to_interrupts():  # whoever presses Ctrl-C twice is told no less
+                print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
             code = exit_code(stopped)
         for output in outputs:
             output.flush()
@@ -119,6 +120,19 @@ def killed_politely() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C does nothing meanwhile; in a thread, which gets no signals, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def exit_code(stopped: BaseException | None) -> int:

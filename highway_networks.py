@@ -47,6 +47,7 @@ from command_line import (
     UP_TO_ONE,
     ZERO_OR_MORE,
     InputError,
+    Interrupted,
     OneLineParser,
     add_hyperparameters,
     carry_out,
@@ -1250,7 +1251,7 @@ def train(
     `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
     goes on. A loss that is not finite ends the run as diverged. `training`: the kind of run; `save_model`: where to put
     the trained net; `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there.
-    Raises InputError if `data` does not suit the config.
+    Raises InputError if `data` does not suit the config, Interrupted if the disk will not have the net.
     """
     run = training(config, data)
     if keep and checkpoint.restore(keep, run):
@@ -1260,7 +1261,10 @@ def train(
             checkpoint.save(keep, run)
         report(run.run())
     if save_model:
-        run.net.save(save_model)
+        try:
+            run.net.save(save_model)
+        except InputError as error:
+            raise Interrupted(str(error)) from error
     return run.run()
 
 

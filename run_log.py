@@ -310,6 +310,8 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
     place = _followed(path)
+    if os.path.islink(place):
+        raise unwritable(path, "a link that leads nowhere")
     try:
         check_regular(path)
     except OSError as error:

@@ -9,7 +9,6 @@ import functools
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,12 +25,12 @@ import numpy as np
 
 try:
     import fcntl
-except ImportError:  # Windows, where nothing keeps two commands from one file
+except ImportError:  # Windows, where nothing keeps two commands from one log
     fcntl = None
 
 import run_log
-from command_line import InputError, Interrupted, count
-from run_log import Result, check_regular, make_place
+from command_line import InputError, Interrupted, count, deaf_to_interrupts
+from run_log import Result, check_regular, make_place, unwritable
 
 ATTEMPTS = 3  # at what was lost with a cluster's worker
 ResultT = TypeVar("ResultT", bound=Result)
@@ -64,43 +63,18 @@ class ResultFile(Generic[ResultT]):
         if content and not content.endswith(b"\n"):
             os.truncate(self.path, content.rfind(b"\n") + 1)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the file from every other command meanwhile; it is there, and gone afterwards if it is empty.
-
-        Raises InputError, before hours of work rather than after them, if another command has it or no line could be
-        added.
-        """
+    def check(self) -> None:
+        """Raise InputError if no line could be added, before hours of work rather than after them; makes the folder."""
         make_place(self.path)
-        try:
-            file = open(self.path, "ab")  # noqa: SIM115, so that its error is told from those of the work
-        except OSError as error:
-            found = f"expected a file to add to, found: {error.strerror}"
-            raise InputError(f"{self.path}: {found}; move it, or allow it") from error
-        with file:
-            self._lock(file)
-            try:
-                yield
-            finally:
-                if self.path.exists() and not self.path.stat().st_size:
-                    self.path.unlink()
-
-    def _lock(self, file: IO) -> None:
-        """Until the file is closed or the process ends, however it ends."""
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            found = "expected runs that no other command adds to, found one at work"
-            raise InputError(f"{self.path}: {found}; wait for it, or choose another log") from error
-        except OSError:  # a file system without locks
-            pass
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise InputError(f"{self.path}: expected a file to add to, found: no permission; move it, or allow it")
 
     def clear(self) -> None:
-        """Forget every result."""
-        if self.path.exists():
-            os.truncate(self.path, 0)
+        """Forget every result; raises InputError if there is something else."""
+        content = self._content()
+        if not (content.startswith(self._opening) or self._opening.startswith(content)):
+            raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
+        self.path.unlink(missing_ok=True)
 
     def _content(self) -> bytes:
         try:
@@ -132,6 +106,47 @@ class ResultFile(Generic[ResultT]):
                 os.fsync(file.fileno())
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
+
+
+@contextmanager
+def held(log: str | os.PathLike) -> Iterator[None]:
+    """Keep a log, and what lies beside it until it is there, from every other command meanwhile; makes its folder.
+
+    By a lock on an empty file beside it, which ends with this process, however it ends. Raises InputError if another
+    command has it, or if that file cannot be written.
+    """
+    make_place(log)
+    place = Path(os.path.realpath(log))
+    lock = place.with_name(f".{place.name}.lock")
+    while fcntl is not None:
+        try:
+            file = open(lock, "w")  # noqa: SIM115, so that its error is told from those of the work
+        except OSError as error:
+            raise unwritable(lock, error.strerror) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                found = "expected a log that no other command is making, found one at work"
+                raise InputError(f"{log}: {found}; wait for it, or choose another log") from error
+            except OSError:  # a file system without locks
+                pass
+            if not _is_at(file, lock):  # whoever had it has just removed it
+                continue
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
+    yield
+
+
+def _is_at(file: IO, path: Path) -> bool:
+    """Whether an open file is the one that lies there."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
 
 
 MOST_RUNS = 100_000  # at a time; each finished one is kept in mind
@@ -198,7 +213,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)} if jobs > 1 else {}
-    with _deaf_to_interrupts():
+    with deaf_to_interrupts():  # as the processes are, that are started meanwhile, for good
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
         )
@@ -206,7 +221,8 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         yield from finished
     except BaseException:  # they end before this process does, or what they share would be left behind
         if jobs > 1:
-            get_reusable_executor().shutdown(wait=True, kill_workers=True)
+            with deaf_to_interrupts():
+                get_reusable_executor().shutdown(wait=True, kill_workers=True)
         raise
 
 
@@ -221,16 +237,6 @@ def _begin_process(parent: int, processes: int) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C for good."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:

@@ -15,8 +15,9 @@ from typing import Any
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, full_name, label, summary
 from run_log import Run, RunLog, check_writable, read, write
-from side_by_side import ResultFile, add_job_flags, finish
+from side_by_side import ResultFile, add_job_flags, finish, held
 
+UNFINISHED = ".unfinished.json"
 REST = 100  # times as long as it took to write an unfinished log, none is written: that is 1 % of the time
 
 
@@ -82,7 +83,7 @@ def runs_beside(out: Path, dataset: str) -> Path:
 
 def unfinished_beside(out: Path) -> Path:
     """Where the log of a job lies until it is finished; what lies at `out` stays until then."""
-    return out.with_suffix(".unfinished.json")
+    return out.with_suffix(UNFINISHED)
 
 
 def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
@@ -91,21 +92,20 @@ def checkpoint_beside(out: Path, dataset: str, config: Any) -> Path:
 
 
 def check_places(out: Path | None, dataset: str, net: str | None) -> None:
-    """Raise InputError if log or net could not be written, or if log, runs and net would replace one another."""
-    places = []
+    """Raise InputError if log or net could not be written.
+
+    Their names have to say what they are: so neither replaces anything else, nor what lies beside the log until it is
+    there.
+    """
     if out:
-        check_writable(out)
-        check_writable(unfinished_beside(out))
-        places = [out, unfinished_beside(out), runs_beside(out, dataset)]
+        if out.suffix != ".json" or out.name.endswith(UNFINISHED):
+            raise InputError(f"--out: expected a name like log.json, and not {UNFINISHED}, found {out}; choose another")
+        for place in (out, unfinished_beside(out), runs_beside(out, dataset)):
+            check_writable(place)
     if net:
+        if not net.endswith(".npz"):
+            raise InputError(f"--save-model: expected a name like net.npz, found {net}; choose another")
         check_writable(net)
-        places.append(Path(net))
-    if len({place.resolve() for place in places}) < len(places):
-        found = ", ".join(map(str, places))
-        raise InputError(
-            f"--out: expected different files for the log (.json), what there is until it is finished "
-            f"(.unfinished.json, .jsonl) and the net, found {found}; choose another"
-        )
 
 
 class LogSoFar:
@@ -126,17 +126,18 @@ class LogSoFar:
         return found
 
     def __call__(self, *runs: Run) -> None:
-        """Put in the runs; raises Interrupted if the disk will not have them."""
+        """Put in the runs; raises Interrupted if the disk will not have them, or if somebody else's file is there."""
         start = time.monotonic()
         if start < self.due:
             return
-        old, log, known = self.read(), self.log(runs=[], finished=False), {}
-        if old and (old.command, old.dataset) == (log.command, log.dataset):
-            for run in old.runs:
-                run.environment = run.environment or old.environment
-                known[run.config] = run
-        known |= {run.config: run for run in runs}
+        log, known = self.log(runs=[], finished=False), {}
         try:
+            old = self.read()
+            if old and (old.command, old.dataset) == (log.command, log.dataset):
+                for run in old.runs:
+                    run.environment = run.environment or old.environment
+                    known[run.config] = run
+            known |= {run.config: run for run in runs}
             write(self.path, self.log(runs=list(known.values()), finished=False))
         except InputError as error:
             raise Interrupted(str(error)) from error
@@ -219,11 +220,11 @@ def run_job(
 
 @contextmanager
 def _finished_runs(out: Path | None, dataset: str, schema: type[Run]) -> Iterator[ResultFile]:
-    """The file of runs beside a log, held; without a log, one that is lost."""
-    with TemporaryDirectory() as lost:
+    """The file of runs beside a log, which is held; without a log, one that is lost."""
+    with TemporaryDirectory() as lost, held(out or Path(lost, "log.json")):
         results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), schema)
-        with results.held():
-            yield results
+        results.check()
+        yield results
 
 
 def _watchers(
@@ -255,7 +256,7 @@ def _check_checkpoints(arguments: argparse.Namespace, places: Iterable[Path]) ->
     net = getattr(arguments, "save_model", None)
     for place in places:
         check_writable(place)
-        if net and place.resolve() == Path(net).resolve():
+        if net and os.path.realpath(place) == os.path.realpath(net):
             raise InputError(
                 f"--save-model: expected a file that outlives the run, found its checkpoint {net}; choose another"
             )

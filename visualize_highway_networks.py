@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ from figure_style import (
 from highway_networks import DATASETS, Config
 from reporting import final, name_tested, seeds_of
 from run_log import Run, RunLog
-from training_job import unfinished_beside
+from training_job import UNFINISHED, unfinished_beside
 
 Log = RunLog  # of either command
 MOST_PANELS = 8
@@ -438,11 +439,21 @@ def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
 def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
     """Draw a log, or what there is of it so far, again whenever that has changed, until it is finished.
 
-    One that is not there yet is waited for. Raises InputError if one that cannot be drawn stays so.
+    One that is not there yet is waited for. Raises InputError if it could not come to be there, or if one that cannot
+    be drawn stays so.
     """
-    drawn = failed = None
+    if path.name.endswith(UNFINISHED):
+        path = path.with_name(path.name.removesuffix(UNFINISHED) + ".json")
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"--watch: expected a log, or a folder where one will be, found neither at {path}; name another"
+        )
+    places, drawn, failed = (unfinished_beside(path), path), None, None
+    if not any(place.exists() for place in places):
+        print(f"waiting for {path}", flush=True)
     while True:
-        there = version(unfinished_beside(path)) or version(path)
+        found = filter(None, map(version, places))
+        there = max(found, key=itemgetter(1), default=None)  # an earlier job may have left another
         if there and there != drawn:
             try:
                 log = read_log(there[0])
@@ -460,12 +471,15 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
 
 
 def version(path: Path) -> tuple | None:
-    """What tells a file from another one at the same path later: the path and more; None if nothing is there."""
+    """What tells a file from another one at the same path later: the path, when it was written, and more.
+
+    None if nothing is there.
+    """
     try:
         found = path.stat()
     except OSError:
         return None
-    return path, found.st_ino, found.st_mtime_ns, found.st_size
+    return path, found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def draw_command(arguments: argparse.Namespace) -> None:

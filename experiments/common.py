@@ -15,7 +15,7 @@ import run_log
 from command_line import InputError, OneLineParser, carry_out
 from highway_networks import DATASETS, Dataset, choose_dataset, load_dataset
 from run_log import DatasetInfo, Log, make_place
-from side_by_side import ResultFile, ResultT, add_job_flags, finish
+from side_by_side import ResultFile, ResultT, add_job_flags, finish, held
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
@@ -79,7 +79,8 @@ class Experiment:
         make_place(log)
         results = ResultFile(log.with_suffix(".jsonl"), schema)
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
-        with results.held():
+        results.check()
+        with held(log):
             return finish(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:

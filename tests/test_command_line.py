@@ -215,9 +215,9 @@ BAD_ARGUMENTS = {
     "--save-model net.npz": "--save-model: expected a single run, found 2",
     "--save-model net.npz --block plain --seeds 0,1": "--save-model: expected a single run, found 2",
     "--save-model missing/net.npz --block plain": "missing/net.npz: expected a place to write, found: no directory",
-    "--save-model . --block plain": ".: expected a place to write, found: a directory",
+    "--save-model . --block plain": "--save-model: expected a name like net.npz, found .",
     "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
-    "--out .": ".: expected a place to write, found: a directory",
+    "--out .": "--out: expected a name like log.json",
     "--unknown": "unrecognized arguments: --unknown",
     "surplus": "unrecognized arguments: surplus",
 }

@@ -10,7 +10,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from helpers import SOME_ENVIRONMENT, assert_says, end, limited_file_size, wait_
 
 from command_line import InputError, Interrupted, OneLineParser, carry_out
 from run_log import Result, environment
-from side_by_side import ResultFile, finish
+from side_by_side import ResultFile, finish, held
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point
@@ -139,24 +142,47 @@ def test_somebody_elses_file_is_refused_rather_than_cut(let_go, content):
     assert Path("squares.jsonl").read_bytes() == content
 
 
-def test_a_file_is_held_by_one_command_at_a_time(workdir):
-    first, second = (ResultFile("squares.jsonl", Square) for _ in range(2))
-    with first.held():
-        first.append(made_here(0, 0.0))
-        with pytest.raises(InputError) as error, second.held():
+def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
+    Path("link.json").symlink_to("log.json")
+    with held("log.json"):
+        for name in ("log.json", "./log.json", workdir / "log.json", "link.json"):
+            with pytest.raises(InputError) as error, held(name):
+                pass
+            assert_says(error.value, f"{name}: expected a log that no other command is making", "wait for it")
+        with held("other.json"):
             pass
-        assert_says(error.value, "squares.jsonl: expected runs that no other command adds to", "wait for it")
+    with held("link.json"):
+        pass
+    assert [path.name for path in workdir.iterdir()] == ["link.json"]
+
+
+def hold_again_and_again(turns: int) -> int:
+    """Hold a log so many times; returns how often somebody else had it meanwhile, too."""
+    broken = 0
+    while turns:
+        with suppress(InputError), held("log.json"):
+            turns -= 1
+            mine = Path("mine")
+            try:
+                mine.touch(exist_ok=False)
+            except FileExistsError:
+                broken += 1
+            mine.unlink(missing_ok=True)
+    return broken
+
+
+def test_a_log_is_never_held_twice_however_quickly_it_is_let_go(workdir):
+    with ProcessPoolExecutor(3, mp_context=get_context("fork")) as processes:
+        assert list(processes.map(hold_again_and_again, [100] * 3)) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("content", [b"Dear diary", LINES[0][5:]])
+def test_what_is_no_result_is_not_forgotten(workdir, content):
+    Path("squares.jsonl").write_bytes(content)
+    with pytest.raises(InputError) as error:
         square_all(tasks=range(2), old="fresh")
-        with pytest.raises(InputError), second.held():
-            pass
-    with second.held():
-        assert second.read() == [made_here(0, 0.0), made_here(1, 1.0)]
-
-
-def test_a_file_that_stays_empty_does_not_stay(workdir):
-    with ResultFile("squares.jsonl", Square).held():
-        assert Path("squares.jsonl").exists()
-    assert not Path("squares.jsonl").exists()
+    assert_says(error.value, "squares.jsonl: expected a Square a line", "move the file")
+    assert Path("squares.jsonl").read_bytes() == content
 
 
 def test_a_directory_in_the_files_place_is_refused(workdir):

@@ -27,7 +27,7 @@ import highway_networks as hn
 import make_highway_networks_gif as gif
 import run_log
 import visualize_highway_networks as viz
-from command_line import InputError
+from command_line import InputError, deaf_to_interrupts
 from experiments import common, depth_search, gate_maps, models, very_deep
 from side_by_side import ResultFile
 from training_job import checkpoint_beside
@@ -227,8 +227,8 @@ def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refu
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
-    public_folder, as_ordinary_user, monkeypatch, refused
-):
+    public_folder, as_ordinary_user, monkeypatch, refused, digits
+):  # the digits so that nothing is imported by a user who may not read it
     monkeypatch.chdir(public_folder)
     monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
     public_folder.chmod(0o777)
@@ -240,11 +240,42 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
         assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
 
 
-@pytest.mark.parametrize("net", ["log.json", "./log.json", "log.digits.jsonl", "log.unfinished.json"])
-def test_files_that_would_replace_one_another_are_refused(workdir, refused, net):
-    words = ["--out", "log.json", "--save-model", net]
-    assert "--out: expected different files" in refused(hn.main, [*SHORT, *words])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--out notes.txt", "--out net.npz", "--out log.digits.jsonl", "--out log.unfinished.json"),
+        *("--save-model log.json --block plain", "--save-model log.digits.jsonl --block plain"),
+    ],
+)
+def test_names_say_what_a_file_is_so_that_none_replaces_another(workdir, refused, words):
+    error = refused(hn.main, [*SHORT, *words.split()])
+    assert re.search(r"--(out|save-model): expected a name like (log.json|net.npz).*, found .*; choose another", error)
     assert files_below(workdir) == {}
+
+
+@pytest.mark.parametrize("name", ["log.json", "log.unfinished.json", "log.digits.jsonl", "net.npz"])
+def test_a_link_that_leads_to_itself_is_refused(workdir, refused, name):
+    Path(name).symlink_to(name)
+    error = refused(
+        hn.main, [*SHORT, "--block", "plain", "--depth", "2", "--out", "log.json", "--save-model", "net.npz"]
+    )
+    assert f"{name}: expected a place to write, found: a link that leads nowhere" in error
+
+
+def test_a_disk_too_full_for_the_net_is_an_interruption(workdir, capsys):
+    words = ("--hidden", "50", "--block", "plain", "--out", "log.json", "--save-model", "net.npz")
+    with limited_file_size(10_000):
+        assert hn.main([*SHORT, *words]) == 1
+    error = capsys.readouterr().err
+    assert "interrupted: net.npz: expected a place to write, found: File too large" in error
+    assert "0 of 1 runs are safe in log.digits.jsonl; to continue: python" in error
+
+
+def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
+    with deaf_to_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("old", [[], ["--fresh"]])

@@ -76,7 +76,7 @@ def test_what_no_unfinished_job_has_left_is_neither_replaced_nor_removed(workdir
     if there == "notes":
         UNFINISHED.write_text('{"my": "notes"}')
     else:
-        assert hn.main([*SHORT, "--seed", "5", "--out", str(UNFINISHED)]) == 0
+        run_log.write(UNFINISHED, made_up_log())
     before = UNFINISHED.read_bytes()
     with pytest.raises(SystemExit) as stopped:
         hn.main([*SHORT, "--out", "log.json", old])
@@ -181,6 +181,21 @@ def test_what_is_no_log_in_its_place_is_refused_before_training_and_left_alone(w
     UNFINISHED.write_text("a diary")
     assert f"{UNFINISHED}: expected a valid log" in refused(hn.main, [*SHORT, "--out", "log.json"])
     assert files_below(workdir) == {UNFINISHED.name: b"a diary"}
+
+
+def test_somebody_elses_log_that_comes_to_lie_there_ends_the_job_with_a_line(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(training_job, "REST", 0)
+    train_epoch = hn.Training._train_epoch
+
+    def put_another_there(training):
+        run_log.write(UNFINISHED, made_up_log())
+        return train_epoch(training)
+
+    monkeypatch.setattr(hn.Training, "_train_epoch", put_another_there)
+    assert hn.main([*SHORT, "--out", "log.json"]) == 1
+    error = capsys.readouterr().err
+    assert re.search("interrupted: log.unfinished.json: expected what an unfinished job has left.*; to continue", error)
+    assert read(UNFINISHED).finished
 
 
 def test_fresh_forgets_what_an_unfinished_job_has_left(workdir):
@@ -378,6 +393,7 @@ def test_a_log_is_waited_for_and_drawn_whenever_it_has_grown_until_it_is_finishe
     growing = [put(UNFINISHED, unfinished(3, rows)) for rows in (1, 2)]
     play(monkeypatch, nothing, growing[0], nothing, nothing, growing[1], nothing, finish)
     assert capsys.readouterr().out.splitlines() == [
+        "waiting for log.json",
         "drew 1 pictures in viz/log.unfinished, unfinished: epoch 1 of 3",
         "drew 1 pictures in viz/log.unfinished, unfinished: epoch 2 of 3",
         "drew 1 pictures in viz/log, finished",
@@ -394,9 +410,28 @@ def test_an_earlier_log_gives_way_to_what_is_under_way(workdir, monkeypatch, cap
     ]
 
 
+def test_what_an_earlier_job_has_left_unfinished_does_not_hide_a_later_log(workdir, monkeypatch, capsys):
+    put(UNFINISHED, unfinished(3, 1))()
+    put("log.json", made_up_log(blocks=["plain"]))()
+    os.utime(UNFINISHED, ns=(0, 0))
+    play(monkeypatch)
+    assert capsys.readouterr().out == "drew 1 pictures in viz/log, finished\n"
+
+
+def test_one_who_watches_what_is_unfinished_sees_the_end(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
+    viz.watch(UNFINISHED, None, lambda seconds: put("log.json", made_up_log(blocks=["plain"]))())
+    assert capsys.readouterr().out == "waiting for log.json\ndrew 1 pictures in viz/log, finished\n"
+
+
+@pytest.mark.parametrize("path", [".", "/", "missing/log.json"])
+def test_a_log_that_cannot_come_is_not_waited_for(workdir, refused, path):
+    assert f"found neither at {path}; name another" in refused(viz.main, [path, "--watch"])
+
+
 def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):
     play(monkeypatch, put("log.json", "{"), put("log.json", made_up_log(blocks=["plain"])))
-    assert capsys.readouterr().out == "drew 1 pictures in viz/log, finished\n"
+    assert capsys.readouterr().out == "waiting for log.json\ndrew 1 pictures in viz/log, finished\n"
     put("log.json", "{")()
     with pytest.raises(InputError) as error:
         play(monkeypatch, nothing)

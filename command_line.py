@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
 
@@ -110,29 +110,26 @@ def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
 
 
 @contextmanager
-def killed_politely() -> Iterator[None]:
-    """SIGTERM is answered as Ctrl-C is; in a thread, which gets no signals, nothing changes."""
+def answered(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """A signal is answered so meanwhile; in a thread, which gets no signals, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.signal(number, previous)
 
 
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C does nothing meanwhile; in a thread, which gets no signals, nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+def killed_politely() -> AbstractContextManager:
+    """SIGTERM is answered as Ctrl-C is."""
+    return answered(signal.SIGTERM, signal.default_int_handler)
+
+
+def deaf_to_interrupts() -> AbstractContextManager:
+    """Ctrl-C does nothing meanwhile."""
+    return answered(signal.SIGINT, signal.SIG_IGN)
 
 
 def exit_code(stopped: BaseException | None) -> int:

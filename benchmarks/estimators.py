@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn import datasets
@@ -35,6 +36,7 @@ from side_by_side import blas_pools
 
 from .measures import Spread, new_parser, run, spread
 
+Maker = Callable[..., BaseEstimator]
 FOLDS = 5
 SEEDS = (0, 1, 2)
 N_IMAGES = 6000  # of MNIST
@@ -104,24 +106,24 @@ def layers(depth: int, hidden: int) -> tuple[int, ...]:
     return (hidden,) * (depth + 1)
 
 
-CLASSIFIERS: dict[str, Callable[[], BaseEstimator]] = {
-    "highway": HighwayClassifier,
-    "highway, 3 blocks": lambda: HighwayClassifier(3, HIDDEN),
-    "MLP, of that size": lambda: MLPClassifier(hidden_layer_sizes=layers(3, HIDDEN)),
-    "MLP": MLPClassifier,
-    "gradient boosting": HistGradientBoostingClassifier,
-    "linear": lambda: LogisticRegression(max_iter=1000),
-    "commonest class": DummyClassifier,
-}
-REGRESSORS: dict[str, Callable[[], BaseEstimator]] = {
-    "highway": HighwayRegressor,
-    "highway, 3 blocks": lambda: HighwayRegressor(3, HIDDEN),
-    "MLP, of that size": lambda: MLPRegressor(hidden_layer_sizes=layers(3, HIDDEN)),
-    "MLP": MLPRegressor,
-    "gradient boosting": HistGradientBoostingRegressor,
-    "linear": Ridge,
-    "mean": DummyRegressor,
-}
+def contenders(highway: Maker, mlp: Maker, boosting: Maker, linear: Maker, **guess: Maker) -> dict[str, Maker]:
+    """What is compared on each data set; `guess` looks at no input."""
+    return {
+        "highway": highway,
+        "highway, 3 blocks": partial(highway, 3, HIDDEN),
+        "MLP, of that size": partial(mlp, hidden_layer_sizes=layers(3, HIDDEN)),
+        "MLP": mlp,
+        "gradient boosting": boosting,
+        "linear": linear,
+        **guess,
+    }
+
+
+CLASSIFIERS = contenders(
+    *(HighwayClassifier, MLPClassifier, HistGradientBoostingClassifier, partial(LogisticRegression, max_iter=1000)),
+    **{"commonest class": DummyClassifier},
+)
+REGRESSORS = contenders(HighwayRegressor, MLPRegressor, HistGradientBoostingRegressor, Ridge, mean=DummyRegressor)
 DEEP: dict[str, Callable[[int], BaseEstimator]] = {
     "highway": lambda depth: HighwayClassifier(depth, HIDDEN),
     "plain": lambda depth: HighwayClassifier(depth, HIDDEN, block="plain"),
@@ -234,8 +236,8 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
             log.epochs += epochs(X.astype(precision), y, width, arguments.rounds)
     bundled = {of: load(return_X_y=True) for of, load in BUNDLED.items()}
     for of, samples in {**bundled, name: (X, y)}.items():
-        contenders = REGRESSORS if of == "diabetes" else CLASSIFIERS
-        log.scores += [scores(of, *samples, contender, new()) for contender, new in contenders.items()]
+        known = REGRESSORS if of == "diabetes" else CLASSIFIERS
+        log.scores += [scores(of, *samples, contender, new()) for contender, new in known.items()]
     for depth in DEPTHS:
         nets = {contender: new(depth) for contender, new in DEEP.items()}
         found = [scores("digits", *bundled["digits"], contender, net) for contender, net in nets.items()]

@@ -76,11 +76,10 @@ class Experiment:
         **options: Any,
     ) -> list[ResultT]:
         """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
-        make_place(log)
         results = ResultFile(log.with_suffix(".jsonl"), schema)
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
-        results.check()
         with held(log):
+            results.check()
             return finish(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:

@@ -48,10 +48,11 @@ FITNETS = {"highway-a": ("FitNet A", "250 K", "89.01"), "highway-b": ("FitNet B"
 
 
 def rows(log: ConvTablesLog) -> list[Runs]:
-    """The table's runs, the seeds together: by net, as the recipe has them before others, highway before plain."""
+    """The table's runs, the seeds together: by net, first as the recipe has it and the shortest, first the highway."""
 
-    def key(run: Run[ConvConfig]) -> tuple[str, bool, str]:
-        return run.config.net, run.config.augment != configure(run.config.net).augment, run.config.block
+    def key(run: Run[ConvConfig]) -> tuple[str, bool, int, str]:
+        config = run.config
+        return config.net, config.augment != configure(config.net).augment, config.epochs, config.block
 
     return list(group_by(log.runs, key).values())
 
@@ -59,6 +60,11 @@ def rows(log: ConvTablesLog) -> list[Runs]:
 def kind(config: ConvConfig) -> str:
     """What a row is called beside its net."""
     return config.block + ", no augmentation" * (config.augment != configure(config.net).augment)
+
+
+def label(config: ConvConfig, first: ConvConfig) -> str:
+    """What a row is called where epochs are told only if they are not those of its net's first row."""
+    return kind(config) + f", {config.epochs} epochs" * (config.epochs != first.epochs)
 
 
 def images_error(runs: Runs) -> float:
@@ -77,9 +83,10 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
     budget = "".join(f"; paper: {epochs} epochs" for epochs in {PAPER[net].epochs for net in nets if net in PAPER})
     set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['held_out_score']}, on test images (dots){budget}")
     for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
-        lines = {kind(runs[0].config): ({"color": color(runs[0].config)}, runs) for runs in arms}
+        first = arms[0][0].config
+        lines = {label(runs[0].config, first): ({"color": color(runs[0].config)}, runs) for runs in arms}
         draw_epochs(axes, "held_out_score", lines)
-        draw_shorter(axes, log, arms[0][0].config)
+        draw_shorter(axes, log, first)
         axes.set_title(net)
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
@@ -214,7 +221,10 @@ def claims(log: ConvTablesLog) -> list[Claim]:
 
 
 def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
-    """What a net reached beside what the paper says of it; `main` is as the recipe has it, with gates."""
+    """What a net reached beside what the paper says of it; `main` is as the recipe has it, with gates.
+
+    Judged by the largest budget of such nets.
+    """
     config, paper = main[0].config, PAPER[main[0].config.net]
     fitnet, _, accuracy = FITNETS.get(config.net, ("", "", ""))
     beside = f" ({fitnet}, taught by hints: {accuracy})" * bool(fitnet)
@@ -222,12 +232,15 @@ def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
         f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {len(main)} seed{'s' * (len(main) > 1)}"
     )
     images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
-    plain = "; ".join(f"{kind(runs[0].config)} {final(runs, 'test_score', percent=True)}" for runs in others)
+    longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]
+    beside_it = "; ".join(
+        f"{label(runs[0].config, config)} {final(runs, 'test_score', percent=True)}" for runs in others
+    )
     return Claim(
         paper.table,
         f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)} in {paper.epochs} epochs{beside}",
-        f"{found} ({images}); {plain}",
-        verdict(main, paper),
+        f"{found} ({images}); {beside_it}",
+        verdict(longest, paper),
     )
 
 

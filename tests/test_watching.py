@@ -336,10 +336,10 @@ def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refuse
 def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, monkeypatch):
     monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("events").mkdir()
-    config = hn.Config(block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
-    place = Path("events", full_name("digits", config))
+    of_the_last = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
+    place = Path("events", full_name("digits", of_the_last))
     place.write_text("a file")
-    error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
+    error = refused(hn.main, [*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "events"])
     assert f"{place}/events: expected a place to write, found: {place}: File exists; choose another path" in error
     assert files_below(workdir) == {str(place): b"a file"}
 

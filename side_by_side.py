@@ -64,16 +64,20 @@ class ResultFile(Generic[ResultT]):
             os.truncate(self.path, content.rfind(b"\n") + 1)
 
     def check(self) -> None:
-        """Raise InputError if no line could be added, before hours of work rather than after them; makes the folder."""
+        """Raise InputError if no line could be added, or if there is something else; makes the folder.
+
+        Before hours of work rather than after them.
+        """
         make_place(self.path)
+        content = self._content()
+        if not (content.startswith(self._opening) or self._opening.startswith(content)):
+            raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         if self.path.exists() and not os.access(self.path, os.W_OK):
             raise InputError(f"{self.path}: expected a file to add to, found: no permission; move it, or allow it")
 
     def clear(self) -> None:
         """Forget every result; raises InputError if there is something else."""
-        content = self._content()
-        if not (content.startswith(self._opening) or self._opening.startswith(content)):
-            raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
+        self.check()
         self.path.unlink(missing_ok=True)
 
     def _content(self) -> bytes:

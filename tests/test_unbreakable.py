@@ -289,6 +289,18 @@ def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, 
     assert files_below(workdir) == {net.name: b"an earlier one"}
 
 
+def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
+    checkpoint = checkpoint_beside(
+        Path("log.json"), "digits", conv.configure("digits", **conv.fit_to(digits, "digits", {}))
+    )
+    there = {"log.digits.jsonl": b"Dear diary", checkpoint.name: b"an earlier one"}
+    for name, content in there.items():
+        Path(name).write_bytes(content)
+    error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
+    assert "log.digits.jsonl: expected a Run a line, found something else; move the file" in error
+    assert files_below(workdir) == there
+
+
 @pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log
 def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, monkeypatch, length):
     monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))

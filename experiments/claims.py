@@ -23,7 +23,7 @@ class Claim(NamedTuple):
     detail: bool = False
 
 
-WITH_CLAIMS = ("depth_search", "gate_maps", "class_routing", "lesions", "very_deep")
+WITH_CLAIMS = ("depth_search", "gate_maps", "class_routing", "lesions", "very_deep", "conv_bias")
 NOT_TESTED = (
     Claim("3.2, table 1", "convolutional nets of 10 layers reach 99.4 % on MNIST", "", "under way"),
     Claim("3.3, tables 2, 3", "highway nets of 11 to 32 layers on CIFAR-10 and CIFAR-100", "", "under way"),

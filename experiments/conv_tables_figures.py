@@ -80,14 +80,14 @@ def images_error(runs: Runs) -> float:
 def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
     """Error on held-out images by epoch, a panel a net; dots, and dashed the paper's: error on test images."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
-    budget = "".join(f"; paper: {epochs} epochs" for epochs in {PAPER[net].epochs for net in nets if net in PAPER})
-    set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['held_out_score']}, on test images (dots){budget}")
+    dots = f"dots: on {log.dataset.test_set}"
+    set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['held_out_score']}; {dots}")
     for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
         first = arms[0][0].config
         lines = {label(runs[0].config, first): ({"color": color(runs[0].config)}, runs) for runs in arms}
         draw_epochs(axes, "held_out_score", lines)
         draw_shorter(axes, log, first)
-        axes.set_title(net)
+        axes.set_title(net + f"; paper: {PAPER[net].epochs} epochs" if net in PAPER else net)
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
         for runs in arms:
@@ -104,7 +104,7 @@ def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
         style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
         draw_epochs(axes, "held_out_score", {"_": (style, [run])})
     for epochs in {run.config.epochs for run in shorter}:
-        axes.text(0.03, 0.04, f"dotted: {epochs} epochs", transform=axes.transAxes)
+        axes.text(0.97, 0.92, f"dotted: {epochs} epochs", transform=axes.transAxes, ha="right")
 
 
 def color(config: ConvConfig) -> str | tuple[float, ...]:

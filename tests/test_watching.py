@@ -420,7 +420,8 @@ def test_what_an_earlier_job_has_left_unfinished_does_not_hide_a_later_log(workd
 
 def test_one_who_watches_what_is_unfinished_sees_the_end(workdir, monkeypatch, capsys):
     monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
-    viz.watch(UNFINISHED, None, lambda seconds: put("log.json", made_up_log(blocks=["plain"]))())
+    moments = iter([put("log.json", made_up_log(blocks=["plain"]))])  # waiting longer is an error
+    viz.watch(UNFINISHED, None, lambda seconds: next(moments)())
     assert capsys.readouterr().out == "waiting for log.json\ndrew 1 pictures in viz/log, finished\n"
 
 

@@ -98,7 +98,7 @@ def claims(log: RunLog[ConvConfig]) -> list[Claim]:
         Claim(
             "2.2",
             "b_T of -1, -2, -3 suits convolutional highway networks of about 10, 20, 30 layers",
-            f"test accuracy (%) on {log.dataset.n_train:,} images, by b_T; {'; '.join(shown)}",
+            f"test accuracy (%) by b_T, {log.dataset.n_train:,} training images; {'; '.join(shown)}",
             verdict if len(verdicts) > 1 else next(iter(verdicts)),
         )
     ]

@@ -232,7 +232,7 @@ def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
         f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {len(main)} seed{'s' * (len(main) > 1)}"
     )
     images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
-    longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]
+    longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]  # the last in `rows`
     beside_it = "; ".join(
         f"{label(runs[0].config, config)} {final(runs, 'test_score', percent=True)}" for runs in others
     )

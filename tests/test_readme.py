@@ -57,6 +57,8 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
     for command in commands:
         if command[1] == "highway_networks.py":
             command += SMALLER if "--save-model" in command else (*SMALLER, "--out", "run_sweep-seed0.json")
+        if command[1] == "conv_highway_networks.py":
+            command += SMALLER
         if command[1:3] != ["-m", "pytest"]:
             environment = os.environ | {"HIGHWAY_DATA_DIR": str(real_mnist), "PYTHONPATH": str(ROOT)}
             done = subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, env=environment, capture_output=True)
@@ -67,7 +69,7 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
         *(
             "mine.npz",
             "run_sweep-seed0.json",
-            "run-mnist-16-quick.json",
+            "run-mnist-16-quick-epochs1-n_train300-n_test100.json",
             "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json",
         ),
     }

@@ -38,8 +38,12 @@ class Reported(NamedTuple):
 
 TABLE_1, TABLE_2 = (("300", 180_000), ("about 400", 200_000))  # epochs, steps
 PAPER = {
-    "mnist-16": Reported("3.2, table 1", "10 layers, 16 maps", "39 K", "99.43 (99.4 ± 0.03)", 99.4, *TABLE_1),
-    "mnist-32": Reported("3.2, table 1", "10 layers, 32 maps", "151 K", "99.55 (99.54 ± 0.02)", 99.54, *TABLE_1),
+    "mnist-16": Reported(
+        "3.2, table 1", "convolutional, 10 layers, 16 maps", "39 K", "99.43 (99.4 ± 0.03)", 99.4, *TABLE_1
+    ),
+    "mnist-32": Reported(
+        "3.2, table 1", "convolutional, 10 layers, 32 maps", "151 K", "99.55 (99.54 ± 0.02)", 99.54, *TABLE_1
+    ),
     "highway-a": Reported("3.3, table 2", "Highway A, 11 layers", "236 K", "89.18", 89.18, *TABLE_2),
     "highway-b": Reported("3.3, table 2", "Highway B, 19 layers", "2.3 M", "92.46 (92.28 ± 0.16)", 92.28, *TABLE_2),
     "highway-c": Reported("3.3, table 2", "Highway C, 32 layers", "1.25 M", "91.20", 91.2, *TABLE_2),
@@ -131,7 +135,8 @@ def main_table(*logs: ConvTablesLog) -> str:
     return (
         f"{markdown(header, cells)}\n\n{' '.join(notes)} Mean ± sample standard deviation over seeds; the standard "
         "error is the binomial one of the mean test accuracy, in points. Paper: best (mean ± standard deviation) of 5 "
-        "runs where there are three numbers; it trains no plain nets here, and quotes the FitNets of Romero et al."
+        "runs where there are three numbers; it trains no plain nets here, and quotes the FitNets of Romero et al. Its "
+        "epochs: of the authors' released files, where table 2 is taken to be trained as table 3."
     )
 
 
@@ -139,7 +144,7 @@ def row_cells(runs: Runs) -> list[str]:
     """A line of the main table."""
     config = runs[0].config
     scores = [final(runs, field, percent=True) for field in ("held_out_score", "test_score")]
-    paper = PAPER.get(config.net) if config.block == "highway" else None
+    paper = PAPER.get(config.net) if kind(config) == "highway" else None
     net = [config.net, kind(config), f"{runs[0].n_params:,}", str(config.epochs), str(len(runs))]
     return [*net, *scores, f"{images_error(runs):.2f}", *((paper.accuracy, paper.epochs) if paper else ("", ""))]
 
@@ -234,7 +239,8 @@ def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
     images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
     longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]  # the last in `rows`
     beside_it = "; ".join(
-        f"{label(runs[0].config, config)} {final(runs, 'test_score', percent=True)}" for runs in others
+        f"{label(runs[0].config, config)} {final(runs, 'test_score', percent=True)}" + " (1 seed)" * (len(runs) == 1)
+        for runs in others
     )
     return Claim(
         paper.table,

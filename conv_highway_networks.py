@@ -619,7 +619,7 @@ NETS = {
         *(Convolution(32), Blocks(3), MaxPool(3, 2), Dropout(0.2)),
         *(Convolution(64), Blocks(2), AveragePool(8), Dropout(0.2)),
     ),
-    # 19 layers, 2.3 M: we assume that it is the net of table 3, of which a file is published.
+    # 19 layers, 2.3 M: we take the net of table 3, of which a file is published; table 2's ended in a dense layer.
     "highway-b": fitnet(*TABLE_3, gate_bias=-2.0),
     # 32 layers, 1.25 M, 3x3 and 1x1 in turn: we assume three stages of 9 blocks, twice the maps from one to the next,
     # and the end of table 3's net; 24 maps in the first stage make 1,251,798 parameters.

@@ -729,6 +729,7 @@ class ConvNet(Net):
             raise InputError("stages: expected a convolution or a block, found none; add one")
         blocks = [l for l, place in enumerate(self.convolutions, start=1) if isinstance(place.stage, Blocks)]
         self.depth, self.normed = len(blocks), blocks if batch_norm else []
+        self.block = self.block.at(self.depth)
         overhangs = [place.stage.overhang(place.x) for place in self.places if isinstance(place.stage, MaxPool)]
         self.padding = max([place.stage.padding for place in self.convolutions] + overhangs)
         self.margin = max(place.stage.kernel for place in self.convolutions)

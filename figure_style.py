@@ -37,6 +37,7 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
     "plain": "#D55E00",
     "residual": "#009E73",
     "highway-uncoupled": "#CC79A7",
+    "residual-scaled": "#56B4E9",
     "lstm": "#E69F00",
 }
 SEQUENTIAL = "viridis"  # ordered values: layers, gates

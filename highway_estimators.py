@@ -110,7 +110,7 @@ PARAMETERS_IN_WORDS = """
         Blocks L; before them is a plain layer that brings the inputs to their width.
     hidden : int
         Units D of a block.
-    block : {"highway", "highway-uncoupled", "plain", "residual", "lstm"}
+    block : {"highway", "highway-uncoupled", "plain", "residual", "residual-scaled", "lstm"}
         The kind of block, a name in `highway_networks.BLOCKS`.
     activation : {"tanh", "relu", "elu"}
         The activation of the block state H.
@@ -360,7 +360,7 @@ class HighwayEstimator(BaseEstimator):
     def lesion(self, layers: int | Sequence[int]) -> Self:
         """A fitted copy without those blocks, counted from 0 as in `transform_gates` (section 4.2).
 
-        Raises IndexError for a block that is not there.
+        Raises IndexError for a block that is not there, ValueError for blocks that are scaled by the depth.
         """
         check_is_fitted(self)
         lesioned = copy.deepcopy(self)

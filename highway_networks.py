@@ -194,6 +194,20 @@ def residual_backward(dy, x, z, dz, dx, activation, scratch):
     activation.backward(dH, H, scratch)
 
 
+def residual_scaled_forward(x, z, y, activation, scale):
+    (H,) = z
+    activation.forward(H)  # H = act(W_H x + b_H)
+    np.multiply(scale, H, out=y)
+    y += x  # y = s·H + x
+
+
+def residual_scaled_backward(dy, x, z, dz, dx, activation, scratch, scale):
+    (H,), (dH,) = z, dz
+    np.multiply(scale, dy, out=dH)  # dH = s·dy
+    dx[...] = dy  # dx = dy
+    activation.backward(dH, H, scratch)
+
+
 def lstm_forward(x, z, y, activation):
     (H, I, F, O), (c, _), (c_y, h_y) = z, np.split(x, 2), np.split(y, 2)  # cell and output, of x and of y
     activation.forward(H)  # H = act(W_H x + b_H)
@@ -229,12 +243,21 @@ class Block(NamedTuple):
     """A kind of block: its branches, each an affine map of x, and the pair of functions that combine them.
 
     states: how many equal parts x and y have; each branch has the units of one part.
+    scaled: whether the functions take a `scale`, which is one over the net's depth.
     """
 
     branches: str
     forward: Callable[..., None]  # x, z, y, activation
     backward: Callable[..., None]  # dy, x, z, dz, dx, activation, scratch
     states: int = 1
+    scaled: bool = False
+
+    def at(self, depth: int) -> Self:
+        """The block as it is in a net of so many."""
+        if not self.scaled:
+            return self
+        pair = (functools.partial(function, scale=1 / max(depth, 1)) for function in (self.forward, self.backward))
+        return self._replace(**dict(zip(("forward", "backward"), pair, strict=True)))
 
     def rows(self, D: int) -> int:
         """How many numbers a sample has in all branches, given the units of x."""
@@ -246,6 +269,7 @@ BLOCKS = {
     "highway": Block("HT", highway_forward, highway_backward),
     "highway-uncoupled": Block("HTC", highway_uncoupled_forward, highway_uncoupled_backward),
     "residual": Block("H", residual_forward, residual_backward),
+    "residual-scaled": Block("H", residual_scaled_forward, residual_scaled_backward, scaled=True),
     "lstm": Block("HIFO", lstm_forward, lstm_backward, states=2),
 }
 
@@ -516,7 +540,7 @@ class DeepNet(Net):
                 "dtype": dtype,
             }
         )
-        self.hidden, self.depth = hidden, depth
+        self.hidden, self.depth, self.block = hidden, depth, self.block.at(depth)
         if hidden % self.block.states:
             found = f"a multiple of {self.block.states} units for {block} blocks, found {hidden}"
             raise InputError(f"hidden: expected {found}; choose another")
@@ -622,7 +646,12 @@ class DeepNet(Net):
             x1, y1 = y1, x1
 
     def without(self, blocks: Sequence[int]) -> "DeepNet":
-        """A copy that lacks those blocks, counted from 0: a block whose T is 0 passes its input on (section 4.2)."""
+        """A copy that lacks those blocks, counted from 0: a block whose T is 0 passes its input on (section 4.2).
+
+        Raises ValueError where what the others compute depends on how many there are.
+        """
+        if self.block.scaled:
+            raise ValueError(f"{self.config['block']} blocks are scaled by the depth: those that stay would change")
         p, kept = self.params, np.delete(np.arange(self.depth), blocks)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
         for tensor, of_this_net in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):

@@ -29,6 +29,7 @@ def loss_and_gradients(net, x, y, workspace=None):
         ("highway", "HT", 4),
         ("highway-uncoupled", "HTC", 4),
         ("residual", "H", 4),
+        ("residual-scaled", "H", 4),
         ("lstm", "HIFO", 8),
     ],
 )
@@ -142,6 +143,16 @@ def test_a_highway_block_is_equation_3():
         np.testing.assert_allclose(cache.T[layer], T, rtol=1e-12)
         np.testing.assert_allclose(cache.x[layer + 1], H * T + x * (1 - T), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[3] + p["b_out"][:, None], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("block", "scale"), [("residual", 1), ("residual-scaled", 1 / 3)])
+def test_a_residual_block_adds_to_its_input_one_over_the_depth_where_it_is_scaled(block, scale):
+    net = small_net(block, "tanh", 3)
+    _, cache = net.forward(small_batch()[0])
+    for layer in range(3):
+        x = cache.x[layer]
+        H = np.tanh(net.params["W_H"][layer] @ x + net.params["b_H"][layer, :, None])
+        np.testing.assert_allclose(cache.x[layer + 1], x + scale * H, rtol=1e-12)
 
 
 def test_an_lstm_block_is_an_lstm_along_depth():
@@ -328,7 +339,7 @@ def arrays_of(workspace: Workspace) -> list[np.ndarray]:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_backward_function_writes_before_it_reads(block, activation):
     """What lies in scratch, dz and dx beforehand does not matter, and what belongs to the forward pass stays."""
-    (branches, forward, backward, states), activation = BLOCKS[block], ACTIVATIONS[activation]
+    (branches, forward, backward, states, _), activation = BLOCKS[block].at(5), ACTIVATIONS[activation]
     rng = np.random.default_rng(0)
     x, dy, y = rng.standard_normal((3, 4, 7))
     z = rng.standard_normal((len(branches), 4 // states, 7))

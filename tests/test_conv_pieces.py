@@ -133,7 +133,7 @@ def convolution(x: Maps, stage, block: str = "plain", activation: str = "tanh", 
     shape = len(BLOCKS[block].branches) * y.shape[0], stage.kernel**2 * x.shape[0] + 1
     rng = np.random.default_rng(2)
     W, dW = rng.uniform(-1, 1, shape).astype(x.dtype), np.full(shape, np.nan, x.dtype)
-    layer = ConvolutionLayer(BLOCKS[block], ACTIVATIONS[activation], stage, (W, dW), x, y)
+    layer = ConvolutionLayer(BLOCKS[block].at(depth=3), ACTIVATIONS[activation], stage, (W, dW), x, y)
     if norm:
         layer.normalise(*normalisation(y.shape[0], x.dtype))
     return layer

@@ -34,7 +34,7 @@ def torch_logits(net, p, x, training: bool, running: dict):
                     statistics = running[f"{layer}.mean"], running[f"{layer}.variance"]
                     affine = p[f"{layer}.gamma"], p[f"{layer}.beta"]
                     z["H"] = functional.batch_norm(z["H"], *statistics, *affine, training)
-                x = combined(z, x, net.config["block"] if isinstance(stage, Blocks) else "plain", act)
+                x = combined(z, x, net.config["block"] if isinstance(stage, Blocks) else "plain", act, net.depth)
             case MaxPool(size, stride):
                 x = functional.max_pool2d(x, size, stride, ceil_mode=True)
             case AveragePool(size):
@@ -42,13 +42,13 @@ def torch_logits(net, p, x, training: bool, running: dict):
     return functional.linear(x.flatten(1), p["W_out"], p["b_out"])
 
 
-def combined(z, x, block, act):
-    """A block's output, given its affine maps."""
+def combined(z, x, block, act, depth):
+    """A block's output, given its affine maps, in a net of so many blocks."""
     H = act(z["H"])
     if block == "plain":
         return H
-    if block == "residual":
-        return x + H
+    if block.startswith("residual"):
+        return x + (H / depth if block == "residual-scaled" else H)
     T = torch.sigmoid(z["T"])
     return T * H + (torch.sigmoid(z["C"]) if block == "highway-uncoupled" else 1 - T) * x
 

@@ -227,6 +227,11 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
     assert lesioned.partial_fit(X, Y).n_iter_ == 6
 
 
+def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
+    with pytest.raises(ValueError, match="residual-scaled blocks are scaled by the depth"):
+        small(block="residual-scaled").fit(X, Y).lesion(0)
+
+
 def test_only_blocks_with_gates_tell_of_them():
     for block, kind in BLOCKS.items():
         net = small(block=block).fit(X, Y)

@@ -8,7 +8,7 @@ from highway_networks import ACTIVATIONS, Adam, Momentum, softmax_cross_entropy
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
 
-BLOCKS = ["plain", "highway", "highway-uncoupled", "residual", "lstm"]
+BLOCKS = ["plain", "highway", "highway-uncoupled", "residual", "residual-scaled", "lstm"]
 
 
 def as_tensors(net):
@@ -24,8 +24,8 @@ def torch_logits(p, x, block, activation):
         H = act(z["H"])
         if block == "plain":
             x = H
-        elif block == "residual":
-            x = x + H
+        elif block.startswith("residual"):
+            x = x + (H / len(p["W_H"]) if block == "residual-scaled" else H)
         elif block == "lstm":
             (c, _), (I, F, O) = x.chunk(2, dim=1), (torch.sigmoid(z[gate]) for gate in "IFO")
             c = I * H + F * c

@@ -25,7 +25,7 @@ from benchmarks.training_step import StepLog
 from command_line import InputError, OneLineParser, carry_out
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_claims, verdicts
-from experiments.common import Experiment, load
+from experiments.common import Experiment, load, step_words
 from figure_style import fingerprint
 from highway_networks import Config
 from run_log import Log, RunLog, atomic_write
@@ -97,8 +97,8 @@ def all_tables() -> dict[str, Table]:
 
 def sources_of(experiment: Experiment) -> list[Source]:
     """The committed logs of an experiment, a data set after another."""
-    command = f"{experiment.parser.prog} run --dataset"
-    return [Source(experiment.log_path(of), experiment.log, f"{command} {of}") for of in experiment.datasets]
+    commands = {of: " ".join([experiment.parser.prog, *step_words("run", of)]) for of in experiment.datasets}
+    return [Source(experiment.log_path(of), experiment.log, command) for of, command in commands.items()]
 
 
 def block(name: str, readme: Path) -> str:

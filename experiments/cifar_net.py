@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_networks import Config, Dataset, train
-from run_log import History, Log, Result, number
+from highway_networks import Config, Dataset
+from run_log import Log, number
 
 from . import models
-from .common import Experiment, add_run_flags, fit, group, hold_out, load_data, start
+from .common import Experiment, TrainedRun, add_run_flags, curve, fit, group, hold_out, load_data, start, train_one
 from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
@@ -29,19 +29,10 @@ HELD_OUT = 0.1  # share of the training images
 
 
 @dataclass
-class GridRun(Result):
-    """One run; its test scores are of the held-out images."""
-
-    config: Config
-    diverged: bool
-    history: History
-
-
-@dataclass
 class CifarNetLog(Log):
     """runs/cifar_net.json: the grid, what it chose, and the net that was trained by it on all images."""
 
-    runs: list[GridRun]
+    runs: list[TrainedRun]
     margin: float  # by which a held-out accuracy may miss the highest: its standard error
     lr: float
     epochs: int
@@ -58,25 +49,12 @@ def configs(data: Dataset, smoke: bool) -> list[Config]:
     return [replace(net, lr=lr, seed=seed, **budget) for lr in rates for seed in seeds]
 
 
-def train_one(config: Config, data: Dataset) -> GridRun:
-    """Train a net of the grid."""
-    run = train(config, data)
-    return GridRun(None, config, run.diverged, run.history)
-
-
-def curve(run: GridRun, field: str) -> np.ndarray:
-    """A field of a run's history, (epochs + 1,), NaN from where it diverged."""
-    values = np.full(run.config.epochs + 1, np.nan)
-    values[: len(run.history.epoch)] = getattr(run.history, field)
-    return values
-
-
-def means(runs: list[GridRun], field: str) -> dict[float, np.ndarray]:
+def means(runs: list[TrainedRun], field: str) -> dict[float, np.ndarray]:
     """A field after each epoch, (epochs + 1,), by rate: the mean over seeds, NaN where one has diverged."""
     return {lr: np.mean([curve(run, field) for run in seeds], axis=0) for (lr,), seeds in group(runs, "lr").items()}
 
 
-def choose(runs: list[GridRun]) -> tuple[float, float, int]:
+def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:
     """The margin, and, within it of the highest held-out accuracy, rate and epochs of the lowest training loss."""
     scores, losses = means(runs, "test_score"), means(runs, "train_loss")
     best = np.nanmax([scores[lr][1:] for lr in scores])  # an untrained net is none
@@ -91,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
     kept = hold_out(data, HELD_OUT)
-    runs = EXPERIMENT.finish(train_one, configs(kept, arguments.smoke), kept, GridRun, path, arguments)
+    runs = EXPERIMENT.finish(train_one, configs(kept, arguments.smoke), kept, TrainedRun, path, arguments)
     margin, lr, epochs = choose(runs)
     budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
     kept_as = models.NETS[dataset] if path == EXPERIMENT.log_path() else Path("runs/checkpoints", f"{path.stem}.npz")

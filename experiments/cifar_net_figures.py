@@ -7,8 +7,8 @@ from matplotlib.ticker import MaxNLocator
 from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
 from reporting import mean_sd, name_data, seeds_of
 
-from .cifar_net import CifarNetLog, curve, means
-from .common import group
+from .cifar_net import CifarNetLog, means
+from .common import curve, group
 
 
 def grid_figure(log: CifarNetLog) -> Figure:

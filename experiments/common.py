@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +14,13 @@ import numpy as np
 
 import run_log
 from command_line import InputError, OneLineParser, carry_out
-from highway_networks import DATASETS, Dataset, choose_dataset, load_dataset
-from run_log import DatasetInfo, Log, make_place
+from highway_networks import DATASETS, Config, Dataset, choose_dataset, load_dataset, train
+from run_log import DatasetInfo, History, Log, Result, make_place
 from side_by_side import ResultFile, ResultT, add_job_flags, finish, held
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
+NO_DATA = (None,)  # the data sets of an experiment that needs none
+CHANCE = 0.1  # accuracy of a guess among ten classes, and what a run that diverged counts as
 SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
 
@@ -25,10 +28,10 @@ class Experiment:
     """One question: experiments/NAME.py measures, NAME_figures.py draws and tabulates, runs/NAME.json is the log.
 
     `doc` is the module's docstring, `log` the class of its log, `datasets` those of which there are committed logs, the
-    usual one first.
+    usual one first; NO_DATA where it needs none.
     """
 
-    def __init__(self, name: str, doc: str | None, log: type[Log], datasets: Sequence[str] = ("mnist",)):
+    def __init__(self, name: str, doc: str | None, log: type[Log], datasets: Sequence[str | None] = ("mnist",)):
         self.name, self.doc, self.log = name, (doc or name).splitlines()[0], log  # python -OO strips docstrings
         self.datasets = datasets
         self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
@@ -59,9 +62,9 @@ class Experiment:
         """Read and check a log of this experiment; raises InputError."""
         remedy = f"make it with {self.parser.prog} run"
         log = run_log.read(path, self.log, remedy)
-        if log.dataset is None:
+        if log.dataset is None and self.datasets != NO_DATA:
             raise InputError(f"{path}: expected the log of a data set, found one of none; {remedy}")
-        if log.dataset.name not in DATASETS:
+        if log.dataset and log.dataset.name not in DATASETS:
             raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
         return log
 
@@ -82,7 +85,7 @@ class Experiment:
             results.check()
             return finish(function, tasks, data, results, **options)
 
-    def keep(self, path: Path, command: str, dataset: DatasetInfo, **measured: Any) -> None:
+    def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""
         make_place(path)
         run_log.write(path, self.log.new(command, dataset, **measured))
@@ -116,6 +119,11 @@ class Experiment:
 def load(name: str) -> Experiment:
     """An experiment by its name; imported when it is needed, as some are slow to import."""
     return importlib.import_module(f"experiments.{name}").EXPERIMENT
+
+
+def step_words(step: str, dataset: str | None) -> list[str]:
+    """The words that ask an experiment for one of its steps on one of its data sets."""
+    return [step] if dataset is None else [step, "--dataset", dataset]
 
 
 def start(name: str) -> None:
@@ -164,7 +172,28 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
     }
 
 
+def choosing(budget: dict, share: float = 1 / 6) -> dict:
+    """A budget for runs to choose by: of its training images a share is held out, and one test image is enough."""
+    n_held_out = int(budget["n_train"] * share)
+    return budget | {"n_train": budget["n_train"] - n_held_out, "n_held_out": n_held_out, "n_test": 1}
+
+
 # ---------------------------------------------------------------------------------------------- results
+
+
+@dataclass
+class TrainedRun(Result):
+    """One training run, by its scores alone."""
+
+    config: Config
+    diverged: bool
+    history: History
+
+
+def train_one(config: Config, data: Dataset) -> TrainedRun:
+    """Train one net."""
+    run = train(config, data)
+    return TrainedRun(None, config, run.diverged, run.history)
 
 
 def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
@@ -180,9 +209,35 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
     return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
 
 
+def best_rates(runs: Iterable, arm: Callable[[Any], Any]) -> dict[Any, float]:
+    """By arm(run), the rate of lowest mean held-out loss over its seeds; a diverged run counts as infinite."""
+
+    def mean_loss(seeds: list) -> float:
+        return float(np.mean([np.inf if run.diverged else run.history.held_out_loss[-1] for run in seeds]))
+
+    rates = {}
+    for name, attempts in group_by(runs, arm).items():
+        by_rate = group(attempts, "lr")
+        (rates[name],) = min(by_rate, key=lambda rate: mean_loss(by_rate[rate]))
+    return rates
+
+
+def near_ends(tried: Iterable, runs: Iterable, arm: Callable[[Any], Any], steps: int) -> tuple[str, list]:
+    """The grid of rates that were tried, in words, and the arms that chose one of its first or last `steps`."""
+    grid = sorted({run.config.lr for run in tried})
+    chosen = {arm(run): run.config.lr for run in runs}
+    near = [name for name, lr in chosen.items() if lr not in grid[steps : len(grid) - steps]]
+    return (f"{grid[0]:g} to {grid[-1]:g}" if grid else "none"), near
+
+
 def final_values(runs: Iterable, field: str) -> list[float]:
     """The last value of a history's field for each run; NaN where it diverged."""
     return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
+
+
+def points(runs: Iterable) -> np.ndarray:
+    """The final test accuracy of each run in per cent, of ten classes; one that diverged guesses."""
+    return 100 * np.nan_to_num(final_values(runs, "test_score"), nan=CHANCE)
 
 
 def curve(run: Any, field: str) -> np.ndarray:

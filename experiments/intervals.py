@@ -36,9 +36,15 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         """`+0.21 ± 0.30`; the value alone if a single run gave it."""
+        return "diverged" if np.isnan(self.value) else format(self, "+.2f")
+
+    def __format__(self, form: str) -> str:
+        """The same with numbers of that form; "none" where a run gave none."""
+        if not form:
+            return str(self)
         if np.isnan(self.value):
-            return "diverged"
-        return f"{self.value:+.2f}" + (f" ± {self.half:.2f}" if np.isfinite(self.half) else "")
+            return "none"
+        return f"{self.value:{form}}" + (f" ± {self.half:{form.lstrip('+')}}" if np.isfinite(self.half) else "")
 
 
 def interval(values: Sequence[float]) -> Interval:

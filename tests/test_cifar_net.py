@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from experiments import cifar_net, models
-from experiments.cifar_net import EXPERIMENT, GridRun, choose, configs, means
-from experiments.common import hold_out
+from experiments.cifar_net import EXPERIMENT, HELD_OUT, choose, configs, means
+from experiments.common import TrainedRun, hold_out
 from highway_networks import Config, DeepNet
 from run_log import History
 
 CONFIG = Config(epochs=3, n_train=1000, n_test=1000)  # a standard error of 1.6 points
 
 
-def made_up(lr: float, seed: int, scores: list[float], losses: Iterable[float] = itertools.repeat(1.0)) -> GridRun:
+def made_up(lr: float, seed: int, scores: list[float], losses: Iterable[float] = itertools.repeat(1.0)) -> TrainedRun:
     history = History.empty()
     for epoch, (score, loss) in enumerate(zip(scores, losses, strict=False)):
         history.append(epoch, loss, score, 1.0, score, 1.0, 0.0)
-    return GridRun(None, replace(CONFIG, lr=lr, seed=seed), math.nan in scores, history)
+    return TrainedRun(None, replace(CONFIG, lr=lr, seed=seed), math.nan in scores, history)
 
 
 def test_rate_and_epochs_are_those_of_the_highest_mean_over_seeds():
@@ -74,3 +74,19 @@ def test_no_other_run_replaces_a_committed_net(workdir, monkeypatch, words):
     monkeypatch.setattr(models, "FALLBACK", models.SMOKE)
     assert EXPERIMENT.main(["run", *words]) == 0
     assert not (workdir / "models").exists()
+
+
+def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
+    return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
+
+
+def test_what_is_held_out_is_a_tenth_of_the_training_images_and_no_test_image(digits):
+    kept = hold_out(digits, HELD_OUT)
+    train, held = rows(*kept[:2]), rows(*kept[2:4])
+    assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
+    assert len(kept.test_y) == len(digits.train_y) // 10
+    assert train | held == rows(*digits[:2])
+    assert not train & held
+    assert not (train | held) & rows(*digits[2:4])
+    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), HELD_OUT)
+    assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from experiments.claims import all_above
 from experiments.intervals import Interval, difference, interval
 
 
@@ -32,6 +33,13 @@ def test_an_interval_holds_the_truth_in_19_of_20_cases(estimate):
     assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
 
 
+def test_it_takes_the_form_of_its_numbers():
+    assert f"{Interval(0.123, 0.0456):+.1%}" == "+12.3% ± 4.6%"
+    assert f"{Interval(-1.25, np.inf):.1f}" == "-1.2"
+    assert f"{interval([1.0, np.nan]):.1f}" == "none"
+    assert f"{Interval(0.123, 0.0456)}" == "+0.12 ± 0.05"
+
+
 def test_runs_that_agree_leave_no_doubt():
     assert difference([3.0, 3.0], [1.0, 1.0, 1.0]) == interval([2.0, 2.0]) == (2, 0)
 
@@ -54,3 +62,11 @@ def test_it_is_told_from_zero_if_it_lies_on_one_side(values, sign, words):
     found = interval(values)
     assert (found.sign, str(found)) == (sign, words)
     assert Interval(0.2, 0.3).sign == 0
+
+
+@pytest.mark.parametrize(
+    ("intervals", "verdict"),
+    [([(2, 1), (3, 1)], "held"), ([(-2, 1), (-3, 1)], "not"), ([(2, 1), (0, 1)], "partly"), ([(0.5, 1)], "open")],
+)
+def test_a_verdict_needs_every_interval(intervals, verdict):
+    assert all_above([Interval(*of) for of in intervals]) == verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from command_line import OneLineParser, carry_out, count
 
-from .common import load
+from .common import load, step_words
 
 STEPS = {  # in an order in which each finds what it builds on
     "depth_search": ("run", "best"),
@@ -25,6 +25,8 @@ STEPS = {  # in an order in which each finds what it builds on
     "conv_bias": ("run",),
     "batch_norm": ("run",),
     "conv_gates": ("run",),
+    "factor_model": ("run",),
+    "data_movement": ("run",),
     "gate_explorer": ("run",),
 }
 
@@ -42,8 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run all experiments; stops at the first that does not end well, and returns its exit code."""
     for experiment in map(load, STEPS):
         for dataset, step in product(experiment.datasets, STEPS[experiment.name]):
-            print(f"\n== {experiment.name} {step}: {dataset}", flush=True)
-            if code := experiment.main([step, "--dataset", dataset, "--jobs", str(arguments.jobs)]):
+            words = step_words(step, dataset)
+            print(f"\n== {experiment.name} {' '.join(words)}", flush=True)
+            if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):
                 return code
     return 0
 

@@ -1,0 +1,479 @@
+"""Gates as a detector of regimes: markets of known law, forecasts that see no future, a fair idea of chance."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import SOME_ENVIRONMENT, assert_says, small_log
+from scipy.stats import rankdata
+
+import run_log
+from command_line import InputError
+from experiments import __main__ as experiments
+from experiments import factor_model, simulated_markets
+from experiments.common import Experiment, load
+from experiments.factor_model import (
+    BUDGET,
+    EXPERIMENT,
+    GATED,
+    MODELS,
+    NETS,
+    SEEDS,
+    Candidate,
+    Detection,
+    FactorModelLog,
+    Forecast,
+    MarketRun,
+    Score,
+    Task,
+    auc,
+    detect,
+    forecast,
+    gates,
+    prepare,
+    ridge,
+    run_task,
+    score,
+    standardised,
+    train,
+    watch,
+)
+from experiments.factor_model_figures import UNTRAINED, regimes_table, returns_table, verdict
+from experiments.simulated_markets import (
+    FACTORS,
+    MARKETS,
+    NOISE,
+    PERSISTENCE,
+    STAY,
+    autoregression,
+    simulate,
+    switching,
+)
+
+SHORT = Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
+
+
+@pytest.fixture(scope="module")
+def markets() -> dict[str, simulated_markets.Market]:
+    return {name: simulate(name, 20_000, seed=1) for name in MARKETS}
+
+
+@pytest.fixture
+def few_candidates(monkeypatch) -> Iterator[None]:
+    """Each model has few, and one thread."""
+    import sklearn.ensemble  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    monkeypatch.setattr(factor_model, "RATES", factor_model.RATES[:1])
+    monkeypatch.setattr(factor_model, "TREES", factor_model.TREES[:1])
+    with threadpool_limits(1):
+        yield
+
+
+# --------------------------------------------------------------------------------------------- markets
+
+
+def test_a_factor_remembers_its_last_value_and_the_first_day_has_the_variance_of_all():
+    new = math.sqrt(1 - PERSISTENCE**2)
+    shocks = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    expected = [[1, 0], [PERSISTENCE, 2 * new], [PERSISTENCE**2, 2 * new * PERSISTENCE]]
+    np.testing.assert_allclose(autoregression(shocks), expected)
+    assert shocks[1, 1] == 2, "the shocks are the caller's"
+
+
+def test_a_regime_switches_where_the_number_is_above_the_probability_to_stay():
+    low, high = STAY - 0.01, STAY + 0.01
+    assert switching(np.array([0.4, low, high, 0.5, high])).tolist() == [False, False, True, True, False]
+    assert switching(np.array([0.6, low, high])).tolist() == [True, True, False]
+
+
+def test_regimes_are_equally_likely_and_last_fifty_days():
+    second = switching(np.random.default_rng(0).random(400_000))
+    assert second.mean() == pytest.approx(0.5, abs=0.02)
+    assert len(second) / np.count_nonzero(np.diff(second)) == pytest.approx(1 / (1 - STAY), rel=0.03)
+
+
+def test_the_expected_returns_of_all_regimes_have_variance_1_and_no_correlation():
+    factors = np.random.default_rng(0).normal(size=(100_000, FACTORS))
+    functions = (simulated_markets.linear, simulated_markets.nonlinear, simulated_markets.also_linear)
+    expected = np.array([function(factors) for function in functions])
+    np.testing.assert_allclose(expected.mean(axis=1), 0, atol=0.02)
+    np.testing.assert_allclose(np.cov(expected)[0], [1, 0, 0], atol=0.02)
+    np.testing.assert_allclose(np.diag(np.cov(expected)), 1, atol=0.02)
+    np.testing.assert_allclose(np.corrcoef(factors.T, expected)[:FACTORS, FACTORS + 1], 0, atol=0.02)
+
+
+@pytest.mark.parametrize("name", MARKETS)
+def test_whoever_knows_the_regime_has_the_r_squared_of_the_noise_in_both(markets, name):
+    market = markets[name]
+    found = score(market.y, market.known, np.zeros_like(market.y), market.second)
+    assert [found.all, found.first, found.second] == pytest.approx(3 * [1 / (1 + NOISE)], abs=0.03)
+
+
+def test_markets_of_a_seed_differ_by_the_second_regime_or_by_what_is_shown(markets):
+    one, hidden, both_linear = (markets[name] for name in MARKETS)
+    np.testing.assert_array_equal(one.second, hidden.second)
+    np.testing.assert_array_equal(one.y, hidden.y)
+    np.testing.assert_array_equal(one.x[:, :FACTORS], hidden.x[:, :FACTORS])
+    np.testing.assert_array_equal(one.x, both_linear.x)
+    differs = one.known != both_linear.known
+    np.testing.assert_array_equal(differs, one.second)
+    np.testing.assert_allclose(one.y - one.known, both_linear.y - both_linear.known)
+    assert not np.array_equal(simulate("hidden", 50, seed=2).y, hidden.y[:50])
+
+
+def test_the_state_variable_tells_the_regime_as_well_as_two_normal_ones_can_be_told_or_not_at_all(markets):
+    found = {name: auc(rankdata(market.x[:, -1]), market.second) for name, market in markets.items()}
+    assert found["nonlinear"] == pytest.approx(simulated_markets.BEST_AUC, abs=0.01)
+    assert found["hidden"] == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("name", MARKETS)
+def test_what_can_be_expected_of_the_inputs_cannot_be_bettered_by_them(markets, name):
+    """What is left is at right angles to all functions of factors and state."""
+    market = markets[name]
+    factors, state = market.x[:, :FACTORS], market.x[:, -1]
+    left = market.known - market.seen
+    apart = simulated_markets.nonlinear(factors) - simulated_markets.linear(factors)
+    for of_state in (np.ones_like(state), state, state > 1, state < -1):
+        assert np.corrcoef(left, of_state * apart)[0, 1] == pytest.approx(0, abs=0.07)
+    assert np.corrcoef(left, market.second * apart)[0, 1] > 0.2
+
+
+# --------------------------------------------------------------------------------------------- measures
+
+
+def test_an_auc_is_the_share_of_pairs_in_the_right_order():
+    second = np.array([False, False, True, True])
+    for signal, expected in (([1, 2, 3, 4], 1), ([4, 3, 2, 1], 0), ([1, 3, 2, 4], 0.75), ([5, 5, 5, 5], 0.5)):
+        assert auc(rankdata(np.array(signal)), second) == expected
+    assert auc(rankdata(np.array([1, 2, 2, 3])), second) == 3.5 / 4
+    assert math.isnan(auc(rankdata(np.arange(4)), np.ones(4, bool)))
+
+
+def test_an_auc_equals_that_of_scikit_learn():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    second, signal = rng.random(200) > 0.3, rng.integers(0, 20, 200)
+    assert auc(rankdata(signal), second) == pytest.approx(roc_auc_score(second, signal), abs=1e-12)
+
+
+def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
+    rng = np.random.default_rng(0)
+    second, signal = switching(rng.random(500)), rng.normal(size=500) ** 3
+    found = [auc(rankdata(signal), np.roll(second, days)) for days in range(500)]
+    assert np.mean(found) == pytest.approx(0.5, abs=1e-12)
+    detected = detect(signal[None], second[None])
+    assert (detected.auc, detected.low, detected.high) == pytest.approx(
+        (found[0], *np.quantile(found, (0.025, 0.975))), rel=1e-5
+    )
+
+
+def test_a_perfect_signal_is_told_from_chance_and_so_is_its_opposite():
+    second = np.repeat([False, True, False, True], [40, 30, 20, 10])
+    for signal, expected in ((second, 1), (~second, 0)):
+        found = detect(signal[None].astype(float), second[None])
+        assert (found.auc, found.p) == (expected, 0.01)
+        assert found.low < 0.4
+        assert found.high > 0.6
+
+
+def test_each_fold_is_ranked_by_itself():
+    second = np.tile(np.repeat([False, True], 20), (2, 1))
+    signal = second.astype(float)
+    assert detect(signal + np.array([[0], [5]]), second).auc == 1
+    signal[1] *= -1
+    assert detect(signal, second).auc == 0.5
+
+
+def test_a_regime_that_never_rules_is_detected_by_nothing():
+    assert detect(np.arange(9.0)[None], np.zeros((1, 9), bool)) == Detection(None, None, None, 1.0)
+
+
+def test_two_persistent_series_that_know_nothing_of_one_another_are_not_told_from_chance():
+    """With the regimes shuffled, which takes their persistence, they often would be."""
+    rng = np.random.default_rng(0)
+    found, wider = [], []
+    for _ in range(40):
+        signal, second = autoregression(rng.normal(size=(300, 1)))[:, 0], switching(rng.random(300))
+        detected = detect(signal[None], second[None])
+        shuffled = [auc(rankdata(signal), rng.permutation(second)) for _ in range(40)]
+        found.append(detected.p)
+        wider.append((detected.high - detected.low) / np.ptp(shuffled))
+    assert np.mean(np.array(found) < 0.05) < 0.15
+    assert np.mean(np.array(found) < 0.5) == pytest.approx(0.5, abs=0.2)
+    assert np.median(wider) > 1.5
+
+
+def test_r_squared_is_1_of_the_returns_0_of_the_windows_mean_and_taken_by_regime():
+    y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    second = np.array([False, False, True, True])
+    assert score(y, y, mean, second) == Score(1, 1, 1)
+    assert score(y, mean, mean, second) == Score(0, 0, 0)
+    assert score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean, second) == Score(1 - 9 / 6, 0.5, -1)
+    assert score(y, y, mean, np.zeros(4, bool)) == Score(1, 1, None)
+
+
+# ---------------------------------------------------------------------------------------------- models
+
+
+def test_nets_of_ten_blocks_differ_by_their_block_and_all_hardly_in_size():
+    sizes = {name: prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in NETS}
+    assert max(sizes.values()) / min(sizes.values()) < 1.04
+    deep = [net for net in NETS.values() if net["depth"] == 10]
+    assert [net["block"] for net in deep] == ["plain", "residual-scaled", "highway"]
+    assert len({(net["activation"], net["init"]) for net in deep}) == 1
+
+
+def test_every_model_is_given_as_many_settings():
+    assert {len(grid) for grid in (factor_model.PENALTIES, factor_model.TREES, factor_model.RATES)} == {9}
+
+
+def test_ridge_on_products_finds_what_plain_ridge_cannot():
+    x, later = np.random.default_rng(0).normal(size=(2, 400, 3))
+    y = x[:, 0] * x[:, 1]
+    fitted = {degree: next(ridge(degree, x, y, later, SHORT)).predicted for degree in (1, 2)}
+    truth = later[:, 0] * later[:, 1]
+    assert np.corrcoef(fitted[2], truth)[0, 1] > 0.99
+    assert abs(np.corrcoef(fitted[1], truth)[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
+    x, y, later = (np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((40, 6), 40, (5, 6)))
+    task = replace(SHORT, epochs=2)
+    candidates = list(train(name, x, y, later, task))
+    assert len(candidates) == 2 * len(factor_model.RATES)
+    net = prepare(name, x, y, task).net
+    untrained = net.predict(later)
+    for candidate in candidates:
+        net.params.flat[...] = candidate.params
+        np.testing.assert_array_equal(net.predict(later)[:, 0], candidate.predicted)
+    assert len({candidate.predicted.tobytes() for candidate in candidates}) == len(candidates)
+    assert len({candidate.setting for candidate in candidates}) == len(factor_model.RATES)
+    np.testing.assert_array_equal(prepare(name, 2 * x, -y, task).net.predict(later), untrained)
+    assert not np.array_equal(prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
+
+
+def test_the_gates_of_a_block_are_its_mean_T():
+    x = np.random.default_rng(0).normal(size=(7, 6)).astype(np.float32)
+    net = prepare(GATED[1], x, x[:, 0], SHORT).net
+    _, cache = net.forward(x)
+    np.testing.assert_allclose(gates(net, x), cache.T.mean(axis=1), rtol=1e-6)
+
+
+def test_the_block_that_is_watched_told_the_regimes_best_in_the_window_and_keeps_its_sign():
+    second = np.array([False, False, True, True])
+    weak, strong = [0.1, 0.4, 0.3, 0.5, 0.9, 0.1], [0.8, 0.7, 0.2, 0.1, 0.3, 0.6]
+    signals = watch("net", np.array([weak, strong]), second)
+    past = np.array(strong[:4])
+    np.testing.assert_allclose(signals["net: best block"], -(np.array(strong[4:]) - past.mean()) / past.std())
+    past = np.mean([weak, strong], axis=0)
+    expected = (past[4:] - past[:4].mean()) / past[:4].std()
+    np.testing.assert_allclose(signals["net: mean T"], expected)
+
+
+# ----------------------------------------------------------------------------------------- walk-forward
+
+
+def garbled(market: simulated_markets.Market, day: int) -> simulated_markets.Market:
+    """The same market up to that day; after it others."""
+    other = simulate("nonlinear", len(market.y), seed=99)
+    mixed = (np.concatenate([mine[:day], 1 + 5 * its[day:]]) for mine, its in zip(market, other, strict=True))
+    return simulated_markets.Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
+
+
+def test_no_forecast_and_no_gate_sees_what_is_still_to_come(few_candidates):
+    market = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed)
+    found = forecast(market, 0, SHORT)
+    for known in (20, SHORT.horizon):
+        later = forecast(garbled(market, SHORT.window + known), 0, SHORT)
+        assert found.settings == later.settings
+        for mine, its in ((found.predicted, later.predicted), (found.signals, later.signals)):
+            for name, values in mine.items():
+                np.testing.assert_allclose(values[:known], its[name][:known], rtol=1e-4, atol=1e-5, err_msg=name)
+                assert known == SHORT.horizon or name == "mean" or np.ptp(values[known:] - its[name][known:]) > 0.01
+
+    blind = forecast(
+        market._replace(y=np.concatenate([market.y[: SHORT.window], 9 * market.y[SHORT.window :]])), 0, SHORT
+    )
+    for name, values in found.predicted.items():
+        np.testing.assert_array_equal(values, blind.predicted[name], err_msg=name)
+
+
+def test_a_forecast_sees_the_window_it_is_given(few_candidates):
+    market = simulate("nonlinear", SHORT.window + SHORT.horizon + 70, SHORT.seed)
+    moved = simulated_markets.Market(*(days[70:] for days in market))
+    found, expected = forecast(market, 70, SHORT), forecast(moved, 0, SHORT)
+    for name, values in expected.predicted.items():
+        np.testing.assert_array_equal(found.predicted[name], values)
+
+
+def test_the_setting_is_chosen_by_the_last_fifth_of_the_window_and_one_that_diverged_never(monkeypatch):
+    market = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed)
+    fit = 120
+    truth = (market.y[fit:] - market.y[:fit].mean()) / market.y[:fit].std()
+    good_later, good_then = truth.copy(), truth.copy()
+    good_later[: SHORT.window - fit] += 1
+    good_then[SHORT.window - fit :] += 1
+    offered = [("diverged", np.full_like(truth, np.nan)), ("good later", good_later), ("good then", good_then)]
+
+    def model(x, y, later, task):
+        assert (len(x), len(y), len(later)) == (fit, fit, SHORT.window - fit + SHORT.horizon)
+        np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
+        yield from (Candidate(name, predicted) for name, predicted in offered)
+
+    monkeypatch.setattr(factor_model, "GATED", ())
+    monkeypatch.setattr(factor_model, "MODELS", {"model": model})
+    found = forecast(market, 0, SHORT)
+    assert found.settings == {"model": "good then"}
+    after = market.y[SHORT.window :]
+    np.testing.assert_allclose(found.predicted["model"] - after, market.y[:fit].std(), rtol=1e-3)
+    np.testing.assert_allclose(found.predicted["mean"], market.y[: SHORT.window].mean())
+
+
+def test_gates_are_watched_with_the_first_parameters_and_with_the_chosen_ones(monkeypatch):
+    market, fit = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed), 120
+    inputs, second = standardised(market.x, fit), market.second[: SHORT.window]
+    models, expected = {}, {}
+    for name in GATED:
+        net = prepare(name, inputs[:fit], inputs[:fit, 0], SHORT).net
+        expected |= watch(f"{name}{UNTRAINED}", gates(net, inputs), second)
+        net.params.flat[...] = np.linspace(-1, 1, net.params.flat.size)
+        expected |= watch(name, gates(net, inputs), second)
+        candidate = Candidate("the only one", np.zeros(len(inputs) - fit), net.params.flat)
+        models[name] = lambda *_, candidate=candidate: iter([candidate])
+    monkeypatch.setattr(factor_model, "MODELS", models)
+    signals = forecast(market, 0, SHORT).signals
+    for name, values in expected.items():
+        np.testing.assert_array_equal(signals[name], values, err_msg=name)
+
+
+def test_each_day_after_the_first_window_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
+    starts = []
+
+    def perfect(market, start, task):
+        starts.append(start)
+        after = slice(start + task.window, start + task.window + task.horizon)
+        y, second = market.y[after], market.second[after]
+        named = {f"{name}: mean T": second.astype(float) for name in GATED}
+        return Forecast({"perfect": y, "mean": 0 * y}, named, dict.fromkeys(MODELS, f"from {start}"))
+
+    monkeypatch.setattr(factor_model, "forecast", perfect)
+    task = Task("nonlinear", 0, **BUDGET)
+    found = run_task(task, None)
+    assert starts == [0, 1000, 2000]
+    market = simulate("nonlinear", 6000, 0)
+    assert found.scores["perfect"] == Score(1, 1, 1)
+    known, zero, second = market.known[3000:], np.zeros(3000), market.second[3000:]
+    assert found.scores["best, regime known"] == score(market.y[3000:], known, zero, second)
+    assert found.scores["best by a day's inputs"].all < found.scores["best, regime known"].all
+    assert {detection.auc for detection in found.detections.values()} == {1}
+    assert found.settings["ridge"] == ["from 0", "from 1000", "from 2000"]
+    assert found.second == market.second[3000:4000].tolist()
+    assert run_task(replace(task, seed=1), None).second == []
+
+
+def test_a_run_can_be_repeated(few_candidates):
+    task = replace(SHORT, folds=1)
+    found = run_task(task, None)
+    assert found == run_task(task, None)
+    assert list(found.scores) == [*MODELS, "best by a day's inputs", "best, regime known"]
+    assert {name for name in found.detections if UNTRAINED in name} == {
+        f"{name}{UNTRAINED}: {signal}" for name in GATED for signal in ("mean T", "best block")
+    }
+
+
+# --------------------------------------------------------------------------------- tables and the verdict
+
+
+def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.01) -> FactorModelLog:
+    """A log of three seeds; `mean_T`: the AUC of the deep net's, by market."""
+    runs = []
+    for seed in (0, 1, 2):
+        for market in MARKETS:
+            detections = {}
+            for net in GATED:
+                for name, level in (
+                    (net, mean_T[market] if net == GATED[0] else 0.5),
+                    (f"{net}{UNTRAINED}", untrained),
+                ):
+                    detections[f"{name}: mean T"] = Detection(level + 0.02 * (seed - 1), 0.4, 0.6, p)
+            level = {"ridge": 0.1, GATED[0]: 0.16}
+            scores = {name: Score(of + 0.01 * seed * of, of, None) for name, of in level.items()}
+            task = replace(SHORT, market=market, seed=seed)
+            runs.append(MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, []))
+    made = (run_log.SCHEMA, "2026-11-20T10:00:00Z", "python", None, SOME_ENVIRONMENT)
+    return FactorModelLog(*made, n_params={"plain": 4000, "highway": 4100}, runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("mean_T", "untrained", "expected"),
+    [
+        ({"nonlinear": 0.8, "both linear": 0.5}, 0.5, "held"),
+        ({"nonlinear": 0.8, "both linear": 0.8}, 0.5, "partly"),
+        ({"nonlinear": 0.8, "both linear": 0.5}, 0.8, "partly"),
+        ({"nonlinear": 0.51, "both linear": 0.5}, 0.5, "not"),
+        ({"nonlinear": 0.2, "both linear": 0.5}, 0.5, "opposite"),
+    ],
+)
+def test_open_gates_mark_the_nonlinear_regime_if_they_do_beyond_all_three_baselines(mean_T, untrained, expected):
+    log = made_up_log({"hidden": 0.5} | mean_T, untrained)
+    assert f"regime: {expected}; " in verdict(log, GATED[0])
+    assert "regime: not; " in verdict(log, GATED[1])
+    assert verdict(log, GATED[0]) in regimes_table(log)
+
+
+def test_the_table_counts_the_seeds_that_are_told_from_chance_on_either_side():
+    def row(p: float) -> str:
+        log = made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2}, p=p)
+        return next(line for line in regimes_table(log).splitlines() if line.startswith(f"| {GATED[0]}: mean T"))
+
+    assert row(p=0.01).endswith("| 0.800 ± 0.020 (3, 0) | 0.500 ± 0.020 (1, 1) | 0.200 ± 0.020 (0, 3) |")
+    assert row(p=0.2).endswith("| 0.800 ± 0.020 (0, 0) | 0.500 ± 0.020 (0, 0) | 0.200 ± 0.020 (0, 0) |")
+
+
+def test_leads_are_taken_seed_by_seed():
+    table = returns_table(made_up_log(dict.fromkeys(MARKETS, 0.5)))
+    line = next(line for line in table.splitlines() if line.startswith("| nonlinear | ridge |"))
+    assert line == "| nonlinear | ridge | 0.101 ± 0.001 | 0.100 ± 0.000 | nan ± nan | +0.061 ± 0.001 | b: 6 of 9 |"
+
+
+# ------------------------------------------------------------------------------- without any data set
+
+
+def test_it_is_run_without_naming_a_data_set_and_its_log_names_none(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(experiments, "STEPS", {"factor_model": ("run",), "very_deep": ("run",)})
+    monkeypatch.setattr(Experiment, "main", lambda experiment, argv: calls.append((experiment.name, *argv)))
+    assert experiments.main(["run"]) == 0
+    assert calls == [
+        ("factor_model", "run", "--jobs", "1"),
+        ("very_deep", "run", "--dataset", "mnist", "--jobs", "1"),
+    ]
+    path, log = tmp_path / "log.json", made_up_log(dict.fromkeys(MARKETS, 0.5))
+    run_log.write(path, log)
+    assert EXPERIMENT.read(path) == log
+    run_log.write(path, replace(log, dataset=small_log().dataset))
+    with pytest.raises(InputError) as error:
+        EXPERIMENT.read(path)
+    assert_says(error.value, path, "dataset", "python -m experiments.factor_model run")
+
+
+def test_an_experiment_that_needs_a_data_set_takes_no_log_without_one(tmp_path):
+    very_deep, path = load("very_deep"), tmp_path / "log.json"
+    run_log.write(path, very_deep.log.new("python", None, by_depth=[], by_bias=[]))
+    with pytest.raises(InputError) as error:
+        very_deep.read(path)
+    assert_says(error.value, path, "found one of none")
+
+
+def test_twenty_seeds_walk_through_every_market(workdir, monkeypatch):
+    planned = []
+    monkeypatch.setattr(Experiment, "finish", lambda *arguments: planned.extend(arguments[2]) or [])
+    assert EXPERIMENT.main(["run"]) == 0
+    assert planned == [Task(market, seed, **BUDGET) for seed in range(20) for market in MARKETS]
+    assert len(SEEDS) == 20

@@ -103,24 +103,26 @@ def summary(runs: Sequence[Run], test_set: str) -> str:
     `test_set` (see DatasetInfo) stands below it where it is not all test images.
     """
     blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
-    header = "".join(f"   {f'{block} test {runs[0].metric}':<26}{'train loss':<15}{'seconds':>7}" for block in blocks)
+    names = [f"{block} test {runs[0].metric}" for block in blocks]
+    scored = max(26, *(len(name) + 1 for name in names))
+    header = "".join(f"   {name:<{scored}}{'train loss':<15}{'seconds':>7}" for name in names)
     values = sorted({getattr(run.config, size) for run in runs})
     width = max(len(str(value)) for value in (size, *values))
     lines = [f"{size:<{width}}{header}"]
     for value in values:
         groups = ([run for run in runs if (run.config.block, getattr(run.config, size)) == (b, value)] for b in blocks)
-        lines.append("   ".join([f"{value:>{width}}", *map(_cells, groups)]))
+        lines.append("   ".join([f"{value:>{width}}", *(_cells(group, scored) for group in groups)]))
     if test_set != TEST_IMAGES:
         lines.append(f"test: {test_set}")
     return "\n".join(lines)
 
 
-def _cells(group: list[Run]) -> str:
+def _cells(group: list[Run], scored: int) -> str:
     if not group:
-        return " " * 48
+        return " " * (scored + 22)
     finished = [run.history for run in group if not run.diverged]
     score = mean_sd([history.test_score[-1] for history in finished])
     loss = mean_sd([history.train_loss[-1] for history in finished])
     seconds = sum(sum(run.history.seconds) for run in group)
     note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
-    return f"{score:<26}{loss:<15}{seconds:>7.1f}{note}"
+    return f"{score:<{scored}}{loss:<15}{seconds:>7.1f}{note}"

@@ -106,6 +106,7 @@ class Comparison(Result):
 class DataMovementLog(Log):
     """runs/data_movement.json; `bytes` of a value."""
 
+    dataset: None
     bytes: int
     comparisons: list[Comparison]
 

@@ -98,7 +98,7 @@ def days_figure(log: FactorModelLog) -> Figure:
             days, 0, 1, where=run.second, transform=axes.get_xaxis_transform(), color=pale(FAINT_INK, 0.25), step="mid"
         )
         for name, strength in zip(GATED, (1, 0.5), strict=True):
-            smooth = np.convolve(run.mean_T[name], np.full(SMOOTH, 1 / SMOOTH), "valid")
+            smooth = np.convolve(np.array(run.mean_T[name], float), np.full(SMOOTH, 1 / SMOOTH), "valid")
             line = {"color": pale(COLORS["highway"], strength), "label": name.removeprefix("highway, ")}
             axes.plot(days[SMOOTH - 1 :], smooth, linewidth=1.5, **line)
         axes.set_title(TITLES[run.task.market], fontsize=11)
@@ -115,8 +115,7 @@ def days_figure(log: FactorModelLog) -> Figure:
 
 def signed(values: np.ndarray) -> str:
     """`+0.021 ± 0.003`: the interval of a mean."""
-    mean, half = interval(values)
-    return f"{mean:+.3f} ± {half:.3f}"
+    return f"{interval(values):+.3f}"
 
 
 def returns_table(log: FactorModelLog) -> str:
@@ -174,7 +173,7 @@ def verdict(log: FactorModelLog, net: str) -> str:
         "that with two linear regimes": found["nonlinear"] - found["both linear"],
     }
     signs = [interval(values).sign for values in leads.values()]
-    words = "held" if min(signs) > 0 else "partly" if signs[0] > 0 else "opposite" if signs[0] < 0 else "not"
+    words = "held" if min(signs) > 0 else "partly" if signs[0] > 0 else "opposite" if signs[0] < 0 else "open"
     beyond = ", ".join(f"{signed(values)} over {name}" for name, values in leads.items())
     return f"{net.capitalize()}: open gates mark the nonlinear regime: {words}; AUC of mean T {beyond} (95 %, t)."
 

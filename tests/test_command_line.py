@@ -93,6 +93,13 @@ def test_the_summary_sets_highway_beside_plain_with_mean_and_deviation_over_seed
     assert files_below(workdir) == {}
 
 
+def test_the_summary_leaves_room_for_every_kind_of_block(workdir, capsys):
+    assert hn.main([*SHORT, "--depth", "1", "--block", "highway-uncoupled", "--no-save"]) == 0
+    header, row = capsys.readouterr().out.splitlines()[-2:]
+    assert "highway-uncoupled test accuracy train loss  " in header
+    assert len(row) == len(header)
+
+
 def test_every_hyperparameter_has_a_flag_that_reaches_the_log(workdir):
     given = {
         **{"hidden": 9, "activation": "relu", "init": "he", "gate_bias": -1.5, "optimizer": "momentum", "lr": 0.02},

@@ -40,7 +40,7 @@ from experiments.factor_model import (
     train,
     watch,
 )
-from experiments.factor_model_figures import UNTRAINED, regimes_table, returns_table, verdict
+from experiments.factor_model_figures import UNTRAINED, days_figure, regimes_table, returns_table, verdict
 from experiments.simulated_markets import (
     FACTORS,
     MARKETS,
@@ -416,15 +416,32 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
         ({"nonlinear": 0.8, "both linear": 0.5}, 0.5, "held"),
         ({"nonlinear": 0.8, "both linear": 0.8}, 0.5, "partly"),
         ({"nonlinear": 0.8, "both linear": 0.5}, 0.8, "partly"),
-        ({"nonlinear": 0.51, "both linear": 0.5}, 0.5, "not"),
+        ({"nonlinear": 0.51, "both linear": 0.5}, 0.5, "open"),
         ({"nonlinear": 0.2, "both linear": 0.5}, 0.5, "opposite"),
     ],
 )
 def test_open_gates_mark_the_nonlinear_regime_if_they_do_beyond_all_three_baselines(mean_T, untrained, expected):
     log = made_up_log({"hidden": 0.5} | mean_T, untrained)
     assert f"regime: {expected}; " in verdict(log, GATED[0])
-    assert "regime: not; " in verdict(log, GATED[1])
+    assert "regime: open; " in verdict(log, GATED[1])
     assert verdict(log, GATED[0]) in regimes_table(log)
+
+
+def test_one_seed_has_no_interval_and_none_no_value():
+    log = made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.5})
+    log.runs = [run for run in log.runs if run.task.seed == 1]
+    assert "AUC of mean T +0.300 over ½, +0.300 over" in verdict(log, GATED[0])
+    log.runs[0].detections[f"{GATED[0]}: mean T"].auc = None
+    assert "AUC of mean T none over ½, none over" in verdict(log, GATED[0])
+
+
+def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
+    log = made_up_log(dict.fromkeys(MARKETS, 0.5))
+    for run in log.runs[:3]:
+        run.second, run.mean_T = [True, False] * 20, {GATED[0]: [None] * 40, GATED[1]: [0.5] * 40}
+    run_log.write(tmp_path / "log.json", log)
+    (line, _), *_ = (axes.lines for axes in days_figure(EXPERIMENT.read(tmp_path / "log.json")).axes)
+    assert np.isnan(line.get_ydata()).all()
 
 
 def test_the_table_counts_the_seeds_that_are_told_from_chance_on_either_side():

@@ -4,8 +4,9 @@ One reads that a highway net suits factor models of returns: in stable markets i
 factors, in complex ones open to process them, so that open gates would mark the days of a nonlinear regime. That can be
 tried where regimes are known: in markets that are simulated (simulated_markets.py). The first regime's returns are
 linear in the factors, the second's are not; models see the factors and a noisy state variable that tells the regime.
-Two controls: the state variable is that of other regimes, so that no input tells those that rule ("hidden"); the second
-regime is linear, too, with other loadings, and so no more complex than the first ("both linear").
+Three controls: the state variable is that of other regimes, so that no input tells those that rule ("hidden"); the
+second regime is linear, too, with other loadings, and so no more complex than the first ("both linear"); in the second
+regime no factor counts, so that it is harder to predict than the first, but there is nothing to process ("noise").
 
 Walk-forward: every model is fitted to the first four fifths of a rolling window; its setting, of nine, and how long it
 is trained are chosen on the last fifth; then, not fitted again, it predicts the days that follow. Out-of-sample R² is

@@ -17,7 +17,10 @@ from .simulated_markets import BEST_AUC, MARKETS, NOISE
 COMPARED = GATED[0]  # the net that each model is compared with
 SIGNIFICANT = 0.05  # a p below it
 SMOOTH = 20  # days
-TITLES = {"nonlinear": "nonlinear regime", "hidden": "the same, hidden", "both linear": "both linear"}
+TITLES = {
+    **{"nonlinear": "nonlinear regime", "hidden": "the same, hidden"},
+    **{"both linear": "both linear", "noise": "second is noise"},
+}
 UNTRAINED = ", untrained"
 
 
@@ -164,13 +167,14 @@ def regimes_table(log: FactorModelLog) -> str:
 
 
 def verdict(log: FactorModelLog, net: str) -> str:
-    """Whether a net's open gates mark the nonlinear regime: beyond chance, beyond an untrained net's and beyond those
-    that tell two linear regimes apart, each by the interval of the differences."""
+    """Whether a net's open gates mark the nonlinear regime: beyond chance, beyond an untrained net's, and beyond those
+    that tell two linear regimes apart, or a linear one from noise; each by the interval of the differences."""
     found, untrained = auc(log, f"{net}: mean T"), auc(log, f"{net}{UNTRAINED}: mean T")
     leads = {
         "½": found["nonlinear"] - 0.5,
         "that of the untrained net": found["nonlinear"] - untrained["nonlinear"],
         "that with two linear regimes": found["nonlinear"] - found["both linear"],
+        "that with a second regime of noise": found["nonlinear"] - found["noise"],
     }
     signs = [interval(values).sign for values in leads.values()]
     words = "held" if min(signs) > 0 else "partly" if signs[0] > 0 else "opposite" if signs[0] < 0 else "open"

@@ -3,7 +3,8 @@
 A day has FACTORS factors, independent AR(1) series of variance 1; a regime, the first or the second, by a Markov chain;
 a state variable, -1 in the first regime and 1 in the second, plus standard normal noise; and a return, a function of
 the factors by the regime, plus normal noise. The functions have variance 1 and are not correlated, so that neither
-regime is worth more than the other, and whoever knows function and regime has R² = 1 / (1 + NOISE).
+regime is worth more than the other, and whoever knows function and regime has R² = 1 / (1 + NOISE); but for a second
+regime in which no factor counts.
 """
 
 import math
@@ -13,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-MARKETS = ("nonlinear", "hidden", "both linear")
 FACTORS = 5
 PERSISTENCE = 0.9  # of a factor, from a day to the next
 STAY = 0.98  # probability that a regime stays: it lasts 50 days on average
@@ -39,7 +39,7 @@ def simulate(market: str, days: int, seed: int) -> Market:
     hidden = market == "hidden"
     state = np.where(another if hidden else second, 1, -1) + of_state.normal(size=days)
     likely = 0.5 if hidden else 1 / (1 + np.exp(-2 * state))  # P(second | state), by the densities of N(±1, 1)
-    g1, g2 = linear(factors), (also_linear if market == "both linear" else nonlinear)(factors)
+    g1, g2 = linear(factors), MARKETS[market](factors)
     known = np.where(second, g2, g1)
     returns = known + math.sqrt(NOISE) * of_return.normal(size=days)
     return Market(np.column_stack([factors, state]), returns, second, known, likely * g2 + (1 - likely) * g1)
@@ -72,3 +72,12 @@ def nonlinear(f: np.ndarray) -> np.ndarray:
 def also_linear(f: np.ndarray) -> np.ndarray:
     """Other loadings, at right angles to those of `linear`."""
     return f @ [0.5, 0.5, -0.5, -0.5, 0]
+
+
+def nothing(f: np.ndarray) -> np.ndarray:
+    """No factor counts."""
+    return np.zeros(len(f))
+
+
+# Their second regime's expected returns; the first's are linear.
+MARKETS = {"nonlinear": nonlinear, "hidden": nonlinear, "both linear": also_linear, "noise": nothing}

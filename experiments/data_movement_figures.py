@@ -42,7 +42,7 @@ def values(comparisons: list[Comparison], name: str) -> list[int]:
 
 def multiples_figure(log: DataMovementLog) -> Figure:
     """Multiples of the plain net's cost: above by depth, below at equal parameters by width and by batch."""
-    figure, axes = new_figure("Data movement of a training step / the plain net's", 8.0, nrows=2, ncols=2)
+    figure, axes = new_figure("Data movement of a step through all blocks / the plain net's", 8.0, nrows=2, ncols=2)
     panels = (("depth", "width"), ("depth", "parameters"), ("width", "parameters"), ("batch", "parameters"))
     for panel, (name, equal) in zip(axes.flat, panels, strict=True):
         comparisons = log.varied(name, equal)
@@ -52,7 +52,8 @@ def multiples_figure(log: DataMovementLog) -> Figure:
                 multiples = [comparison.relative(block, rule) for comparison in comparisons]
                 label = block if rule == USUAL else "_"
                 panel.plot(values(comparisons, name), multiples, label=label, color=COLORS[block], **style)
-        panel.set_title(name_setting(comparisons[0]) if name == "depth" else f"equal parameters, by {name}")
+        by = f"equal parameters, {comparisons[0].setting.depth} blocks, by {name}"
+        panel.set_title(name_setting(comparisons[0]) if name == "depth" else by)
         put_ticks(panel, name, comparisons)
     for panel in axes.flat:
         label_ends(panel)
@@ -63,8 +64,9 @@ def multiples_figure(log: DataMovementLog) -> Figure:
 
 def shares_figure(log: DataMovementLog) -> Figure:
     """Shares of the cost by batch at equal parameters: reads of weights; what blocks read beside their affine maps."""
-    figure, axes = new_figure("What is read, as shares of the cost, at equal parameters", 4.2, ncols=2, sharey=True)
     comparisons = log.varied("batch")
+    title = f"What is read, as shares of the cost, at equal parameters, {comparisons[0].setting.depth} blocks"
+    figure, axes = new_figure(title, 4.2, ncols=2, sharey=True)
     wanted = {"weights": {"read": "weights"}, COMBINATION: {"part": COMBINATION}}
     for panel, (title, reads) in zip(axes, wanted.items(), strict=True):
         for block in BLOCKS:
@@ -145,9 +147,10 @@ def costs_table(log: DataMovementLog) -> str:
     return (
         f"{markdown(header, [[net, *cells] for net, cells in rows.items()])}\n\n"
         f"{comparisons[-1].setting.depth} blocks (parameters and operations are theirs), one sample, counted by "
-        f'"{USUAL}". Exponent: of depth, from the first two depths to the last two. The last columns are shares of the '
-        "cost: reads of weights; what blocks read for gates, carry paths and copies, without the sum of what flows "
-        "back through and around the affine maps."
+        f'"{USUAL}". Exponent: p in cost ∝ depthᵖ, from the first two depths to the last two. The last columns are '
+        "shares of the cost: reads of weights; what blocks read for gates, carry paths and copies, without the sum of "
+        "what flows back through and around the affine maps. Who reads a saved value first pays for fetching it: in "
+        "highway blocks the gates, in the others the activation."
     )
 
 

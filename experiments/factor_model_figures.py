@@ -177,7 +177,8 @@ def verdict(log: FactorModelLog, net: str) -> str:
         "that with a second regime of noise": found["nonlinear"] - found["noise"],
     }
     signs = [interval(values).sign for values in leads.values()]
-    words = "held" if min(signs) > 0 else "partly" if signs[0] > 0 else "opposite" if signs[0] < 0 else "open"
+    held, refuted = min(signs) > 0, min(signs) < 0
+    words = "held" if held else "not" if refuted else "partly" if signs[0] > 0 else "open"
     beyond = ", ".join(f"{signed(values)} over {name}" for name, values in leads.items())
     return f"{net.capitalize()}: open gates mark the nonlinear regime: {words}; AUC of mean T {beyond} (95 %, t)."
 

@@ -17,10 +17,6 @@ from .simulated_markets import BEST_AUC, MARKETS, NOISE
 COMPARED = GATED[0]  # the net that each model is compared with
 SIGNIFICANT = 0.05  # a p below it
 SMOOTH = 20  # days
-TITLES = {
-    **{"nonlinear": "nonlinear regime", "hidden": "the same, hidden"},
-    **{"both linear": "both linear", "noise": "second is noise"},
-}
 UNTRAINED = ", untrained"
 
 
@@ -60,7 +56,7 @@ def draw_rows(panels: Iterable[Axes], rows: dict[str, dict[str, np.ndarray]], xl
             of, (mean, half) = values[market], interval(values[market])
             axes.plot(of, np.full(len(of), place + 0.22), "o", color=color(name), alpha=0.4, markersize=3, linewidth=0)
             axes.errorbar(mean, place - 0.12, xerr=half, fmt="|", color=color(name), markersize=9, linewidth=2)
-        axes.set_title(TITLES[market], fontsize=11)
+        axes.set_title(market, fontsize=11)
         axes.set_xlabel(xlabel)
         axes.set_yticks(range(len(rows)), rows)
         axes.tick_params(axis="y", length=0)
@@ -86,7 +82,7 @@ def regimes_figure(log: FactorModelLog) -> Figure:
         axes.barh(range(len(rows)), high - low, left=low, height=0.9, color=pale(FAINT_INK, 0.25))
         axes.axvline(0.5, color=INK, linewidth=1, linestyle=(0, (3, 5)))
     draw_rows(panels, rows, "AUC")
-    panels[0].set_xlim(0, 1)
+    panels[0].set(xlim=(0, 1), xticks=(0, 0.5, 1), xticklabels=("0", "½", "1"))
     return figure
 
 
@@ -104,7 +100,7 @@ def days_figure(log: FactorModelLog) -> Figure:
             smooth = np.convolve(np.array(run.mean_T[name], float), np.full(SMOOTH, 1 / SMOOTH), "valid")
             line = {"color": pale(COLORS["highway"], strength), "label": name.removeprefix("highway, ")}
             axes.plot(days[SMOOTH - 1 :], smooth, linewidth=1.5, **line)
-        axes.set_title(TITLES[run.task.market], fontsize=11)
+        axes.set_title(run.task.market, fontsize=11)
         axes.margins(x=0)
     panels[1].set_ylabel("mean T, standardised by the window")
     panels[-1].set_xlabel("day")

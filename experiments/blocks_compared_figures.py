@@ -1,4 +1,4 @@
-"""Pictures and a table of the four blocks side by side: how well they train, how gradients flow through them."""
+"""Pictures and tables of the blocks side by side: how well they train, how gradients flow through them."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,14 +6,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
-from highway_networks import DATASETS
-from reporting import final, name_tested, seeds_of
+from reporting import final, mean_sd, name_tested, seeds_of
 
-from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arms
-from .common import group
-from .very_deep_figures import accuracy_panel
+from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
+from .common import CHANCE, group, group_by, near_ends, points
+from .intervals import interval
 
-EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a layer"}
+EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a block"}
+ERROR_TICKS = (6, 8, 10, 20, 40)  # %
+STEPS = 2  # of the grid of rates, at least, that are to lie beyond a chosen one
 
 
 def title(log: BlocksComparedLog) -> str:
@@ -22,27 +23,35 @@ def title(log: BlocksComparedLog) -> str:
     return f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
 
 
-def accuracy_figure(log: BlocksComparedLog) -> Figure:
-    """Test accuracy against depth, one line a block; left of equal width, right of equal parameters."""
-    figure, panels = new_figure(title(log), 4.2, ncols=len(EQUAL), sharey=True)
-    panels[0].set_ylabel("test accuracy")
+def error_figure(log: BlocksComparedLog) -> Figure:
+    """Test error against depth, log scales, one line a block; left of equal width, right of equal parameters."""
+    arms = group_by(log.runs, arm)
+    figure, panels = new_figure(title(log), 5.0, ncols=len(EQUAL), sharey=True)
+    panels[0].set_ylabel("test error (%)")
     for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
-        by_block = group([run for run in log.runs if run.task.equal == equal], "block")
-        axes.set_title(words)
-        curves = {words_for(block): (COLORS[block], by_block[block,]) for block in BLOCKS}
-        accuracy_panel(axes, curves, DATASETS[log.dataset.name])
+        for block in BLOCKS:
+            by_depth = {depth: runs for (*of, depth), runs in arms.items() if of == [equal, block]}
+            depths = list(by_depth)
+            errors = np.transpose([100 - points(runs) for runs in by_depth.values()])
+            draw_seeds(axes, depths, errors, label=words_for(block), color=COLORS[block], marker="o", markersize=5)
+        axes.set(xscale="log", yscale="log", xlabel="blocks", title=words)
+        axes.set_xticks(depths, depths)
+        axes.set_yticks(ERROR_TICKS, ERROR_TICKS)
+        axes.minorticks_off()
+    for axes in panels:
+        label_ends(axes, leaders=True)
     return figure
 
 
 def words_for(block: str) -> str:
     """A block's name, short enough for the end of a line."""
-    return block.removeprefix("highway-")
+    return block.removeprefix("highway-").replace("-scaled", " / L")
 
 
 def flow_figure(log: BlocksComparedLog) -> Figure:
     """Above: norm of dL/dx of every block; below: singular values of one block's Jacobian; untrained, then trained."""
-    deepest = max(run.config.depth for run in log.runs)
-    runs = [run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest]
+    runs = deepest_runs(log)
+    deepest = runs[0].config.depth
     figure, axes = new_figure(f"{title(log)}, {deepest} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
     for column, when in zip(axes.T, ("untrained", "trained"), strict=True):
         flow_panel(column[0], runs, when, "gradient_norms", first=0)
@@ -53,6 +62,12 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
     axes[0, 0].set_ylabel("norm of dL/dx")
     axes[1, 0].set_ylabel(f"singular value of dy/dx\nof block {deepest // 2 + 1}")
     return figure
+
+
+def deepest_runs(log: BlocksComparedLog) -> list[ComparedRun]:
+    """Those of equal width and of the greatest depth, where gradients have furthest to go."""
+    deepest = max(run.config.depth for run in log.runs)
+    return [run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest]
 
 
 def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, first: int) -> None:
@@ -70,7 +85,7 @@ def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, fi
 
 def accuracy_table(log: BlocksComparedLog) -> str:
     """Final test accuracy of each block by depth, with the rate that was chosen for it."""
-    groups = arms(log.runs)
+    groups = group_by(log.runs, arm)
     depths = sorted({depth for _, _, depth in groups})
     rows = []
     for equal in WIDTHS:
@@ -78,10 +93,58 @@ def accuracy_table(log: BlocksComparedLog) -> str:
             cells = [groups[equal, block, depth] for depth in depths]
             width = cells[0][0].config.hidden
             scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
-            rows.append([f"equal {equal}", block, str(width), *scores])
+            rows.append([EQUAL[equal], block, str(width), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
-    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)}"
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edge_note(log)}"
 
 
-FIGURES = {"blocks_compared.png": accuracy_figure, "gradient_flow.png": flow_figure}
-TABLES = {"blocks_compared": accuracy_table}
+def edge_note(log: BlocksComparedLog) -> str:
+    """Which arms have chosen a rate near an end of the grid, where a better one may lie beyond."""
+    grid, near = near_ends(log.choosing, log.runs, arm, STEPS)
+    names = [f"{block} {depth} ({EQUAL[equal]})" for equal, block, depth in near]
+    return f"Rates from {grid}; chosen within {STEPS} steps of an end: {', '.join(names) or 'none'}."
+
+
+def gaps_table(log: BlocksComparedLog) -> str:
+    """Points of test accuracy that a block is ahead of the highway block of the same depth."""
+    groups = group_by(log.runs, arm)
+    depths, rows = sorted({depth for _, _, depth in groups}), []
+    for equal in WIDTHS:
+        for block in (block for block in BLOCKS if block != "highway"):
+            pairs = ((groups[equal, block, depth], groups[equal, "highway", depth]) for depth in depths)
+            gaps = [interval(points(of_block) - points(of_highway)) for of_block, of_highway in pairs]
+            open_ = [" (not told apart)" * (not gap.sign) for gap in gaps]
+            rows.append([EQUAL[equal], block, *(f"{gap}{words}" for gap, words in zip(gaps, open_, strict=True))])
+    header = ["", "block", *(f"{depth} blocks" for depth in depths)]
+    seeds = len({run.config.seed for run in log.runs})
+    return (
+        f"{markdown(header, rows)}\n\nPoints of test accuracy ahead of the highway block: mean of the differences seed "
+        f"by seed, {seeds} of them, which share images, with its 95 % interval (t); a run that "
+        f"diverged counts as {CHANCE:.0%}. Of {len(rows) * len(depths)} such "
+        "intervals one in twenty is expected to miss its mean."
+    )
+
+
+def flow_table(log: BlocksComparedLog) -> str:
+    """By block: how the gradient grows on its way back through all of them, and what one block does to it."""
+    runs, rows = deepest_runs(log), []
+    for block, same in group(runs, "block").items():
+        cells = []
+        for when in ("untrained", "trained"):
+            flows = [getattr(run, when) for run in same if not run.diverged]
+            ends = [(flow.gradient_norms[0], flow.gradient_norms[-1]) for flow in flows]
+            grown = [float(np.log10(first / last)) for first, last in ends if first and last]
+            values = [value for flow in flows for value in flow.singular_values if value is not None]
+            cells += [mean_sd(grown, digits=2), f"{min(values):.2g} to {max(values):.2g}" if values else "none"]
+        rows.append([*block, *cells])
+    header = ["block", "untrained: orders", "singular values", "trained: orders", "singular values"]
+    depth = runs[0].config.depth
+    return (
+        f"{markdown(header, rows)}\n\nOrders of magnitude by which the norm of dL/dx grows from the output of the last "
+        f"of {depth} blocks to the input of the first; smallest to largest singular value of dy/dx of block "
+        f"{depth // 2 + 1}, of all seeds. {seeds_of(run.config for run in runs)}"
+    )
+
+
+FIGURES = {"blocks_compared.png": error_figure, "gradient_flow.png": flow_figure}
+TABLES = {"blocks_compared": accuracy_table, "blocks_compared_gaps": gaps_table, "gradient_flow": flow_table}

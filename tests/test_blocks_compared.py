@@ -1,4 +1,4 @@
-"""Four kinds of block side by side: their Jacobians, the gradients' norms, and a rate chosen without test images."""
+"""Kinds of block side by side: their Jacobians, the gradients' norms, and a rate chosen without test images."""
 
 import dataclasses
 import math
@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
-from experiments import common
 from experiments.blocks_compared import (
     BLOCKS,
     CHOOSING_SEEDS,
     DEPTHS,
     EXPERIMENT,
     GATE_BIAS,
-    HELD_OUT,
     RATES,
     SEEDS,
     WIDTHS,
+    BlocksComparedLog,
     ComparedRun,
     Flow,
     Task,
-    chosen_rates,
+    arm,
     gradient_norms,
     jacobian,
     measure_flow,
     plan,
     run_task,
 )
-from experiments.common import final_values, hold_out
+from experiments.blocks_compared_figures import edge_note, flow_table
+from experiments.common import best_rates, final_values
 from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 from run_log import History
@@ -127,7 +127,7 @@ def test_the_flow_of_a_net_that_diverged_is_null():
 
 
 def test_blocks_have_equal_widths_or_equal_parameters():
-    assert set(BLOCKS) == set(ALL_BLOCKS) - {"lstm", "residual-scaled"}
+    assert set(BLOCKS) == set(ALL_BLOCKS)
     sizes = {}
     for equal, widths in WIDTHS.items():
         assert widths.keys() == set(BLOCKS)
@@ -167,35 +167,21 @@ def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many
         dataclasses.replace(t.config, lr=1.0, seed=0, block="plain", depth=1, hidden=1, gate_bias=0.0)
         for t in choosing + measuring
     }
-    assert len(beside_the_rate) == 1, "all else is equal"
+    assert len(beside_the_rate) == 2, "all else is equal among those that choose, and among the others"
+    assert {config.init for config in beside_the_rate} == {"glorot"}
     for task in choosing + measuring:
-        if "highway" in task.config.block:
+        if "highway" in task.config.block or task.config.block == "lstm":
             assert task.config.gate_bias == GATE_BIAS[task.config.depth]
-    assert {(c.n_train, c.n_test, c.epochs) for c in beside_the_rate} == {(6_000, 2_000, 12)}
+    budgets = {(c.n_train, c.n_held_out, c.n_test, c.epochs) for c in beside_the_rate}
+    assert budgets == {(6_000, 0, 10_000, 12), (5_000, 1_000, 1, 12)}
 
 
 # -------------------------------------------------------------------------------- how the rate is chosen
 
 
-def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
-    return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
-
-
-def test_what_is_held_out_is_a_sixth_of_the_training_images_and_no_test_image(digits):
-    kept = hold_out(digits, HELD_OUT)
-    train, held = rows(*kept[:2]), rows(*kept[2:4])
-    assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
-    assert len(kept.test_y) == len(digits.train_y) // 6
-    assert train | held == rows(*digits[:2])
-    assert not train & held
-    assert not (train | held) & rows(*digits[2:4])
-    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), HELD_OUT)
-    assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
-
-
 def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "depth") -> ComparedRun:
     config = dataclasses.replace(SHORT, block=block, lr=lr, seed=seed)
-    history = History([0, 2], [2.3, 0.1], [0.1, 0.9], [2.3, loss], [0.1, 0.9], [None, 1.0], [0.0, 1.0])
+    history = History(*([0, 2] for _ in range(7)), held_out_loss=[2.3, loss], held_out_score=[0.1, 0.9])
     return ComparedRun(None, Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
 
 
@@ -208,7 +194,7 @@ def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
         *(made_up("highway", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, 1.0))),
         *(made_up("plain", lr, 100, loss, "parameters") for lr, loss in ((0.001, 0.4), (0.005, 0.3))),
     ]
-    assert chosen_rates(runs) == {
+    assert best_rates(runs, arm) == {
         ("depth", "plain", 2): 0.001,
         ("depth", "highway", 2): 0.002,
         ("parameters", "plain", 2): 0.005,
@@ -245,23 +231,41 @@ def test_a_diverged_run_says_so_and_when(digits):
     assert math.isnan(final_values([run], "test_score")[0])
 
 
-def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, workdir, monkeypatch):
-    """The first runs see no test image, the last are scored on them."""
-    finish, seen = common.finish, []
-
-    def watched_finish(function, tasks, data, *rest, **options):
-        seen.append((tasks, data))
-        return finish(function, tasks, data, *rest, **options)
-
-    monkeypatch.setattr(common, "finish", watched_finish)
+def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, workdir):
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
-    (choosing, kept), (measuring, all_images) = seen
-    assert all(task.choosing for task in choosing)
-    assert not any(task.choosing for task in measuring)
-    shown = rows(*kept[:2]) | rows(*kept[2:4])
-    assert not shown & rows(*digits[2:4])
-    assert all(np.array_equal(a, b) for a, b in zip(all_images, digits, strict=True))
-
     log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
-    assert [run.task for run in log.choosing] == choosing
-    assert [run.task for run in log.runs] == measuring == plan(digits, True, chosen_rates(log.choosing))
+    assert [run.task for run in log.choosing] == plan(digits, True)
+    assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.choosing, arm))
+    assert {(run.config.n_held_out, len(run.history.held_out_loss)) for run in log.choosing} == {(85, 3)}
+    assert {(run.config.n_held_out, len(run.history.held_out_loss)) for run in log.runs} == {(0, 0)}
+
+
+def test_no_test_image_has_a_say_in_the_choice(digits):
+    noise = digits._replace(test_x=255 - digits.test_x[::-1])
+    task = plan(digits, smoke=True)[0]
+    losses = [run_task(task, data).history.held_out_loss for data in (digits, noise)]
+    assert losses[0] == losses[1]
+
+
+def test_a_table_tells_how_gradients_grow_on_their_way_back():
+    """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost have no say."""
+    plain, lost = made_up("plain", 0.001, 0, 0.1), made_up("highway", 0.001, 0, 0.1)
+    grown = dataclasses.replace(plain, trained=Flow([5.0, 1.0, 0.05], [1.5, 0.5]), untrained=Flow([2.0, 2.0], [1.0]))
+    same = dataclasses.replace(plain, trained=Flow([0.05, 0.05], [1.25, 0.25]), untrained=Flow([2.0, 2.0], [1.0]))
+    diverged = dataclasses.replace(plain, diverged=True, trained=Flow([None, None], [None]))
+    lost = dataclasses.replace(lost, trained=Flow([0.0, 1.0], [None]), untrained=Flow([0.2, 2.0], [0.5]))
+    log = BlocksComparedLog.new("made up", None, choosing=[], runs=[grown, same, diverged, lost])
+    table = flow_table(log)
+    assert "| plain | 0.00 ± 0.00 | 1 to 1 | 1.00 ± 1.41 | 0.25 to 1.5 |" in table
+    assert "| highway | -1.00 | 0.5 to 0.5 | none | none |" in table
+
+
+def test_arms_that_choose_near_an_end_of_the_grid_are_named(digits):
+    def run(block: str, lr: float) -> ComparedRun:
+        return made_up(block, lr, 0, 0.1)
+
+    tried = [run("plain", lr) for lr in RATES]
+    log = BlocksComparedLog.new(
+        "made up", None, choosing=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])]
+    )
+    assert edge_note(log) == "Rates from 2e-05 to 0.05; chosen within 2 steps of an end: plain 2 (all 50 wide)."

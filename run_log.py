@@ -51,7 +51,6 @@ ADDED = {
     "best": {"environment": None},
     "by_depth": {"environment": None},
     "by_bias": {"environment": None},
-    "choosing": {"environment": None},
     "DepthSearchLog": {"top": 10, "level": 0.1, "best_command": None},
 }
 RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture": "block"}

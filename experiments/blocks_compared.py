@@ -23,7 +23,7 @@ from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, soft
 from run_log import DatasetInfo, History, Log, Result, numbers
 from side_by_side import quiet_threads
 
-from .common import Experiment, add_run_flags, best_rates, choosing, fit, load_data, start
+from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
 DEPTHS = (10, 30, 100)
@@ -80,9 +80,9 @@ class ComparedRun(Result):
 
 @dataclass
 class BlocksComparedLog(Log):
-    """runs/blocks_compared.json."""
+    """runs/blocks_compared.json; `tried` chose the rates of `runs`."""
 
-    choosing: list[ComparedRun]
+    tried: list[TriedRate]
     runs: list[ComparedRun]
 
 
@@ -178,10 +178,10 @@ def run(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     path = EXPERIMENT.log_path(dataset, arguments.smoke)
     finish = partial(EXPERIMENT.finish, run_task, schema=ComparedRun, log=path, arguments=arguments)
-    tried = finish(plan(data, arguments.smoke), data)
-    runs = finish(plan(data, arguments.smoke, best_rates(tried, arm)), data)
+    tried = tried_rates(finish(plan(data, arguments.smoke), data), arm)
+    runs = finish(plan(data, arguments.smoke, best_rates(tried)), data)
     info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
-    EXPERIMENT.keep(path, arguments.command_line, info, choosing=tried, runs=runs)
+    EXPERIMENT.keep(path, arguments.command_line, info, tried=tried, runs=runs)
 
 
 def arm(run: ComparedRun) -> tuple[str, str, int]:

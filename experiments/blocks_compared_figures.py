@@ -100,7 +100,7 @@ def accuracy_table(log: BlocksComparedLog) -> str:
 
 def edge_note(log: BlocksComparedLog) -> str:
     """Which arms have chosen a rate near an end of the grid, where a better one may lie beyond."""
-    grid, near = near_ends(log.choosing, log.runs, arm, STEPS)
+    grid, near = near_ends(log.tried, log.runs, arm, STEPS)
     names = [f"{block} {depth} ({EQUAL[equal]})" for equal, block, depth in near]
     return f"Rates from {grid}; chosen within {STEPS} steps of an end: {', '.join(names) or 'none'}."
 

@@ -209,22 +209,46 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
     return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
 
 
-def best_rates(runs: Iterable, arm: Callable[[Any], Any]) -> dict[Any, float]:
-    """By arm(run), the rate of lowest mean held-out loss over its seeds; a diverged run counts as infinite."""
+@dataclass
+class TriedRate(Result):
+    """What a log keeps of a run that tried a rate for an arm: its last loss on held-out images, null if it diverged."""
 
-    def mean_loss(seeds: list) -> float:
-        return float(np.mean([np.inf if run.diverged else run.history.held_out_loss[-1] for run in seeds]))
+    arm: tuple[str | float, ...]
+    lr: float
+    seed: int
+    held_out_loss: float | None
+
+
+def tried_rates(runs: Iterable, arm: Callable[[Any], tuple]) -> list[TriedRate]:
+    """Of runs that try rates, each for arm(run)."""
+    return [
+        TriedRate(
+            run.environment,
+            arm(run),
+            run.config.lr,
+            run.config.seed,
+            None if run.diverged else run.history.held_out_loss[-1],
+        )
+        for run in runs
+    ]
+
+
+def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:
+    """By arm, the rate of lowest mean held-out loss over its seeds; a diverged run counts as infinite."""
+
+    def mean_loss(seeds: list[TriedRate]) -> float:
+        return float(np.mean([np.inf if run.held_out_loss is None else run.held_out_loss for run in seeds]))
 
     rates = {}
-    for name, attempts in group_by(runs, arm).items():
-        by_rate = group(attempts, "lr")
-        (rates[name],) = min(by_rate, key=lambda rate: mean_loss(by_rate[rate]))
+    for arm, runs in group_by(tried, lambda run: run.arm).items():
+        by_rate = group_by(runs, lambda run: run.lr)
+        rates[arm] = min(by_rate, key=lambda lr: mean_loss(by_rate[lr]))
     return rates
 
 
-def near_ends(tried: Iterable, runs: Iterable, arm: Callable[[Any], Any], steps: int) -> tuple[str, list]:
+def near_ends(tried: Iterable[TriedRate], runs: Iterable, arm: Callable[[Any], Any], steps: int) -> tuple[str, list]:
     """The grid of rates that were tried, in words, and the arms that chose one of its first or last `steps`."""
-    grid = sorted({run.config.lr for run in tried})
+    grid = sorted({run.lr for run in tried})
     chosen = {arm(run): run.config.lr for run in runs}
     near = [name for name, lr in chosen.items() if lr not in grid[steps : len(grid) - steps]]
     return (f"{grid[0]:g} to {grid[-1]:g}" if grid else "none"), near

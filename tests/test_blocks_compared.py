@@ -29,7 +29,7 @@ from experiments.blocks_compared import (
     run_task,
 )
 from experiments.blocks_compared_figures import edge_note, flow_table
-from experiments.common import best_rates, final_values
+from experiments.common import best_rates, final_values, tried_rates
 from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 from run_log import History
@@ -194,7 +194,7 @@ def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
         *(made_up("highway", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, 1.0))),
         *(made_up("plain", lr, 100, loss, "parameters") for lr, loss in ((0.001, 0.4), (0.005, 0.3))),
     ]
-    assert best_rates(runs, arm) == {
+    assert best_rates(tried_rates(runs, arm)) == {
         ("depth", "plain", 2): 0.001,
         ("depth", "highway", 2): 0.002,
         ("parameters", "plain", 2): 0.005,
@@ -234,9 +234,12 @@ def test_a_diverged_run_says_so_and_when(digits):
 def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, workdir):
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
-    assert [run.task for run in log.choosing] == plan(digits, True)
-    assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.choosing, arm))
-    assert {(run.config.n_held_out, len(run.history.held_out_loss)) for run in log.choosing} == {(85, 3)}
+    tasks = plan(digits, True)
+    assert [(run.arm[1:], run.lr, run.seed) for run in log.tried] == [
+        ((task.config.block, task.config.depth), task.config.lr, task.config.seed) for task in tasks
+    ]
+    assert {task.config.n_held_out for task in tasks} == {85}
+    assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.tried))
     assert {(run.config.n_held_out, len(run.history.held_out_loss)) for run in log.runs} == {(0, 0)}
 
 
@@ -254,7 +257,7 @@ def test_a_table_tells_how_gradients_grow_on_their_way_back():
     same = dataclasses.replace(plain, trained=Flow([0.05, 0.05], [1.25, 0.25]), untrained=Flow([2.0, 2.0], [1.0]))
     diverged = dataclasses.replace(plain, diverged=True, trained=Flow([None, None], [None]))
     lost = dataclasses.replace(lost, trained=Flow([0.0, 1.0], [None]), untrained=Flow([0.2, 2.0], [0.5]))
-    log = BlocksComparedLog.new("made up", None, choosing=[], runs=[grown, same, diverged, lost])
+    log = BlocksComparedLog.new("made up", None, tried=[], runs=[grown, same, diverged, lost])
     table = flow_table(log)
     assert "| plain | 0.00 ± 0.00 | 1 to 1 | 1.00 ± 1.41 | 0.25 to 1.5 |" in table
     assert "| highway | -1.00 | 0.5 to 0.5 | none | none |" in table
@@ -264,8 +267,6 @@ def test_arms_that_choose_near_an_end_of_the_grid_are_named(digits):
     def run(block: str, lr: float) -> ComparedRun:
         return made_up(block, lr, 0, 0.1)
 
-    tried = [run("plain", lr) for lr in RATES]
-    log = BlocksComparedLog.new(
-        "made up", None, choosing=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])]
-    )
+    tried = tried_rates([run("plain", lr) for lr in RATES], arm)
+    log = BlocksComparedLog.new("made up", None, tried=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])])
     assert edge_note(log) == "Rates from 2e-05 to 0.05; chosen within 2 steps of an end: plain 2 (all 50 wide)."

@@ -46,7 +46,6 @@ ADDED = {
     "history": {"held_out_loss": [], "held_out_score": []},
     "RunLog": {"finished": True},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
-    "BlocksComparedLog.runs": {"environment": None},
     "results": {"environment": None},
     "best": {"environment": None},
     "by_depth": {"environment": None},

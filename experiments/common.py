@@ -210,7 +210,7 @@ def group(runs: Iterable, *names: str) -> dict[tuple, list]:
 
 
 @dataclass
-class TriedRate(Result):
+class TriedRate:
     """What a log keeps of a run that tried a rate for an arm: its last loss on held-out images, null if it diverged."""
 
     arm: tuple[str | float, ...]
@@ -219,18 +219,10 @@ class TriedRate(Result):
     held_out_loss: float | None
 
 
-def tried_rates(runs: Iterable, arm: Callable[[Any], tuple]) -> list[TriedRate]:
+def tried_rates(runs: Sequence, arm: Callable[[Any], tuple]) -> list[TriedRate]:
     """Of runs that try rates, each for arm(run)."""
-    return [
-        TriedRate(
-            run.environment,
-            arm(run),
-            run.config.lr,
-            run.config.seed,
-            None if run.diverged else run.history.held_out_loss[-1],
-        )
-        for run in runs
-    ]
+    losses = (None if run.diverged else run.history.held_out_loss[-1] for run in runs)
+    return [TriedRate(arm(run), run.config.lr, run.config.seed, loss) for run, loss in zip(runs, losses, strict=True)]
 
 
 def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:

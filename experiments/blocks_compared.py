@@ -1,13 +1,12 @@
 """What does the gate buy? Six kinds of block side by side, and their gradients.
 
 It is often said that the fixed identity of y = x + H(x) passes gradients more surely than a gate can. Six blocks -
-plain (eq. 1), residual, residual with a branch scaled by one over the depth, as small as a highway block's at the
-start, highway coupled (eq. 3), highway with its own carry gate (eq. 2), and an LSTM along depth - at depths of 10, 30
-and 100, of equal width (50) and, separately, of equal parameters a block. Each at its own best rate of a grid that goes
-at least two steps beyond what is chosen, by the loss on held-out training images over two seeds; all by normalised
-initialisation, which plain blocks need, and gated ones from a bias that falls with depth, as the paper advises, and is
-not chosen. Then five other seeds, scored on test images. The paper itself compares plain with coupled highway blocks
-only.
+plain (eq. 1), residual, residual with a branch scaled by one over the depth, highway coupled (eq. 3), highway with its
+own carry gate (eq. 2), and an LSTM along depth - at depths of 10, 30 and 100, of equal width (50) and, separately, of
+equal parameters a block. Each at its own best rate of a grid that goes at least two steps beyond what is chosen, by the
+loss on held-out training images over two seeds; all by normalised initialisation, which plain blocks need, and gated
+ones from a bias that falls with depth, as the paper advises, and is not chosen. Then five other seeds, scored on test
+images. The paper itself compares plain with coupled highway blocks only.
 
 With it, gradient flow: the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
 Jacobian dy/dx at one image, before and after training.

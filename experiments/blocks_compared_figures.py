@@ -102,7 +102,7 @@ def edge_note(log: BlocksComparedLog) -> str:
     """Which arms have chosen a rate near an end of the grid, where a better one may lie beyond."""
     grid, near = near_ends(log.tried, log.runs, arm, STEPS)
     names = [f"{block} {depth} ({EQUAL[equal]})" for equal, block, depth in near]
-    return f"Rates from {grid}; chosen within {STEPS} steps of an end: {', '.join(names) or 'none'}."
+    return f"Rates from {grid}; chosen nearer than {STEPS} steps to an end: {', '.join(names) or 'none'}."
 
 
 def gaps_table(log: BlocksComparedLog) -> str:
@@ -120,8 +120,8 @@ def gaps_table(log: BlocksComparedLog) -> str:
     return (
         f"{markdown(header, rows)}\n\nPoints of test accuracy ahead of the highway block: mean of the differences seed "
         f"by seed, {seeds} of them, which share images, with its 95 % interval (t); a run that "
-        f"diverged counts as {CHANCE:.0%}. Of {len(rows) * len(depths)} such "
-        "intervals one in twenty is expected to miss its mean."
+        f"diverged counts as {CHANCE:.0%}. All share the highway block's runs; of "
+        "such intervals one in twenty is expected to miss its mean."
     )
 
 

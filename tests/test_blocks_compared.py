@@ -269,4 +269,4 @@ def test_arms_that_choose_near_an_end_of_the_grid_are_named(digits):
 
     tried = tried_rates([run("plain", lr) for lr in RATES], arm)
     log = BlocksComparedLog.new("made up", None, tried=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])])
-    assert edge_note(log) == "Rates from 2e-05 to 0.05; chosen within 2 steps of an end: plain 2 (all 50 wide)."
+    assert edge_note(log) == "Rates from 2e-05 to 0.05; chosen nearer than 2 steps to an end: plain 2 (all 50 wide)."

@@ -21,6 +21,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "lesions": ("run",),
     "very_deep": ("run",),
     "blocks_compared": ("run",),
+    "bias_and_rate": ("run",),
     "conv_tables": ("run",),
     "conv_bias": ("run",),
     "batch_norm": ("run",),

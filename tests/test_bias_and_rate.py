@@ -98,7 +98,7 @@ def test_the_tables_have_a_cell_for_each_bias_and_rate_and_for_each_pair_and_sta
     ]
     table = rate_table(dataclasses.replace(log, by_rate=by_rate))
     assert "| -1 | 0.620 ± 0.014 | 0.630 ± 0.014 |\n| -2 | 0.720 ± 0.014 | 0.730 ± 0.014 |" in table
-    assert "Points over" not in table
+    assert "Points, seed by seed" not in table
     scores = {(-2.0, 5e-3): (0.5, None), (-2.0, 1e-3): (0.6, 0.4), (-6.0, 5e-3): (0.9, 0.5), (-6.0, 1e-3): (0.9, 0.9)}
     asked = [
         made_up(score, lr=lr, gate_bias=bias, seed=seed)
@@ -106,7 +106,8 @@ def test_the_tables_have_a_cell_for_each_bias_and_rate_and_for_each_pair_and_sta
         for seed, score in enumerate(of)
     ]
     table = rate_table(dataclasses.replace(log, by_rate=asked))
-    assert "b_T -2, lr 0.001 +20.00 ± 127.06; b_T -6, lr 0.005 +40.00 ± 0.00; b_T -6, lr 0.001 +60.00" in table
+    assert "b_T -2, lr 0.001 over -2, 0.005 +20.00 ± 127.06; b_T -6, lr 0.005 over -2, 0.005 +40.00 ± 0.00; " in table
+    assert "b_T -6, lr 0.001 over -2, 0.001 +40.00 ± 127.06; b_T -6, lr 0.001 over -6, 0.005 +20.00" in table
     row = "| tanh | he | 0.300 ± 0.000 (lr 0.005) | 0.900 ± 0.000 (lr 0.005) | 0.900 ± 0.000 (lr 0.005) | 0.100 ±"
     assert row in init_table(log)
     assert np.count_nonzero([line.startswith("| ") for line in init_table(log).splitlines()]) == 2 + len(

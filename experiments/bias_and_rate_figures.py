@@ -104,11 +104,13 @@ def mended(cells: dict[tuple, list[TrainedRun]]) -> str:
     if not {ASKED, *LOWER} <= cells.keys():
         return ""
     gains = (
-        "b_T {:g}, lr {:g} over {:g}, {:g}".format(*cell, *other)
-        + f" {interval(points(cells[cell]) - points(cells[other]))}"
-        for cell, other in CONTRASTS
+        f"b_T {bias:g}, lr {lr:g} over {than[0]:g}, {than[1]:g} {interval(points(cells[bias, lr]) - points(cells[than]))}"
+        for (bias, lr), than in CONTRASTS
     )
-    return f"Points, seed by seed, with 95 % intervals (t; a run that diverged counts as {CHANCE:.0%}): {'; '.join(gains)}."
+    return (
+        f"Points, seed by seed, with 95 % intervals (t; a run that diverged counts as {CHANCE:.0%}): "
+        f"{'; '.join(gains)}."
+    )
 
 
 def init_table(log: BiasAndRateLog) -> str:

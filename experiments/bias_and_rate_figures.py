@@ -104,8 +104,8 @@ def mended(cells: dict[tuple, list[TrainedRun]]) -> str:
     if not {ASKED, *LOWER} <= cells.keys():
         return ""
     gains = (
-        f"b_T {bias:g}, lr {lr:g} over {than[0]:g}, {than[1]:g} {interval(points(cells[bias, lr]) - points(cells[than]))}"
-        for (bias, lr), than in CONTRASTS
+        f"b_T {b:g}, lr {lr:g} over {than[0]:g}, {than[1]:g} {interval(points(cells[b, lr]) - points(cells[than]))}"
+        for (b, lr), than in CONTRASTS
     )
     return (
         f"Points, seed by seed, with 95 % intervals (t; a run that diverged counts as {CHANCE:.0%}): "

@@ -1,6 +1,6 @@
 """The paper, claim by claim, in one table, from the logs of all experiments."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,11 +8,10 @@ from figure_style import markdown
 from run_log import Log
 
 from .common import load
-from .intervals import Interval
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper, what was found here, and the verdict: held, partly, not, open, or not tested.
+    """A sentence of the paper, what was found here, and the verdict: held, partly, not, or not tested.
 
     A detail is told in experiments/README.md alone, not in the main README.
     """
@@ -29,14 +28,6 @@ WITH_CLAIMS = (
     *("bias_and_rate", "conv_bias", "very_deep", "conv_tables"),
 )
 NOT_TESTED = (Claim("3.3, table 3", "92.31 % on CIFAR-10, 67.61 % on CIFAR-100", "", "not tested"),)
-
-
-def all_above(intervals: Sequence[Interval], bound: float = 0) -> str:
-    """A verdict: held or not where each interval lies above the bound or each below, partly where some lie above."""
-    above, below = ([of.low > bound for of in intervals], [of.high < bound for of in intervals])
-    if all(above) or all(below):
-        return "held" if all(above) else "not"
-    return "partly" if any(above) else "open"
 
 
 def claims_table(claims: Iterable[Claim]) -> str:

@@ -141,9 +141,12 @@ def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> N
     parser.add_argument("--smoke", action="store_true", help="a budget of seconds on the digits, to see it work")
 
 
-def add_run_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
-    """What every `run` takes: the data flags, --jobs, --keep and --fresh."""
-    add_data_flags(parser, default)
+def add_run_flags(parser: argparse.ArgumentParser, default: str | None = "mnist") -> None:
+    """What every `run` takes: the data flags, or --smoke alone if no data set is needed; --jobs, --keep and --fresh."""
+    if default is None:
+        parser.add_argument("--smoke", action="store_true", help="a budget of seconds, to see it work")
+    else:
+        add_data_flags(parser, default)
     add_job_flags(parser)
 
 
@@ -172,9 +175,9 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
     }
 
 
-def choosing(budget: dict, share: float = 1 / 6) -> dict:
-    """A budget for runs to choose by: of its training images a share is held out, and one test image is enough."""
-    n_held_out = int(budget["n_train"] * share)
+def choosing(budget: dict) -> dict:
+    """A budget for runs to choose by: of its training images a sixth is held out, and one test image is enough."""
+    n_held_out = budget["n_train"] // 6
     return budget | {"n_train": budget["n_train"] - n_held_out, "n_held_out": n_held_out, "n_test": 1}
 
 

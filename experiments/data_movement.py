@@ -25,9 +25,8 @@ import numpy as np
 
 from highway_networks import Activation, Block, DeepNet, Workspace
 from run_log import Log, Result
-from side_by_side import add_job_flags
 
-from .common import NO_DATA, Experiment, start
+from .common import NO_DATA, Experiment, add_run_flags, start
 from .tracing import BYTES, Memory, Trace, costs, depths
 
 BLOCKS = ("plain", "residual", "highway")
@@ -217,9 +216,7 @@ def run(arguments: argparse.Namespace) -> None:
     EXPERIMENT.keep(path, arguments.command_line, None, bytes=BYTES, comparisons=comparisons)
 
 
-parser = EXPERIMENT.add("run", run, "trace all nets; resumable")
-parser.add_argument("--smoke", action="store_true", help="a budget of seconds, to see it work")
-add_job_flags(parser)
+add_run_flags(EXPERIMENT.add("run", run, "trace all nets; resumable"), default=None)
 
 if __name__ == "__main__":
     start("data_movement")

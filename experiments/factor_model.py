@@ -32,9 +32,8 @@ import numpy as np
 
 from highway_networks import Config, Dataset, DeepNet, Training
 from run_log import Log, Result, number, numbers
-from side_by_side import add_job_flags
 
-from .common import NO_DATA, Experiment, start
+from .common import NO_DATA, Experiment, add_run_flags, start
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))
@@ -309,9 +308,7 @@ def run(arguments: argparse.Namespace) -> None:
     EXPERIMENT.keep(path, arguments.command_line, None, n_params=n_params, runs=runs)
 
 
-parser = EXPERIMENT.add("run", run, "simulate, fit, measure; resumable")
-parser.add_argument("--smoke", action="store_true", help="a budget of seconds, to see it work")
-add_job_flags(parser)
+add_run_flags(EXPERIMENT.add("run", run, "simulate, fit, measure; resumable"), default=None)
 
 if __name__ == "__main__":
     start("factor_model")

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from experiments.claims import all_above
 from experiments.intervals import Interval, difference, interval
 
 
@@ -62,11 +61,3 @@ def test_it_is_told_from_zero_if_it_lies_on_one_side(values, sign, words):
     found = interval(values)
     assert (found.sign, str(found)) == (sign, words)
     assert Interval(0.2, 0.3).sign == 0
-
-
-@pytest.mark.parametrize(
-    ("intervals", "verdict"),
-    [([(2, 1), (3, 1)], "held"), ([(-2, 1), (-3, 1)], "not"), ([(2, 1), (0, 1)], "partly"), ([(0.5, 1)], "open")],
-)
-def test_a_verdict_needs_every_interval(intervals, verdict):
-    assert all_above([Interval(*of) for of in intervals]) == verdict

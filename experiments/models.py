@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import checkpoint
 from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
 from run_log import DatasetInfo, make_place, number
@@ -22,6 +23,10 @@ from . import common, depth_search
 from .common import Experiment, add_run_flags, load_data
 
 EPOCHS = 10  # of a net that is trained here
+LONG = 60  # of those that are compared by their settings
+LAST_RATE = 0.01  # of the first, where FALLBACK is trained long
+PAPER_BIASES = (-2.0, -4.0)  # of the paper's best nets for MNIST and for CIFAR-100; both are tanh nets
+SEEDS = (0, 1, 2)
 FALLBACK = Config(
     depth=49,  # with the plain layer before them the paper's 50
     init="glorot",
@@ -34,6 +39,7 @@ FALLBACK = Config(
 SMOKE = replace(FALLBACK, depth=6, hidden=20)
 NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}  # what is looked into
 DATASETS = tuple(NETS)
+CHECKPOINTS = Path("runs") / "checkpoints"
 ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
 
 
@@ -147,7 +153,23 @@ def untrained(name: str, dataset: str, data: Dataset, *, smoke: bool, epochs: in
     found = None if smoke else setting(dataset, n_train)
     epochs = min(epochs, found.epochs) if found else epochs
     config = replace(found or (SMOKE if smoke else FALLBACK), seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
-    return Source(str(Path("runs") / "checkpoints" / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+    return Source(str(CHECKPOINTS / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+
+
+def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
+    """50-layer nets trained long, a seed each: by the search's setting and, as in the paper, tanh from PAPER_BIASES."""
+    base, epochs, seeds = (SMOKE, 2, SEEDS[:2]) if smoke else (FALLBACK, LONG, SEEDS)
+    n_train, n_test = len(data.train_x), len(data.test_x)
+    lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(n_train / base.batch_size)))
+    found = None if smoke else setting(dataset, n_train)
+    configs = [found] * bool(found) + [replace(base, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES]
+
+    def source(config: Config, seed: int) -> Source:
+        name = f"{dataset}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
+        config = replace(config, seed=seed, epochs=epochs, n_train=n_train, n_test=n_test)
+        return Source(str(CHECKPOINTS / name), None, config)
+
+    return {f"{of.activation}, b_T {of.gate_bias:.2g}": [source(of, seed) for seed in seeds] for of in configs}
 
 
 def setting(dataset: str, n_train: int) -> Config | None:
@@ -163,14 +185,18 @@ def setting(dataset: str, n_train: int) -> Config | None:
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:
-    """Load the net, or train it and keep it; raises InputError if it cannot be used, or its loss is not finite."""
+    """Load the net, or train it and keep it; raises InputError if it cannot be used, or its loss is not finite.
+
+    What was trained before, whole or in part, is not trained again.
+    """
     path, config = Path(source.file), source.training
     if config is None:
         return load(path, data)
     make_place(path)
-    training = Training(config, data)
-    for _ in progress(training.epochs(scored=False), config.epochs, "training"):
-        pass
+    training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training.npz"
+    checkpoint.restore(kept, training)
+    for _ in progress(training.epochs(scored=False), config.epochs - training.epoch, "training"):
+        checkpoint.save(kept, training)
     if training.diverged:
         raise InputError(
             f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "

@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ from experiments.depth_search import (
     best_of_arm,
     by_arm,
     draw_trials,
+    halve,
+    last_rung,
     run_best,
     run_trial,
 )
@@ -82,7 +85,7 @@ N = 2_000
 DRAWN = {
     "lr": (lambda trial: trial.lr, np.log),
     "1 - momentum": (lambda trial: 1 - trial.momentum, np.log),
-    "1 - decay": (lambda trial: 1 - trial.decay, np.log),
+    "last rate": (lambda trial: trial.decay ** (BUDGET["epochs"] - 1), np.log),
     "gate_bias": (lambda trial: trial.gate_bias, lambda bias: bias),
 }
 
@@ -95,13 +98,16 @@ def many() -> list[Trial]:
 @pytest.mark.parametrize("name", SPACE)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_settings_fill_their_ranges_evenly(many, block, name):
-    """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range."""
+    """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range.
+
+    The last epoch's rate is the first's times the factor of an epoch for each of the others.
+    """
     (value, law), (low, high) = DRAWN[name], SPACE[name]
     if name == "gate_bias" and block == "plain":
         assert all(trial.gate_bias is None for trial in many if trial.block == "plain")
         return
     values = np.sort([value(trial) for trial in many if trial.block == block])
-    assert low - 1e-9 <= values[0]
+    assert low * (1 - 1e-5) - 1e-9 <= values[0] or low < 0
     assert values[-1] <= high + 1e-9
     quantiles = (law(values) - law(low)) / (law(high) - law(low))
     assert np.abs(quantiles - (np.arange(N) + 0.5) / N).max() < 1.63 / math.sqrt(N)
@@ -135,6 +141,9 @@ def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, dept
         assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
         assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
+        assert dataclasses.replace(trial, repeat=1).config(n_test=100) == dataclasses.replace(
+            config, seed=trial.index + depth_search.REPEAT
+        )
         if block == "highway":
             assert config.gate_bias == trial.gate_bias
     net = Training(config, digits).net
@@ -156,23 +165,35 @@ def committed() -> DepthSearchLog:
 
 
 def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
-    trial, arms = committed.results[0].trial, by_arm(committed.results)
-    n, depths = len(committed.results) // len(arms), sorted({depth for _, depth in arms})
-    drawn = draw_trials(n, depths, dataset="mnist", n_train=trial.n_train, epochs=trial.epochs)
-    assert [result.trial for result in committed.results] == drawn
-    assert {len(ranked) for ranked in arms.values()} == {n}
+    """All of them on the first rung; on each later one the best of the one before, and the best again at the end."""
+    assert committed.space == SPACE
+    results = {result.trial: result for result in committed.results}
+    trials = draw_trials(100, DEPTHS, dataset="mnist", n_train=60_000, epochs=40)
+    assert halve(trials, lambda rung: [results[trial] for trial in rung]) == committed.results
+    rungs = Counter((result.trial.arm, result.trial.epochs) for result in committed.results)
+    expected = {4: 100, 12: 25, 40: 10}
+    assert rungs == {(arm, epochs): n for arm in product(BLOCKS, DEPTHS) for epochs, n in expected.items()}
+    best = {
+        (result.trial, repeat)
+        for ranked in by_arm(last_rung(committed.results)).values()
+        for result in ranked[:2]
+        for repeat in (1, 2, 3)
+    }
+    assert {(dataclasses.replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
 
 
 def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
     """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
     first = dataclasses.asdict(whole)
-    del first["top"], first["level"], first["best_command"], first["environment"]["kernels"]
+    for name in ("top", "level", "levels", "best_command"):
+        del first[name]
+    del first["environment"]["kernels"]
     for result in first["results"]:
-        del result["environment"]
+        del result["environment"], result["trial"]["repeat"]
         result["trial"]["architecture"] = result["trial"].pop("block")
     path, environment = tmp_path / "first.json", dataclasses.replace(whole.environment, kernels="unknown")
     path.write_text(json.dumps(first))
-    assert read_log(path) == dataclasses.replace(whole, environment=environment)
+    assert read_log(path) == dataclasses.replace(whole, environment=environment, level=0.1)
 
 
 def test_the_tables_keep_to_the_thresholds_of_their_log(committed):
@@ -189,7 +210,7 @@ def test_the_tables_keep_to_the_thresholds_of_their_log(committed):
 def test_list_prints_each_setting(workdir, capsys):
     assert main("list", "--dataset", "digits", "--configs", "2", "--depths", "10,3") == 0
     rows = capsys.readouterr().out.splitlines()
-    trials = draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=4)
+    trials = draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=40)
     assert [Trial(**json.loads(row)) for row in rows] == trials
     assert len(rows) == 8
     assert files_below(workdir) == {}
@@ -241,7 +262,7 @@ def test_settings_are_ranked_by_their_lowest_training_loss():
     ]
     ranked = by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
-    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [2, 0, 1]]
+    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
     assert [result.lowest_loss for result in ranked["highway", 20]] == [1.9, math.inf]
 
 
@@ -272,24 +293,67 @@ def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last
     assert best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
 
 
-# ---------------------------------------------------------------------------- the net that is looked into
+# ------------------------------------------------------------------------------------ successive halving
 
 
-def test_the_best_50_layer_highway_net_of_the_committed_search_is_kept(small_mnist, workdir, monkeypatch):
+def rungs_of(n: int, losses, epochs: int = 40) -> list[list[TrialResult]]:
+    """The rungs of a made-up search, n settings an arm; losses(trial) gives those of its epochs."""
+    rungs = []
+
+    def train(rung: list[Trial]) -> list[TrialResult]:
+        rungs.append([dataclasses.replace(made_up(trial.arm, 0, *losses(trial)), trial=trial) for trial in rung])
+        return rungs[-1]
+
+    trials = draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
+    results = halve(trials, train)
+    assert results == [result for rung in rungs for result in rung]
+    assert all(dataclasses.replace(result.trial, epochs=epochs) in trials for result in results), (
+        "the rate decays over the whole training, on whichever rung"
+    )
+    return rungs
+
+
+def test_the_best_of_each_arm_go_on_to_the_next_rung():
+    """Of 20 settings an arm five and then two go on: here those of the highest index, whatever the other arms do."""
+    rungs = rungs_of(20, lambda trial: [trial.depth - trial.index / 100])
+    assert [{result.trial.epochs for result in rung} for rung in rungs] == [{4}, {12}, {40}]
+    arms = [(block, depth) for block in BLOCKS for depth in (10, 50)]
+    for rung, first in zip(rungs, (0, 15, 18), strict=True):
+        found = sorted((result.trial.arm, result.trial.index) for result in rung)
+        assert found == sorted(product(arms, range(first, 20)))
+
+
+def test_a_setting_that_has_diverged_does_not_go_on_however_low_its_loss_was():
+    rungs = rungs_of(20, lambda trial: [0.001, None] if trial.index >= 15 else [1 + trial.index])
+    assert {result.trial.index for result in rungs[1]} == {0, 1, 2, 3, 4}
+
+
+def test_what_has_been_trained_again_for_a_rung_is_not_counted_twice(workdir):
+    """With a single epoch all rungs are the same."""
+    flags = ("--dataset", "digits", "--configs", "4", "--depths", "3", "--epochs", "1")
+    assert main("run", *flags) == 0
+    log = read_log("runs/depth_search-digits-configs4-depths3-epochs1.json")
+    assert len(log.results) == len({result.trial for result in log.results}) == 8
+    assert last_rung(log.results) == log.results
+
+
+# ---------------------------------------------------------------------------- the nets that are looked into
+
+
+def test_the_best_deep_highway_nets_of_the_committed_search_are_kept(small_mnist, workdir):
     data = ("--data-dir", str(small_mnist))
-    assert main("run", *data, "--configs", "2", "--depths", "3,50", "--epochs", "1") == 0
-    log = Path("runs/depth_search-configs2-depths3,50-epochs1.json")
-    assert main("best", str(log), *data, "--epochs", "2") == 0
+    assert main("run", *data, "--configs", "2", "--depths", "3,50,100", "--epochs", "2") == 0
+    log = Path("runs/depth_search-configs2-depths3,50,100-epochs2.json")
+    assert main("best", str(log), *data, "--seeds", "1") == 0
     assert not Path("models").exists(), "of other flags than the committed search's"
     log.rename("runs/depth_search.json")
-    with monkeypatch.context() as patch:
-        patch.setitem(depth_search.LONGER, "epochs", 2)
-        assert main("best", *data, "--epochs", "2") == 0
-    best = best_of_arm(read_log("runs/depth_search.json").best)["highway", 50]
-    net = DeepNet.load("models/highway-50.npz")
-    assert (net.depth, net.hidden, net.config["block"]) == (49, 50, "highway")
-    loss, _ = evaluate(net, *load_dataset("mnist", small_mnist)[:2], LOSSES["cross-entropy"])
-    assert loss == pytest.approx(best.history.train_loss[-1], rel=1e-5)
+    assert main("best", *data) == 0
+    best = best_of_arm(read_log("runs/depth_search.json").best)
+    for depth in (50, 100):
+        net = DeepNet.load(f"models/highway-{depth}.npz")
+        assert (net.depth, net.hidden, net.config["block"]) == (depth - 1, 50, "highway")
+        loss, _ = evaluate(net, *load_dataset("mnist", small_mnist)[:2], LOSSES["cross-entropy"])
+        assert loss == pytest.approx(best["highway", depth].history.train_loss[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
@@ -297,7 +361,7 @@ def test_no_untrained_net_is_kept(digits, workdir, left):
     if left != "nothing":
         run_best(dataclasses.replace(TRIAL, epochs=1), digits)
     with pytest.raises(InputError) as error:
-        depth_search.keep_net(TRIAL, digits)
+        depth_search.keep_net(TRIAL, digits, depth_search.MODEL)
     assert_says(error.value, depth_search.checkpoint_path(TRIAL))
     assert not Path("models").exists()
 
@@ -305,7 +369,7 @@ def test_no_untrained_net_is_kept(digits, workdir, left):
 # -------------------------------------------------------------------------------------- the command line
 
 SEARCH = ("--dataset", "digits", "--configs", "6", "--depths", "3,5", "--epochs", "20")
-TRIALS = 24
+TRIALS = 4 * (6 + 2 + 1)
 
 
 def run_search(*flags: str) -> DepthSearchLog:
@@ -332,8 +396,10 @@ def whole(tmp_path_factory) -> DepthSearchLog:
 
 
 def test_the_log_holds_every_setting_in_order(whole):
-    assert [r.trial for r in whole.results] == draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
-    assert (whole.space, whole.top, whole.level) == (SPACE, 10, 0.1)
+    drawn = draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
+    assert [r.trial for r in whole.results[:24]] == [dataclasses.replace(trial, epochs=2) for trial in drawn]
+    assert Counter(r.trial.epochs for r in whole.results) == {2: 24, 6: 8, 20: 4}
+    assert (whole.space, whole.top, whole.level, whole.levels) == (SPACE, 10, 0.25, [0.1, 0.01, 0.001])
     assert {result.environment for result in whole.results} == {None}, "made where the log was"
     assert whole.command == f"python -m experiments.depth_search run {shlex.join(SEARCH)}"
     assert (whole.dataset.name, whole.dataset.n_train, whole.dataset.n_test) == ("digits", 1437, 360)
@@ -345,7 +411,12 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
     for part in (1, 2):
         assert main("run", *SEARCH, "--shard", f"{part}/2") == 0
         shards.append(f"{LOG}-{part}-of-2.jsonl")
-    assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
+    kept = [ResultFile(path, TrialResult).read() for path in shards]
+    assert [len(results) for results in kept] == [TRIALS // 2] * 2
+    assert [{result.trial.arm for result in results} for results in kept] == [
+        {("highway", 3), ("plain", 3)},
+        {("highway", 5), ("plain", 5)},
+    ]
     assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
     assert main("merge", *SEARCH, *reversed(shards)) == 0
     assert findings(read_log()) == findings(whole)
@@ -353,10 +424,12 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
 
 @pytest.fixture
 def shards(workdir) -> list[str]:
-    """Two shards of a made-up search of one index at depth 3: a plain and a highway net."""
+    """Two shards of a made-up search of one index at depth 3: a plain and a highway net, for one and for two epochs."""
     for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
         made_on = dataclasses.replace(run_log.environment(), cpu=name)
-        ResultFile(f"{name}.jsonl", TrialResult).append(TrialResult(made_on, trial, [1.0, 0.5], False, 1.0))
+        for epochs in (1, 2):
+            result = TrialResult(made_on, dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs], False, 1.0)
+            ResultFile(f"{name}.jsonl", TrialResult).append(result)
     return ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
 
 
@@ -365,34 +438,34 @@ def test_results_say_where_they_were_made_however_often_their_log_is_written_aga
     here = run_log.environment()
     merged = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     merge = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"]
-    best = ["best", f"{merged}.json", *shards[:2], "--epochs", "1"]
+    best = ["best", f"{merged}.json", *shards[:2], "--seeds", "1"]
     for machine, command in (("b", merge), ("c", best), ("d", best)):
         there = dataclasses.replace(here, cpu=machine)
         monkeypatch.setattr(run_log, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
-        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-epochs1.json")
+        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-seeds1.json")
         assert log.environment == there
-        assert [(result.environment or there).cpu for result in log.results] == ["a", "b"]
+        assert [(result.environment or there).cpu for result in log.results] == ["a", "b", "a", "b"]
         assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
         assert log.command == f"python -m experiments.depth_search {shlex.join(merge)}", "that of the search alone"
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
-def test_a_search_that_is_run_again_keeps_its_longer_runs(workdir):
+def test_a_search_that_is_run_again_keeps_what_was_trained_again(workdir):
     logs = []
     for command in ("run", "best", "run"):
         assert main(command, "--smoke") == 0
         logs.append(read_log("runs/depth_search-smoke.json"))
-    assert [len(log.best) for log in logs] == [0, 8, 8]
+    assert [len(log.best) for log in logs] == [0, 12, 12]
     assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
 
 
 @pytest.mark.parametrize(
     ("flags", "files", "message"),
     [
-        ([], ["a.jsonl"], "merge: expected 2 trials, found 1 missing"),
-        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials, found 2 missing"),
-        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials, found 2 missing"),
+        ([], ["a.jsonl"], "merge: expected 2 trials of 1 epochs, found 1 missing"),
+        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials of 1 epochs, found 2 missing"),
+        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials of 1 epochs, found 2 missing"),
         ([], ["a.jsonl", "c.jsonl"], "c.jsonl: expected a shard, found no file"),
         ([], ["a.jsonl", "."], ".: expected "),
         ([], ["a.jsonl", "letter.txt"], "letter.txt: line 1: expected a TrialResult, found"),
@@ -416,7 +489,8 @@ BAD_ARGUMENTS = {
     "run --shard 0/4": "argument --shard: expected a part like 2/8, found '0/4'",
     "run --shard 5/4": "argument --shard: expected a part like 2/8, found '5/4'",
     "run --shard 1": "argument --shard: expected a part like 2/8, found '1'",
-    "best --epochs 0": "argument --epochs: expected a positive number, found '0'",
+    "run --shard 2/9": "--shard: expected at most 8 parts, one for each arm, found 9",
+    "best --seeds 0": "argument --seeds: expected a positive number, found '0'",
     "best --top 0": "argument --top: expected a positive number, found '0'",
 }
 
@@ -566,7 +640,7 @@ def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(wor
         assert main("best", "--smoke") == 1
     assert re.fullmatch(
         r"\n(python -m experiments\.depth_search): interrupted: runs/checkpoints/.*: File too large; .*; "
-        r"0 of 8 runs are safe in runs/depth_search-smoke_best\.jsonl; to continue: \1 best --smoke\n",
+        r"0 of 12 runs are safe in runs/depth_search-smoke_best\.jsonl; to continue: \1 best --smoke\n",
         capsys.readouterr().err,
     )
     assert files_below(Path("runs/checkpoints")) == {}
@@ -594,10 +668,10 @@ def test_each_step_again_does_nothing_but_write_the_same(workdir):
         assert main("run", "--smoke") == 0
         assert main("best", "--smoke") == 0
     log = read_log("runs/depth_search-smoke.json")
-    assert len(log.results) == len(log.best) == 8
+    assert (len(log.results), len(log.best)) == (4 * (4 + 1 + 1), 4 * 3)
     for run in log.best:
-        assert run.history.epoch == [0, 1, 2, 3]
-        assert run.trial.n_train == 1437
-    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 8
-    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 8
+        assert run.history.epoch == [0, 1, 2, 3, 4]
+        assert run.trial.n_train == 256
+    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 24
+    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 12
     assert not Path("models").exists()

@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 
 from highway_networks import Config, Dataset, Training, evaluate, threads_for
-from run_log import DatasetInfo, History, Log, Result
+from run_log import DatasetInfo, History, Log, Result, number
 from side_by_side import quiet_threads
 
 from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
@@ -66,8 +66,13 @@ class DeepRun(Result):
 
 @dataclass
 class ThousandLayersLog(Log):
-    """runs/thousand_layers.json; `tried` chose the rates of `runs`, the others are the constants of what is needed."""
+    """runs/thousand_layers.json; `tried` chose the rates of `runs`.
 
+    growth, active, tolerance   by which blocks take part, and are needed
+    guessing_loss               the least loss of a net that gives every training image the same answer
+    """
+
+    guessing_loss: float
     growth: float
     active: float
     tolerance: float
@@ -76,6 +81,12 @@ class ThousandLayersLog(Log):
 
 
 EXPERIMENT = Experiment("thousand_layers", __doc__, ThousandLayersLog)
+
+
+def guess(y: np.ndarray) -> float:
+    """The entropy (nats) of classes y (n,): the least loss of a net that gives every image the same answer."""
+    shares = np.unique(y, return_counts=True)[1] / len(y)
+    return float(-shares @ np.log(shares))
 
 
 def count_needed(kept: list[int], scores: list[float]) -> int:
@@ -146,8 +157,17 @@ def run(arguments: argparse.Namespace) -> None:
     tried = tried_rates(finish(plan(data, arguments.smoke)), arm)
     runs = finish(plan(data, arguments.smoke, best_rates(tried)))
     info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
-    constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
-    EXPERIMENT.keep(path, arguments.command_line, info, **constants, tried=tried, runs=runs)
+    EXPERIMENT.keep(
+        path,
+        arguments.command_line,
+        info,
+        guessing_loss=number(guess(data.train_y)),
+        growth=GROWTH,
+        active=ACTIVE,
+        tolerance=TOLERANCE,
+        tried=tried,
+        runs=runs,
+    )
 
 
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))

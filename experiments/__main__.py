@@ -20,6 +20,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "class_routing": ("run",),
     "lesions": ("run",),
     "very_deep": ("run",),
+    "thousand_layers": ("run",),
     "blocks_compared": ("run",),
     "bias_and_rate": ("run",),
     "conv_tables": ("run",),

@@ -124,7 +124,7 @@ def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndar
     z, _ = next(net.walk(x, l))
     z[net.block.branches.index(branch)] = given[l]
     H, T = z
-    return (H - x) * T + x  # eq. 3, in the order of highway_forward
+    return (H - x) * T + x  # eq. 3
 
 
 def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> Iterator[np.ndarray]:

@@ -18,6 +18,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "cifar_net": ("run",),
     "gate_maps": ("run",),
     "class_routing": ("run",),
+    "gate_swaps": ("run",),
     "lesions": ("run",),
     "very_deep": ("run",),
     "thousand_layers": ("run",),

@@ -19,6 +19,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "gate_maps": ("run",),
     "class_routing": ("run",),
     "lesions": ("run",),
+    "section_4": ("run",),
     "very_deep": ("run",),
     "blocks_compared": ("run",),
     "bias_and_rate": ("run",),

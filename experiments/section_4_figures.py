@@ -1,0 +1,4 @@
+"""Picture and table."""
+
+FIGURES = {}
+TABLES = {}

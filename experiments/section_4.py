@@ -30,7 +30,7 @@ DEEP_SMOKE = {"depth": 12, "epochs": 2}
 FIRST, LATE = 15, (15, 45)  # layers, from 1: those that the paper calls the first, and those that it finds idle
 FIRST_SMOKE, LATE_SMOKE = 2, (3, 5)
 IDLE_OF_MOST = 0.01  # of the rise in loss by the costliest layer; one whose rise is less is idle by the net's measure
-DIGITS = 5  # significant ones: enough for one image in 60,000
+DIGITS = 7  # significant ones: closing a layer of an untrained net changes no more than the fifth of the loss
 
 
 @dataclass
@@ -65,6 +65,7 @@ class Section4Log(Log):
     late: tuple[int, int]  # the first and the last of the layers that the paper finds idle, from 1
     idle: float  # share of the images, by the error and by flips
     idle_of_most: float  # share of the largest rise in loss
+    point: float  # a layer that raises the error by more is needed
     closed: float
     open: float
     rare: float
@@ -125,6 +126,7 @@ def run(arguments: argparse.Namespace) -> None:
         late=LATE_SMOKE if smoke else LATE,
         idle=lesions.IDLE,
         idle_of_most=IDLE_OF_MOST,
+        point=lesions.POINT,
         closed=gate_maps.CLOSED,
         open=gate_maps.OPEN,
         rare=gate_maps.RARE,

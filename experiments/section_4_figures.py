@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from figure_style import COLORS, FAINT_INK, INK, draw_seeds, markdown, new_figure, number_layers
+from figure_style import COLORS, FAINT_INK, INK, draw_seeds, markdown, new_figure, number_layers, pale
 from reporting import mean_sd, name_data
 
 from .claims import Claim
@@ -19,6 +19,7 @@ from .models import name_setting
 from .section_4 import NetSeen, Section4Log, Seen
 
 SUBSTANTIAL = 2  # times as large as by chance, at least
+SELECTIVE = 0.1  # of the gates, more than when untrained, at least
 ABOUT = 0.1  # how far a share may be from "about 60 %"
 RULES = {"error": "by the error", "loss": "by the loss", "flips": "by flips"}
 STATES = ("trained", "untrained")
@@ -102,7 +103,7 @@ def section_4_figure(log: Section4Log) -> Figure:
 
 def draw_states(axes: Axes, nets: list[NetSeen], curve: Callable[[Seen], np.ndarray]) -> None:
     """A curve by layer of every seed and their mean, the untrained nets' below that of the trained."""
-    for state, color in zip(STATES[::-1], (FAINT_INK, COLORS["highway"]), strict=True):
+    for state, color in zip(STATES[::-1], (pale(FAINT_INK, 0.6), COLORS["highway"]), strict=True):
         curves = np.array([curve(getattr(net, state)) for net in nets])
         draw_seeds(axes, np.arange(1, curves.shape[1] + 1), curves, label=state, color=color)
 
@@ -143,35 +144,55 @@ def share_limits(column: np.ndarray) -> None:
 
 
 def gates_table(log: Section4Log) -> str:
-    """Figures 2 and 3 in numbers, a row for the trained and for the untrained nets of each setting."""
-    first, rows = log.first, []
+    """Figure 2 in numbers."""
+    columns = {
+        "biases lower": lambda seen: seen.gates.biases_decreased,
+        "mean change": lambda seen: seen.gates.bias_change,
+        "gates closed": lambda seen: seen.gates.closed_for_a_sample,
+        "gates selective": lambda seen: seen.gates.selective_beyond_rare,
+        f"change by layer {log.first}": lambda seen: change_so_far(seen)[log.first - 1],
+    }
+    scores = (
+        f"{setting}: {mean_sd([100 * net.test_score for net in nets], 2)}" for setting, nets in settings(log).items()
+    )
+    return (
+        f"{states_table(log, columns)}\n\n{seeds_note(log)} In %, the mean change of the biases in hundredths. Closed: "
+        f"T below {log.closed}, for one image; selective: T above {log.open} for {log.rare:.0%} to "
+        f"{1 - log.rare:.0%} of the images. Evenly spread, {evenly(log)} of the change would have happened by layer "
+        f"{log.first}. Test accuracy: {', '.join(scores)}."
+    )
+
+
+def classes_table(log: Section4Log) -> str:
+    """Figure 3 in numbers."""
+    first = log.first
+    columns = {
+        "class difference (%)": lambda seen: np.mean(seen.class_difference[:first]),
+        "times random groups'": lambda seen: times_chance(seen, first) / 100,
+        f"share of layers 1 to {first} (%)": lambda seen: share_in_first(seen.class_difference, first),
+        "of random groups (%)": lambda seen: share_in_first(seen.group_difference, first),
+    }
+    return (
+        f"{states_table(log, columns)}\n\n{seeds_note(log)} The class difference of T, mean of the first {first} "
+        "layers; how many times as large as random groups' it is where this is least; the share of these layers in the "
+        f"sum over all, of which they are {evenly(log)}."
+    )
+
+
+def states_table(log: Section4Log, columns: dict[str, Callable[[Seen], float]]) -> str:
+    """A row for the trained and for the untrained nets of each setting, values in hundredths."""
+    rows = []
     for setting, nets in settings(log).items():
         for state in STATES:
             seen = [getattr(net, state) for net in nets]
-            percent = (
-                [of.gates.biases_decreased for of in seen],
-                [of.gates.closed_for_a_sample for of in seen],
-                [of.gates.selective_beyond_rare for of in seen],
-                [change_so_far(of)[first - 1] for of in seen],
-                [share_in_first(of.class_difference, first) for of in seen],
-                [share_in_first(of.group_difference, first) for of in seen],
-            )
-            sizes = [1000 * float(np.mean(of.class_difference[:first])) for of in seen]
-            cells = [mean_sd([100 * value for value in values], digits=1) for values in percent]
-            cells.insert(1, mean_sd([of.gates.bias_change for of in seen], digits=2))
-            cells[5:5] = [mean_sd(sizes, digits=1), mean_sd([times_chance(of, first) for of in seen], digits=0)]
-            scores = [100 * net.test_score for net in nets] if state == "trained" else []
-            rows.append([f"{setting}, {state}", mean_sd(scores, digits=2) if scores else "", *cells])
-    header = ["nets", "test accuracy", "biases lower", "mean change", "gates closed", "selective", f"change by {first}"]
-    header += ["class difference", "times random", f"its share by {first}", "of random groups"]
-    even = first / len(log.nets[0].trained.flips)
-    return (
-        f"{markdown(header, rows)}\n\n{seeds_note(log)} In %, but for: the mean change of the biases; the class "
-        f"difference of T, mean of the first {first} layers, in thousandths, and how many times random groups' it is "
-        f"in each of these layers, at least. Closed: T below {log.closed}, for one image; selective: T above "
-        f"{log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the images. {first} layers have {even:.0%} of what is "
-        "spread evenly."
-    )
+            cells = [mean_sd([100 * value(of) for of in seen], digits=1) for value in columns.values()]
+            rows.append([f"{setting}, {state}", *cells])
+    return markdown(["nets", *columns], rows)
+
+
+def evenly(log: Section4Log) -> str:
+    """What the first layers have of what all have evenly."""
+    return f"{log.first / len(log.nets[0].trained.flips):.0%}"
 
 
 def seeds_note(log: Section4Log) -> str:
@@ -242,7 +263,7 @@ def claims(log: Section4Log) -> list[Claim]:
             log,
             ("4, figure 2", "gates are selective"),
             lambda seen: seen.gates.selective_beyond_rare,
-            lambda seen, before: seen.gates.selective_beyond_rare > before.gates.selective_beyond_rare,
+            lambda seen, before: seen.gates.selective_beyond_rare - before.gates.selective_beyond_rare > SELECTIVE,
         ),
         judged(
             log,
@@ -295,19 +316,20 @@ def verdict(trained: list[int], untrained: list[int], of: int) -> str:
 def order_claim(log: Section4Log) -> Claim:
     """That late layers are idle more often than early ones: told apart from no difference, over seeds, or not."""
     begin, end = log.late
-    by_setting, words, told = settings(log), [], []
+    by_setting, words, told = settings(log), [], {state: [] for state in STATES}
     for rule, name in RULES.items():
-        gaps = {setting: late_less_early(nets, log, rule) for setting, nets in by_setting.items()}
-        before = [late_less_early(nets, log, rule, "untrained").sign > 0 for nets in by_setting.values()]
-        told.append((name, sum(gap.sign > 0 for gap in gaps.values()), sum(before)))
-        words.append(f"{name}: {', '.join(f'{setting} {gap:+.0f}' for setting, gap in gaps.items())}")
-    counts = [f"{name} in {count} (untrained {before})" for name, count, before in told]
-    everywhere = all(count == len(by_setting) for _, count, _ in told) and not any(before for *_, before in told)
+        gaps = {state: [late_less_early(nets, log, rule, state) for nets in by_setting.values()] for state in STATES}
+        for state, found in gaps.items():
+            told[state].append(sum(gap.sign > 0 for gap in found))
+        words.append(f"{name} {', '.join(f'{gap:+.0f}' for gap in gaps['trained'])}")
+    counts = f"{listed(told['trained'])} of {len(by_setting)} settings"
+    held = "held" if min(told["trained"]) == len(by_setting) else f"in {counts}" if any(told["trained"]) else "not"
     return Claim(
         "4.2, figure 4",
         f"closing an early layer raises the training error, closing one of {begin} to {end} hardly does",
-        f"idle of {begin} to {end} less idle of 1 to {begin - 1}, points: {'; '.join(words)}",
-        "held" if everywhere else f"of {len(by_setting)} settings: {', '.join(counts)}",
+        f"idle of {begin} to {end} less idle of 1 to {begin - 1}, points, {'; '.join(by_setting)}: {'; '.join(words)}; "
+        f"told from 0 {', '.join(RULES.values())} in {counts} (untrained {listed(told['untrained'])})",
+        held,
     )
 
 
@@ -322,4 +344,4 @@ def idle_claim(log: Section4Log, rule: str) -> Claim:
 
 
 FIGURES = {"section_4.png": section_4_figure}
-TABLES = {"section_4": gates_table, "section_4_lesions": lesions_table}
+TABLES = {"section_4": gates_table, "section_4_classes": classes_table, "section_4_lesions": lesions_table}

@@ -20,6 +20,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "class_routing": ("run",),
     "gate_swaps": ("run",),
     "lesions": ("run",),
+    "section_4": ("run",),
     "very_deep": ("run",),
     "thousand_layers": ("run",),
     "blocks_compared": ("run",),

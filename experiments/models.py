@@ -169,7 +169,12 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
         config = replace(config, seed=seed, epochs=epochs, n_train=n_train, n_test=n_test)
         return Source(str(CHECKPOINTS / name), None, config)
 
-    return {f"{of.activation}, b_T {of.gate_bias:.2g}": [source(of, seed) for seed in seeds] for of in configs}
+    return {name_setting(of): [source(of, seed) for seed in seeds] for of in configs}
+
+
+def name_setting(config: Config) -> str:
+    """What tells one setting of `by_setting` from another."""
+    return f"{config.activation}, b_T {config.gate_bias:.2g}"
 
 
 def setting(dataset: str, n_train: int) -> Config | None:

@@ -68,16 +68,21 @@ def test_lesions_from_reused_prefixes_equal_whole_passes_over_lesioned_nets(digi
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * models.ROWS, "several batches, the last one short"
-    error, loss = lesions.measure_layers(net, images, labels)
+    error, loss, flips = lesions.measure_layers(net, images, labels)
+    classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     for l in range(net.depth):
-        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(closed(net, l), images, labels, LOSS), rtol=1e-10)
+        lesioned = closed(net, l)
+        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(lesioned, images, labels, LOSS), rtol=1e-10)
+        anew = lesioned.predict(as_inputs(images, net.dtype)).argmax(axis=1)
+        assert flips[l] == np.mean(anew != classes) > 0
+    assert flips[-1] == 0
     np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
 
 
 def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x[:600], digits.train_y[:600]
-    _, loss = lesions.measure_layers(net, images, labels)
+    _, loss, _ = lesions.measure_layers(net, images, labels)
     orders = lesions.closing_orders(loss[:-1])
     assert orders["last first"][0].tolist() == [3, 2, 1, 0]
     assert orders["first first"][0].tolist() == [0, 1, 2, 3]

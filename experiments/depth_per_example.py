@@ -155,9 +155,11 @@ def rivals(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def judge(data: Dataset) -> np.ndarray:
     """Logits (n, K) of the test images by logistic regression, fitted to at most FIT_IMAGES training images' pixels."""
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
     chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
-    fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(data.train_x[chosen]), data.train_y[chosen])
+    with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
+        fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(data.train_x[chosen]), data.train_y[chosen])
     return fitted.decision_function(as_inputs(data.test_x))
 
 

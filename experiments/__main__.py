@@ -32,6 +32,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "factor_model": ("run",),
     "data_movement": ("run",),
     "gate_explorer": ("run",),
+    "depth_per_example": ("run",),
 }
 
 

@@ -154,14 +154,15 @@ def costs(nets: Sequence[NetSwaps], kind: str, than: str) -> Interval:
 
 
 def claims(log: GateSwapsLog) -> list[Claim]:
-    """What section 4.1 concludes: it holds if gates of another class cost more than those of the image's own class.
+    """What section 4.1 concludes, by two intervals of each setting: it holds if all lie above 0, partly if some do.
 
-    Beside it, what it costs that gates do not depend on the image at all.
+    Gates of another class must cost more than those of the image's own, as either are another image's; and gates that
+    depend on no image more than its own, as those of its class tell the net the label.
     """
     groups = by_setting(log)
     by_class = {setting: costs(nets, OTHER, SAME) for setting, nets in groups.items()}
     fixed = {setting: costs(nets, OVERALL_MEAN, OWN) for setting, nets in groups.items()}
-    told = [value.sign > 0 for value in by_class.values()]
+    told = [value.sign > 0 for value in (*by_class.values(), *fixed.values())]
     words = (f"{setting} {value:+.1f} ({fixed[setting]:+.1f})" for setting, value in by_class.items())
     return [
         Claim(

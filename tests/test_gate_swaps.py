@@ -199,7 +199,7 @@ def test_a_second_run_examines_nothing_and_the_log_has_every_net(digits, workdir
     ],
 )
 def test_the_verdict_is_of_the_intervals_over_seeds_and_not_of_the_means(rises, fixed, verdict):
-    """Each setting's two seeds: points by which another class costs more than the same; `fixed`, mean gates than own."""
+    """Each setting's two seeds: points by which another class costs more than the same; fixed: mean gates than own."""
 
     def net(setting: str, rise: float) -> NetSwaps:
         errors = {OWN: 0.3, OVERALL_MEAN: 0.3 + fixed / 100, SAME: 0.3, OTHER: 0.3 + rise / 100}

@@ -44,7 +44,7 @@ def test_a_rate_is_chosen_for_each_arm_by_a_seed_that_then_does_not_measure(as_m
     measuring = plan(as_many_as_mnist, smoke=False, rates=rates)
     found += [(c.block, c.gate_bias, c.depth, c.seed, c.lr) for c in measuring]
     assert set(found[len(choosing) :]) == {(*of, seed, rates[of]) for of in ARMS for seed in SEEDS}
-    assert len(found) == len(set(found)) == 13 * (5 + 3)
+    assert len(found) == len(set(found)) == 13 * (6 + 3)
     assert CHOOSING_SEED not in SEEDS
     for configs in (choosing, measuring):
         assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True)

@@ -120,6 +120,11 @@ def pale(color: str, strength: float) -> tuple[float, ...]:
     return tuple(1 - strength * (1 - channel) for channel in to_rgb(color))
 
 
+def in_math(setting: str) -> str:
+    """A setting's name as pictures have it."""
+    return setting.replace("b_T -", "$b_T$ −")
+
+
 def draw_level(axes: Axes, value: float, label: str) -> None:
     """Draw a dashed level to compare with, such as chance."""
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)

@@ -1,6 +1,7 @@
 """Pictures and tables of depth, image by image: what it has to do with hardness, and how early a net may exit."""
 
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
-from figure_style import COLORS, FAINT_INK, INK, draw_level, draw_seeds, markdown, new_figure
+from figure_style import COLORS, FAINT_INK, INK, draw_level, draw_seeds, in_math, markdown, new_figure
 from reporting import name_tested
 
 from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, Relation, SettingDepth
@@ -50,10 +51,12 @@ def depth_figure(log: DepthPerExampleLog) -> Figure:
     return figure
 
 
-def label_below(figure: Figure, axes: Axes) -> None:
-    """Say below a figure which colour is which setting: the curves of several end close to each other."""
+def label_below(figure: Figure, axes: Axes, *others: Line2D) -> None:
+    """Say below a figure which colour is which setting, as several curves end close to each other; then the others."""
     lines = [line for line in axes.lines if not line.get_label().startswith("_")]
-    figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
+    columns = zip_longest(lines, others)  # a legend is filled column by column
+    handles = [line for column in columns for line in column if line]
+    figure.legend(handles=handles, ncols=len(lines), loc="outside lower center", frameon=False)
 
 
 def draw_by_part(axes: Axes, log: DepthPerExampleLog) -> None:
@@ -64,7 +67,11 @@ def draw_by_part(axes: Axes, log: DepthPerExampleLog) -> None:
     axes.lines[0].set_label("untrained")
     for setting, color in coloured(log):
         draw_seeds(
-            axes, x, off_mean(net.trained.by_part for net in setting.nets), label=setting.setting.name, color=color
+            axes,
+            x,
+            off_mean(net.trained.by_part for net in setting.nets),
+            label=in_math(setting.setting.name),
+            color=color,
         )
     axes.set(xlabel="tenth of its class, easiest to hardest", ylabel="less the net's mean (%)")
     axes.set_xticks(x)
@@ -100,7 +107,7 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
         sure = error(net.confident_score for net in setting.nets)
         depths = np.array([net.confident_depth for net in setting.nets])
         layers = np.arange(fixed.shape[1])
-        draw_seeds(left, layers, fixed, label=setting.setting.name, color=color)
+        draw_seeds(left, layers, fixed, label=in_math(setting.setting.name), color=color)
         right.plot(layers, fixed.mean(axis=0), "--", color=color, linewidth=1.5)
         right.plot(depths.T, sure.T, color=color, linewidth=1, alpha=0.4)
         right.plot(depths.mean(axis=0), sure.mean(axis=0), color=color)
@@ -114,14 +121,8 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
     ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 50, 100) if left.get_ylim()[0] <= tick <= left.get_ylim()[1]]
     left.set_yticks(ticks, ticks)
     left.yaxis.set_minor_formatter(NullFormatter())
-    right.legend(
-        handles=[
-            *(Line2D([], [], color=INK, linestyle=of, label=name) for of, name in FAMILIES.items()),
-            Line2D([], [], color=INK, marker="o", linestyle="", label="as chosen, a seed each"),
-        ],
-        frameon=False,
-    )
-    label_below(figure, left)
+    families = (Line2D([], [], color=INK, linestyle=of, label=name) for of, name in FAMILIES.items())
+    label_below(figure, left, *families, Line2D([], [], color=INK, marker="o", linestyle="", label="chosen, by seed"))
     return figure
 
 

@@ -11,6 +11,7 @@ from figure_style import (
     draw_level,
     draw_seeds,
     empty_figure,
+    in_math,
     label_ends,
     markdown,
     number_layers,
@@ -47,11 +48,6 @@ def by_setting(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
     for net in log.nets:
         groups.setdefault(net.task.setting, []).append(net)
     return groups
-
-
-def in_math(setting: str) -> str:
-    """A setting's name as pictures have it."""
-    return setting.replace("b_T -", "$b_T$ −")
 
 
 def swaps_figure(log: GateSwapsLog) -> Figure:

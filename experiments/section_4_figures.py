@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from figure_style import COLORS, FAINT_INK, INK, draw_seeds, markdown, new_figure, number_layers, pale
+from figure_style import COLORS, FAINT_INK, INK, draw_seeds, in_math, markdown, new_figure, number_layers, pale
 from reporting import mean_sd, name_data
 
 from .claims import Claim
@@ -84,7 +84,7 @@ def section_4_figure(log: Section4Log) -> Figure:
         change_panel(row[0], nets)
         difference_panel(row[1], nets)
         rise_panel(row[2], nets)
-        row[0].set_ylabel(setting.replace("b_T", "$b_T$"))
+        row[0].set_ylabel(in_math(setting))
         for axes in row:
             axes.axvline(log.first, color=FAINT_INK, linewidth=0.8, linestyle=":", label=f"layer {log.first}")
     share_limits(grid[:, 1])

@@ -40,6 +40,7 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
     "residual-scaled": "#56B4E9",
     "lstm": "#E69F00",
 }
+SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
 LEADER_PAD = 26  # the same, where a leader bridges it

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
-from figure_style import COLORS, FAINT_INK, INK, draw_level, draw_seeds, in_math, markdown, new_figure
+from figure_style import FAINT_INK, INK, SETTINGS, draw_level, draw_seeds, in_math, markdown, new_figure
 from reporting import name_tested
 
 from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, Relation, SettingDepth
@@ -31,7 +31,7 @@ APART = 0.25  # of the settings, in the panel of classes
 
 def coloured(log: DepthPerExampleLog) -> list[tuple[SettingDepth, str]]:
     """The settings, and the colour of each."""
-    return list(zip(log.settings, COLORS.values(), strict=False))
+    return list(zip(log.settings, SETTINGS, strict=False))
 
 
 def title(log: DepthPerExampleLog, what: str) -> str:
@@ -66,13 +66,8 @@ def draw_by_part(axes: Axes, log: DepthPerExampleLog) -> None:
         axes.plot(x, off_mean(net.untrained.by_part for net in setting.nets).T, color=FAINT_INK, linewidth=1, alpha=0.4)
     axes.lines[0].set_label("untrained")
     for setting, color in coloured(log):
-        draw_seeds(
-            axes,
-            x,
-            off_mean(net.trained.by_part for net in setting.nets),
-            label=in_math(setting.setting.name),
-            color=color,
-        )
+        parts = off_mean(net.trained.by_part for net in setting.nets)
+        draw_seeds(axes, x, parts, label=in_math(setting.setting.name), color=color)
     axes.set(xlabel="tenth of its class, easiest to hardest", ylabel="less the net's mean (%)")
     axes.set_xticks(x)
 

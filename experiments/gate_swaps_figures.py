@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from figure_style import (
     COLORS,
+    SETTINGS,
     draw_level,
     draw_seeds,
     empty_figure,
@@ -37,9 +38,8 @@ from .intervals import Interval, interval
 
 KINDS = (OWN, SAME, CLASS_MEAN, OVERALL_MEAN, UNTRAINED, ANY, OTHER, OTHER_MEAN)  # in this order, top to bottom
 LINES = {SAME: COLORS["highway"], OTHER: COLORS["plain"]}  # of gates that are given layer by layer
-DOTS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # of the settings
 APART = 0.2  # of a row, between settings
-TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100)  # of errors in %
+TICKS = (0.01, 0.1, 1, 10, 100)  # of errors in %; 10,000 images tell no less than the first
 
 
 def by_setting(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
@@ -66,11 +66,11 @@ def swaps_figure(log: GateSwapsLog) -> Figure:
 def donors_panel(axes: Axes, groups: Mapping[str, Sequence[NetSwaps]]) -> None:
     """Error with given gates in all layers, a row for each kind of donor, a colour for each setting."""
     rows = np.arange(len(KINDS))
-    for place, (color, (setting, nets)) in enumerate(zip(DOTS, groups.items(), strict=False)):
+    for place, (color, (setting, nets)) in enumerate(zip(SETTINGS, groups.items(), strict=False)):
         errors = 100 * np.array([[net.gates[kind].error for kind in KINDS] for net in nets])  # (seeds, kinds)
         shift = APART * (place - (len(groups) - 1) / 2)
         style = {"color": color, "marker": "o", "markersize": 5, "linestyle": "none", "clip_on": False}
-        lines = axes.plot(errors.T, rows + shift, **style)
+        lines = axes.plot(np.maximum(errors, TICKS[0]).T, rows + shift, **style)
         lines[0].set_label(in_math(setting))  # one of the seeds
     axes.set_yticks(rows, KINDS)
     axes.set(title="whose gates, in all layers", xscale="log", xlim=TICKS[:: len(TICKS) - 1])

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
+from picture_helpers import committed_log
 
 from experiments import lesions, models, section_4
+from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deepen
 from experiments.section_4_figures import claims, idle_layers, idle_parts, late_less_early, verdict
 from highway_networks import Training, train
@@ -184,3 +187,22 @@ def test_sentences_hold_of_the_nets_of_which_they_are_true(log):
     assert of_both[2].verdict == "not", "no more selective than untrained"
     assert of_both[3].verdict == "held; untrained in 2, 2"
     assert len({claim.paper for claim in of_all}) == len(of_all)
+
+
+# ------------------------------------------------------------------------------------- the committed logs
+
+LOOKED_INTO = {
+    "section_4": lambda log: [net.source for net in log.nets],
+    "gate_swaps": lambda log: [net.task.source for net in log.nets],
+    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_INTO)
+def test_committed_logs_look_into_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
+    """Nine nets, by the setting that the committed search found best and by the paper's."""
+    log = load(name).read(committed_log(load(name).log_path()))
+    monkeypatch.chdir(ROOT)
+    by_setting = models.by_setting("mnist", as_many_as_mnist, smoke=False)
+    assert [len(seeds) for seeds in by_setting.values()] == [3, 3, 3]
+    assert LOOKED_INTO[name](log) == [source for seeds in by_setting.values() for source in seeds]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from picture_helpers import committed_log
 
 from experiments import thousand_layers
 from experiments.common import TriedRate, best_rates
@@ -48,6 +49,15 @@ def test_a_rate_is_chosen_for_each_arm_by_a_seed_that_then_does_not_measure(as_m
     assert CHOOSING_SEED not in SEEDS
     for configs in (choosing, measuring):
         assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True)
+
+
+def test_the_committed_log_is_of_what_is_run(as_many_as_mnist):
+    log = EXPERIMENT.read(committed_log(EXPERIMENT.log_path()))
+    choosing = plan(as_many_as_mnist, smoke=False)
+    assert [(*run.arm, run.lr, run.seed) for run in log.tried] == [
+        (c.block, c.gate_bias, c.depth, c.lr, c.seed) for c in choosing
+    ]
+    assert [run.config for run in log.runs] == plan(as_many_as_mnist, smoke=False, rates=best_rates(log.tried))
 
 
 def test_all_train_by_sgd_without_clipping_and_as_wide_and_test_images_choose_nothing(as_many_as_mnist):

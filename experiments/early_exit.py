@@ -15,7 +15,11 @@ from run_log import number
 
 from . import models
 
-DOUBTS = (*(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)), 0.0)  # ε; 0: nobody leaves
+DOUBTS = (  # ε; 0: nobody leaves
+    *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
+    *(10.0**-power for power in range(9, 41)),  # some nets are that sure of what they get wrong
+    0.0,
+)
 LOST = 0.001  # accuracy that an exit may cost: less than a tenth of a point
 SEED = 0  # of the halves
 

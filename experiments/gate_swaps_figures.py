@@ -153,7 +153,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     """What section 4.1 concludes: of trained nets, if gates that depend on no image cost more than an image's own.
 
     By the interval of each setting: held if all lie above 0, partly if some do. Beside it, what gates of another class
-    cost more than those of the same: these tell the net a label, wrongly or rightly, and so are no measure of the first.
+    cost more than those of the same: these tell the net a label, wrongly or rightly, so they do not decide.
     """
     groups = by_setting(log)
     by_class = {setting: costs(nets, OTHER, SAME) for setting, nets in groups.items()}

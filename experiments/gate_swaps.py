@@ -1,7 +1,7 @@
 """Are gates computation? What happens to an image that is given the gates of another one?
 
 The paper (section 4.1) concludes from its class means of T that the gating system is a part of the computation, and no
-mere help in training. Means alone cannot tell. So here an image keeps its own path: each layer computes H of what has
+mere help in training. Means alone cannot tell. So here an image enters as itself, each layer computes H of what has
 come to it, and mixes it in, y = H(x)·T + x·(1 − T), by gates T that are not its own: recorded while the net saw another
 image of its class, or of another class, or any image; the mean of its class, of another class or of all (training
 images); those of the same net before training. Its own gates are the control. And the mirror of it: an image that keeps

@@ -151,6 +151,8 @@ def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
         for line in axes.lines
         if not line.get_label().startswith("_")
     }
+    if not labels:
+        return labels
     whole = axes.figure.figure  # of which it may be a part
     whole.draw_without_rendering()  # only the layout knows how tall the axes are
     place_labels(axes, labels)

@@ -79,7 +79,9 @@ def section_4_figure(log: Section4Log) -> Figure:
     """A row a setting; columns: change in outputs so far, class differences, rise in error by the layer closed."""
     by_setting = settings(log)
     title = f"Figures 2 to 4 by layer: {name_data(log.dataset.name)}, all training images"
-    figure, grid = new_figure(title, 1.1 + 2.3 * len(by_setting), nrows=len(by_setting), ncols=3, sharex=True)
+    figure, grid = new_figure(
+        title, 1.1 + 2.3 * len(by_setting), nrows=len(by_setting), ncols=3, sharex=True, squeeze=False
+    )
     for row, (setting, nets) in zip(grid, by_setting.items(), strict=True):
         change_panel(row[0], nets)
         difference_panel(row[1], nets)

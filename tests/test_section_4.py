@@ -8,6 +8,7 @@ import pytest
 from helpers import ROOT
 from picture_helpers import committed_log
 
+import run_log
 from experiments import lesions, models, section_4
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deepen
@@ -187,6 +188,32 @@ def test_sentences_hold_of_the_nets_of_which_they_are_true(log):
     assert of_both[2].verdict == "not", "no more selective than untrained"
     assert of_both[3].verdict == "held; untrained in 2, 2"
     assert len({claim.paper for claim in of_all}) == len(of_all)
+
+
+def test_a_smoke_run_leaves_the_nets_of_whole_runs_alone_and_a_setting_is_not_there_twice(digits, monkeypatch):
+    whole, smoke = (
+        {source.file for seeds in models.by_setting("digits", digits, smoke).values() for source in seeds}
+        for smoke in (False, True)
+    )
+    assert not whole & smoke
+    found = dataclasses.replace(models.FALLBACK, gate_bias=-4.0, lr=0.01, epochs=9)
+    monkeypatch.setattr(models, "setting", lambda dataset, n_train: found)
+    by_setting = models.by_setting("digits", digits, smoke=False)
+    assert list(by_setting) == ["tanh, b_T -4", "tanh, b_T -2"]
+    assert by_setting["tanh, b_T -4"][0].training.lr == 0.01
+
+
+def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypatch):
+    source = models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"][0]
+    trained = []
+    monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
+    for code in ("a", "a", "b"):
+        here = dataclasses.replace(run_log.environment(), code=code)
+        monkeypatch.setattr(models, "environment", lambda here=here: here)
+        models.obtain(source, digits)
+    kept = [path.stem for path in models.CHECKPOINTS.glob("*-training-*")]
+    assert len(kept) == 2
+    assert [training.optimizer.v.any() for training in trained] == [True] * 3
 
 
 # ------------------------------------------------------------------------------------- the committed logs

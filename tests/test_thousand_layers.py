@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from picture_helpers import committed_log
 
-from experiments import thousand_layers
+from experiments import thousand_layers, thousand_layers_figures
 from experiments.common import TriedRate, best_rates
 from experiments.thousand_layers import (
     BLOCKS,
@@ -223,3 +223,21 @@ def test_the_table_has_a_row_for_each_arm_beside_that_of_no_blocks():
     assert len(rows) == len(ARMS)
     assert rows[0] == "| 0 | no blocks | 0.005 | 95.00 ± 0.10 |  | 0.200 ± 0.001 |  |  |  |"
     assert "| 1,000 | highway, b_T -6 | 0.005 | 97.00 ± 0.10 | +2.00 ± 0.23 | 0.100 ± 0.001 |  |  |  |" in rows
+
+
+def test_beginning_anew_forgets_once_though_runs_are_made_twice(workdir):
+    """The runs that choose the rates, and then those that are measured by them."""
+    assert EXPERIMENT.main(["run", "--smoke", "--fresh"]) == 0
+    made = Path("runs/thousand_layers-smoke.jsonl").read_bytes()
+    log = EXPERIMENT.read(Path("runs/thousand_layers-smoke.json"))
+    assert made.count(b"\n") == len(log.tried) + len(log.runs)
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    assert Path("runs/thousand_layers-smoke.jsonl").read_bytes() == made
+
+
+def test_the_deepest_nets_may_all_have_diverged(workdir):
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = EXPERIMENT.read(Path("runs/thousand_layers-smoke.json"))
+    runs = [dataclasses.replace(run, diverged=True, gates=None) if run.config.depth == 6 else run for run in log.runs]
+    for draw in thousand_layers_figures.FIGURES.values():
+        draw(dataclasses.replace(log, runs=runs))

@@ -260,6 +260,7 @@ def claims(log: Section4Log) -> list[Claim]:
             ("4, figure 2", "the gates of one sample are sparse"),
             lambda seen: seen.gates.closed_for_a_sample,
             lambda seen, _: seen.gates.closed_for_a_sample > 0.5,
+            detail=True,
         ),
         judged(
             log,
@@ -291,6 +292,7 @@ def judged(
     value: Callable[[Seen], float],
     holds: Callable[[Seen, Seen], bool],
     unit: str = "%",
+    detail: bool = False,
 ) -> Claim:
     """A sentence that holds of a net, given what is seen of it and of its untrained self, or does not.
 
@@ -304,7 +306,7 @@ def judged(
             counts[state].append(sum(holds(*pair) for pair in seen))
             found[state] = interval([(100 if unit == "%" else 1) * value(of) for of, _ in seen])
         words.append(f"{setting}: {found['trained']:.0f}{unit} (untrained {found['untrained'].value:.0f})")
-    return Claim(*sentence, "; ".join(words), verdict(*counts.values(), len(nets)))
+    return Claim(*sentence, "; ".join(words), verdict(*counts.values(), len(nets)), detail)
 
 
 def verdict(trained: list[int], untrained: list[int], of: int) -> str:
@@ -325,12 +327,15 @@ def order_claim(log: Section4Log) -> Claim:
             told[state].append(sum(gap.sign > 0 for gap in found))
         words.append(f"{name} {', '.join(f'{gap:+.0f}' for gap in gaps['trained'])}")
     counts = f"{listed(told['trained'])} of {len(by_setting)} settings"
-    held = "held" if min(told["trained"]) == len(by_setting) else f"in {counts}" if any(told["trained"]) else "not"
+    rules = ", ".join(RULES.values())
+    held = (
+        "held" if min(told["trained"]) == len(by_setting) else f"in {counts} {rules}" if any(told["trained"]) else "not"
+    )
     return Claim(
         "4.2, figure 4",
         f"closing an early layer raises the training error, closing one of {begin} to {end} hardly does",
         f"idle of {begin} to {end} less idle of 1 to {begin - 1}, points, {'; '.join(by_setting)}: {'; '.join(words)}; "
-        f"told from 0 {', '.join(RULES.values())} in {counts} (untrained {listed(told['untrained'])})",
+        f"told from 0 {rules} in {counts} (untrained {listed(told['untrained'])})",
         held,
     )
 
@@ -342,7 +347,8 @@ def idle_claim(log: Section4Log, rule: str) -> Claim:
         return idle_parts(seen, log, rule)[0]
 
     paper = f"about {PAPER_IDLE:.0%} of the layers do not contribute ({RULES[rule]})"
-    return judged(log, ("4.2, figure 4", paper), share, lambda seen, _: abs(share(seen) - PAPER_IDLE) <= ABOUT)
+    sentence, detail = ("4.2, figure 4", paper), rule != "error"
+    return judged(log, sentence, share, lambda seen, _: abs(share(seen) - PAPER_IDLE) <= ABOUT, detail=detail)
 
 
 FIGURES = {"section_4.png": section_4_figure}

@@ -329,7 +329,11 @@ def order_claim(log: Section4Log) -> Claim:
     counts = f"{listed(told['trained'])} of {len(by_setting)} settings"
     rules = ", ".join(RULES.values())
     held = (
-        "held" if min(told["trained"]) == len(by_setting) else f"in {counts} {rules}" if any(told["trained"]) else "not"
+        "held"
+        if min(told["trained"]) == len(by_setting)
+        else f"in {counts} ({', '.join(RULES)})"
+        if any(told["trained"])
+        else "not"
     )
     return Claim(
         "4.2, figure 4",

@@ -176,7 +176,7 @@ def test_sentences_hold_of_the_nets_of_which_they_are_true(log):
     assert [claim.verdict for claim in found] == ["in 2, 0 of 2 nets"] * 5
     assert found[0].here == "tanh, b_T -2: 90 ± 0% (untrained 10); tanh, b_T -4: 10 ± 0% (untrained 10)"
     assert "3 ± 0 times random groups' (untrained 2)" in found[4].here
-    assert order.verdict == "in 1, 1, 1 of 2 settings by the error, by the loss, by flips"
+    assert order.verdict == "in 1, 1, 1 of 2 settings (error, loss, flips)"
     assert "by the error +100 ± 0, -100 ± 0;" in order.here
     assert {claim.verdict for claim in (by_error, by_loss)} == {"in 2, 0 of 2 nets"}, "67 % are idle, or 33 %"
 

@@ -327,20 +327,13 @@ def order_claim(log: Section4Log) -> Claim:
             told[state].append(sum(gap.sign > 0 for gap in found))
         words.append(f"{name} {', '.join(f'{gap:+.0f}' for gap in gaps['trained'])}")
     counts = f"{listed(told['trained'])} of {len(by_setting)} settings"
-    rules = ", ".join(RULES.values())
-    held = (
-        "held"
-        if min(told["trained"]) == len(by_setting)
-        else f"in {counts} ({', '.join(RULES)})"
-        if any(told["trained"])
-        else "not"
-    )
+    held = "held" if min(told["trained"]) == len(by_setting) else f"in {counts} ({', '.join(RULES)})"
     return Claim(
         "4.2, figure 4",
         f"closing an early layer raises the training error, closing one of {begin} to {end} hardly does",
         f"idle of {begin} to {end} less idle of 1 to {begin - 1}, points, {'; '.join(by_setting)}: {'; '.join(words)}; "
-        f"told from 0 {rules} in {counts} (untrained {listed(told['untrained'])})",
-        held,
+        f"told from 0 {', '.join(RULES.values())} in {counts} (untrained {listed(told['untrained'])})",
+        held if any(told["trained"]) else "not",
     )
 
 

@@ -264,7 +264,7 @@ def claims(log: Section4Log) -> list[Claim]:
         ),
         judged(
             log,
-            ("4, figure 2", "gates are selective"),
+            ("4, figure 2", f"gates are selective (T above {log.open})"),
             lambda seen: seen.gates.selective_beyond_rare,
             lambda seen, before: seen.gates.selective_beyond_rare - before.gates.selective_beyond_rare > SELECTIVE,
         ),
@@ -309,31 +309,37 @@ def judged(
     return Claim(*sentence, "; ".join(words), verdict(*counts.values(), len(nets)), detail)
 
 
-def verdict(trained: list[int], untrained: list[int], of: int) -> str:
+def verdict(trained: list[int], untrained: list[int], of: int, what: str = "nets") -> str:
     """Given of how many nets of each setting a sentence holds."""
     if not any(trained):
         return "not"
-    held = "held" if min(trained) == of else f"in {listed(trained)} of {of} nets"
+    held = "held" if min(trained) == of else f"in {listed(trained)} of {of} {what}"
+    if min(untrained) == of:
+        return f"{held}; untrained, too"
     return held + (f"; untrained in {listed(untrained)}" if any(untrained) else "")
 
 
-def order_claim(log: Section4Log) -> Claim:
-    """That late layers are idle more often than early ones: told apart from no difference, over seeds, or not."""
+def early_less_late(nets: list[NetSeen], log: Section4Log, state: str = "trained") -> Interval:
+    """By how many points more closing an early layer raises the error than a late one, on average, over seeds."""
     begin, end = log.late
-    by_setting, words, told = settings(log), [], {state: [] for state in STATES}
-    for rule, name in RULES.items():
-        gaps = {state: [late_less_early(nets, log, rule, state) for nets in by_setting.values()] for state in STATES}
-        for state, found in gaps.items():
-            told[state].append(sum(gap.sign > 0 for gap in found))
-        words.append(f"{name} {', '.join(f'{gap:+.0f}' for gap in gaps['trained'])}")
-    counts = f"{listed(told['trained'])} of {len(by_setting)} settings"
-    held = "held" if min(told["trained"]) == len(by_setting) else f"in {counts} ({', '.join(RULES)})"
+    rises = [100 * (np.array(seen.lesioned_error) - seen.error) for seen in (getattr(net, state) for net in nets)]
+    return interval([rise[: begin - 1].mean() - rise[begin - 1 : end].mean() for rise in rises])
+
+
+def order_claim(log: Section4Log) -> Claim:
+    """That closing an early layer costs more than closing a late one: told apart, over seeds, or not."""
+    begin, end = log.late
+    by_setting, words = settings(log), []
+    told = {state: [early_less_late(nets, log, state).sign > 0 for nets in by_setting.values()] for state in STATES}
+    for setting, nets in by_setting.items():
+        gap, idle = early_less_late(nets, log), late_less_early(nets, log, "error")
+        words.append(f"{setting}: {gap} (untrained {early_less_late(nets, log, 'untrained')}; idle {idle:+.0f})")
     return Claim(
         "4.2, figure 4",
         f"closing an early layer raises the training error, closing one of {begin} to {end} hardly does",
-        f"idle of {begin} to {end} less idle of 1 to {begin - 1}, points, {'; '.join(by_setting)}: {'; '.join(words)}; "
-        f"told from 0 {', '.join(RULES.values())} in {counts} (untrained {listed(told['untrained'])})",
-        held if any(told["trained"]) else "not",
+        f"mean rise in error, points, layers 1 to {begin - 1} less {begin} to {end} (and how many points more of these are "
+        f"idle by the error), {'; '.join(words)}",
+        verdict([sum(told["trained"])], [sum(told["untrained"])], len(by_setting), "settings"),
     )
 
 

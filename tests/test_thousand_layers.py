@@ -182,9 +182,11 @@ STALLED = (0.11, 2.3011)
 @pytest.mark.parametrize(
     ("scores", "verdict"),
     [
-        ({"b6_1000": (0.95, 0.1)}, "held with b_T -6; a net without blocks does as well"),
-        ({"b6_1000": (0.97, 0.1)}, "held with b_T -6; a net without blocks does worse"),
-        ({"b6_1000": (0.94, 0.1), "b4_1000": (0.99, 0.11)}, "held with b_T -6; a net without blocks does better"),
+        (
+            {"b6_1000": (0.97, 0.1), "b4_1000": (0.94, 0.1)},
+            "held from -4 (without blocks better), -6 (without blocks worse), -20 (without blocks as well)",
+        ),
+        ({"b4_1000": STALLED, "b20_1000": STALLED}, "held from -6 (without blocks as well)"),
         ({"b4_1000": STALLED, "b6_1000": STALLED, "b20_1000": STALLED}, "not"),
     ],
 )
@@ -196,10 +198,10 @@ def test_to_train_is_one_thing_and_to_do_better_than_no_blocks_another(scores, v
 @pytest.mark.parametrize(
     ("score", "verdict"),
     [
-        (0.95, "held; a net without blocks does as well"),
-        (0.96, "held; a net without blocks does worse"),
-        (0.90, "not; a net without blocks does better"),
-        (0.946, "not told apart from 94.5 %; a net without blocks does better"),
+        (0.95, "held; without blocks as well"),
+        (0.96, "held; without blocks worse"),
+        (0.90, "not; without blocks better"),
+        (0.946, "not told apart from 94.5 %; without blocks better"),
     ],
 )
 def test_the_blogs_accuracy_is_judged_beside_that_of_no_blocks(score, verdict):
@@ -210,10 +212,10 @@ def test_the_blogs_accuracy_is_judged_beside_that_of_no_blocks(score, verdict):
 
 def test_a_net_struggles_that_loses_over_a_point_or_does_not_train_at_all():
     *_, claim = claims(made_up_log(b4_1000=(0.93, 0.3), b6_1000=(0.94, 0.2)))
-    assert claim.verdict == "held from -4; not from -20; not told apart from -6"
+    assert claim.verdict == "b_T -4: yes; b_T -6: open; b_T -20: no"
     assert claim.here.startswith("points of test accuracy, 1,000 blocks less 100: b_T -4: -2.00 ± 0.23; b_T -6: -1.00")
     *_, claim = claims(made_up_log(b4_1000=STALLED, b4_100=STALLED))
-    assert claim.verdict == "held from -4; not from -6, -20"
+    assert claim.verdict == "b_T -4: yes; b_T -6: no; b_T -20: no"
 
 
 def test_the_table_has_a_row_for_each_arm_beside_that_of_no_blocks():
@@ -221,8 +223,8 @@ def test_the_table_has_a_row_for_each_arm_beside_that_of_no_blocks():
     table = arms_table(log)
     rows = table.split("\n\n")[0].splitlines()[2:]
     assert len(rows) == len(ARMS)
-    assert rows[0] == "| 0 | no blocks | 0.005 | 95.00 ± 0.10 |  | 0.200 ± 0.001 |  |  |  |"
-    assert "| 1,000 | highway, b_T -6 | 0.005 | 97.00 ± 0.10 | +2.00 ± 0.23 | 0.100 ± 0.001 |  |  |  |" in rows
+    assert rows[0] == "| 0 | no blocks | 0.005 | 95.00 ± 0.10 |  | 0.200 ± 0.001 |  |  |"
+    assert "| 1,000 | highway, b_T -6 | 0.005 | 97.00 ± 0.10 | +2.00 ± 0.23 | 0.100 ± 0.001 |  |  |" in rows
 
 
 def test_beginning_anew_forgets_once_though_runs_are_made_twice(workdir):

@@ -337,8 +337,8 @@ def order_claim(log: Section4Log) -> Claim:
     return Claim(
         "4.2, figure 4",
         f"closing an early layer raises the training error, closing one of {begin} to {end} hardly does",
-        f"mean rise in error, points, layers 1 to {begin - 1} less {begin} to {end} (and how many points more of these are "
-        f"idle by the error), {'; '.join(words)}",
+        f"mean rise in error, points, layers 1 to {begin - 1} less {begin} to {end} (and how many points more of these "
+        f"are idle by the error), {'; '.join(words)}",
         verdict([sum(told["trained"])], [sum(told["untrained"])], len(by_setting), "settings"),
     )
 

@@ -142,8 +142,8 @@ def arms_table(log: ThousandLayersLog) -> str:
         f"(t, unequal variances); a run that diverged counts as {CHANCE:.0%}. Guessing has a loss of "
         f"{log.guessing_loss:.3f}; of nets that guess, blocks are not told. Needed, by seed: so many blocks of the "
         f"highest mean T, all others closed, for an accuracy at most {100 * log.tolerance:g} points below that of all; "
-        f"of 0, 1, 2, 5, ..., and all. Blocks whose mean T is above {log.active:g} and {log.growth:g} times or more what "
-        f"it was untrained: at most {max(taking_part, default=0)} in a net. "
+        f"of 0, 1, 2, 5, ..., and all. Blocks whose mean T is above {log.active:g} and {log.growth:g} times or more "
+        f"what it was untrained: at most {max(taking_part, default=0)} in a net. "
         f"Rates from {grid}; chosen at an end: {', '.join(at_ends) or 'none'}."
     )
 

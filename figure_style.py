@@ -40,6 +40,7 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
     "residual-scaled": "#56B4E9",
     "lstm": "#E69F00",
 }
+SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
 LEADER_PAD = 26  # the same, where a leader bridges it
@@ -120,6 +121,11 @@ def pale(color: str, strength: float) -> tuple[float, ...]:
     return tuple(1 - strength * (1 - channel) for channel in to_rgb(color))
 
 
+def in_math(setting: str) -> str:
+    """A setting's name as pictures have it."""
+    return setting.replace("b_T -", "$b_T$ −")
+
+
 def draw_level(axes: Axes, value: float, label: str) -> None:
     """Draw a dashed level to compare with, such as chance."""
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
@@ -145,6 +151,8 @@ def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
         for line in axes.lines
         if not line.get_label().startswith("_")
     }
+    if not labels:
+        return labels
     whole = axes.figure.figure  # of which it may be a part
     whole.draw_without_rendering()  # only the layout knows how tall the axes are
     place_labels(axes, labels)

@@ -11,7 +11,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -72,7 +72,7 @@ def all_tables() -> dict[str, Table]:
     sources = {
         "run": [Source(Path("run.json"), RunLog[Config], COMMAND)],
         "run_sweep": [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)],
-        **{name: sources_of(experiment) for name, experiment in experiments.items()},
+        **{name: sources_of(experiment, experiment.datasets) for name, experiment in experiments.items()},
         "training_step": [Source(Path("benchmarks/training_step.json"), StepLog, "make bench")],
         "conv_step": [Source(Path("benchmarks/conv_step.json"), ConvStepLog, "make bench")],
         "main_job": [Source(Path("benchmarks/main_job.json"), JobLog, "make bench")],
@@ -87,7 +87,7 @@ def all_tables() -> dict[str, Table]:
         "main_job": main_job_figures.TABLES,
         "estimators": estimators_figures.TABLES,
     }
-    judged = [source for name in WITH_CLAIMS for source in sources[name]]
+    judged = [source for name, of in WITH_CLAIMS.items() for source in sources_of(experiments[name], of)]
     tables = {"claims": Table(all_claims, judged), "verdicts": Table(verdicts, judged)}
     for name, logs in sources.items():
         tables |= {table: Table(render, logs) for table, render in made[name].items()}
@@ -95,9 +95,9 @@ def all_tables() -> dict[str, Table]:
     return tables
 
 
-def sources_of(experiment: Experiment) -> list[Source]:
+def sources_of(experiment: Experiment, datasets: Sequence[str | None]) -> list[Source]:
     """The committed logs of an experiment, a data set after another."""
-    commands = {of: " ".join([experiment.parser.prog, *step_words("run", of)]) for of in experiment.datasets}
+    commands = {of: " ".join([experiment.parser.prog, *step_words("run", of)]) for of in datasets}
     return [Source(experiment.log_path(of), experiment.log, command) for of, command in commands.items()]
 
 

@@ -12,8 +12,8 @@ import math
 import os
 import platform
 import re
+import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -288,22 +288,20 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
     or the disk is full; what lay at `path` is then untouched.
     """
-    place, temporary = _followed(path), None
+    place = _followed(path)
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         check_writable(path)
-        descriptor, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-        with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would keep the file from its readers
-        os.replace(temporary, place)
-        temporary = None
+        try:
+            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, place)
+        finally:  # of a name known before the file is there, as Ctrl-C may come between the two
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike) -> None:
@@ -345,12 +343,6 @@ def _followed(path: str | os.PathLike) -> Path:
 def unwritable(path: str | os.PathLike, found: str) -> InputError:
     """The error of whoever cannot write there."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write(path: str | os.PathLike, log: Any) -> None:

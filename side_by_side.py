@@ -360,8 +360,9 @@ def finish(
     except (Interrupted, KeyboardInterrupt) as error:
         safe = sum(task in done for task in tasks)
         reason = str(error) or "stopped by Ctrl-C"
+        again = " ".join(word for word in command.split(" ") if word != "--fresh")  # which would forget these, too
         raise Interrupted(
-            f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {command}"
+            f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {again}"
         ) from error
     return [done[task] for task in tasks]
 

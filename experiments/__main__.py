@@ -18,8 +18,11 @@ STEPS = {  # in an order in which each finds what it builds on
     "cifar_net": ("run",),
     "gate_maps": ("run",),
     "class_routing": ("run",),
+    "gate_swaps": ("run",),
     "lesions": ("run",),
+    "section_4": ("run",),
     "very_deep": ("run",),
+    "thousand_layers": ("run",),
     "blocks_compared": ("run",),
     "bias_and_rate": ("run",),
     "conv_tables": ("run",),
@@ -29,6 +32,7 @@ STEPS = {  # in an order in which each finds what it builds on
     "factor_model": ("run",),
     "data_movement": ("run",),
     "gate_explorer": ("run",),
+    "depth_per_example": ("run",),
 }
 
 

@@ -6,11 +6,13 @@ so that the gating system is a part of the computation and no mere help in train
 
 Here for all ten digits, beside the same for ten random groups of the same sizes: how large a difference chance makes.
 What the paper leaves open, measured on test images, layer by layer: two classifiers from scikit-learn, fitted to the
-gates T of training images, beside the same on outputs y and pixels; features standardised. And how do routes
-cluster? k-means of the gates of all layers at once, blind to the digits, beside k-means of the pixels.
+gates T of training images, beside the same on outputs y, pixels and the gates of an untrained net of the same settings;
+features standardised. Which layer tells most is chosen on other training images, which the classifiers have not seen,
+though the net has. And how do routes cluster? k-means of the gates of all layers at once, blind to the digits, beside
+k-means of outputs, of an untrained net's gates and of pixels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +26,10 @@ from . import models
 from .common import Experiment, start
 from .models import Model
 
-SEED = 0  # of the random groups and of the choice of images
+SEED = 0  # of the random groups, of the choice of images and of the untrained net
 FIRST_LAYERS = 15  # those in which the paper sees the differences
 FIT_IMAGES = 10_000  # training images that the classifiers are fitted to
+HELD_OUT = 1 / 6  # of as many more, by which a layer is chosen
 CLASSIFIERS = ("nearest centroid", "logistic regression")
 ITERATIONS = 1000  # of logistic regression, at most
 CLUSTER_SEEDS = (0, 1, 2, 3, 4)
@@ -46,12 +49,26 @@ class Routing:
 
 
 @dataclass
-class Accuracies:
-    """Test accuracy of each classifier: by layer on the gates and on the outputs, once on pixels."""
+class Scores:
+    """Accuracies of one classifier on one kind of features, by layer: on held-out training and on test images."""
 
-    gates: list[float]
-    outputs: list[float]
-    pixels: float
+    held_out: list[float]
+    test: list[float]
+
+    @property
+    def best(self) -> int:
+        """The layer of the highest accuracy on held-out images, the first of equals, from 0."""
+        return int(np.argmax(self.held_out))
+
+
+@dataclass
+class Accuracies:
+    """Those of one classifier on gates, on outputs, on the gates of an untrained net, and, of one layer, on pixels."""
+
+    gates: Scores
+    outputs: Scores
+    untrained: Scores
+    pixels: Scores
 
 
 @dataclass
@@ -72,8 +89,9 @@ class ClassRoutingLog(Log):
     routing: Routing
     chance: float
     fit_images: int
+    held_out_images: int
     accuracies: dict[str, Accuracies]  # by classifier
-    clusters: dict[str, Clusters]  # of gates, of pixels
+    clusters: dict[str, Clusters]  # of gates, outputs, an untrained net's gates, pixels
 
 
 EXPERIMENT = Experiment("class_routing", __doc__, ClassRoutingLog, models.DATASETS)
@@ -116,19 +134,28 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
 # ------------------------------------------------------------------------- do gates tell the class?
 
 
-def features(net: DeepNet, train: np.ndarray, test: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Pixels, then gates and outputs of each layer: a field of Accuracies, rows of training and of test images.
+def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Pixels, then gates and outputs of each layer, then untrained gates: a field of Accuracies, rows of each set.
 
-    The inputs are (n, d_in). No more than a layer is in memory.
+    The sets of inputs are (n, d_in). No more than a layer is in memory.
     """
-    yield "pixels", train, test
-    for ((_, T), y), ((_, T_test), y_test) in zip(net.walk(net.enter(train)), net.walk(net.enter(test)), strict=True):
-        yield "gates", T.T.copy(), T_test.T.copy()  # copies, as the walk goes on while a worker fits
-        yield "outputs", y.T.copy(), y_test.T.copy()
+
+    def layers(of: DeepNet) -> Iterator[tuple]:
+        return zip(*(of.walk(of.enter(x)) for x in sets), strict=True)
+
+    yield "pixels", list(sets)
+    for seen in layers(net):
+        yield "gates", [T.T.copy() for (_, T), _ in seen]  # copies, as the walk goes on while a worker fits
+        yield "outputs", [y.T.copy() for _, y in seen]
+    for seen in layers(untrained):
+        yield "untrained", [T.T.copy() for (_, T), _ in seen]
 
 
-def classify(task: tuple[int, tuple], labels: tuple[np.ndarray, np.ndarray]) -> tuple[int, str, list[float]]:
-    """Fit each of CLASSIFIERS to numbered features; returns their number, their kind and the test accuracies."""
+def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int, str, list[list[float]]]:
+    """Fit each of CLASSIFIERS to the first set of numbered features.
+
+    Returns their number, their kind and, by classifier, the accuracies on the other sets.
+    """
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import NearestCentroid
@@ -136,42 +163,63 @@ def classify(task: tuple[int, tuple], labels: tuple[np.ndarray, np.ndarray]) -> 
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    index, (kind, train, test) = task
+    index, (kind, (fitted, *others)) = task
     with threadpool_limits(1):
         prepare = make_pipeline(VarianceThreshold(), StandardScaler())  # some pixels are black in every image
-        train, test = prepare.fit_transform(train), prepare.transform(test)
-        scores = [
-            float(classifier.fit(train, labels[0]).score(test, labels[1]))
-            for classifier in (NearestCentroid(), LogisticRegression(max_iter=ITERATIONS))
-        ]
+        fitted, others = prepare.fit_transform(fitted), [prepare.transform(other) for other in others]
+        scores = []
+        for classifier in (NearestCentroid(), LogisticRegression(max_iter=ITERATIONS)):
+            classifier.fit(fitted, labels[0])
+            pairs = zip(others, labels[1:], strict=True)
+            scores.append([float(classifier.score(other, of_other)) for other, of_other in pairs])
     return index, kind, scores
 
 
-def measure_accuracies(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
-    """Test accuracy of each classifier on each kind of features, fitted to at most FIT_IMAGES training images."""
-    chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
-    train, test = as_inputs(data.train_x[chosen], net.dtype), as_inputs(data.test_x, net.dtype)
-    tasks = enumerate(features(net, train, test))
-    jobs = min(jobs, 1 + 2 * net.depth)
-    done = run_tasks(classify, tasks, (data.train_y[chosen], data.test_y), jobs=jobs)
-    scores = {"gates": [], "outputs": [], "pixels": []}
-    bar = models.progress(done, 1 + 2 * net.depth, "classifiers")
-    for _, kind, accuracies in sorted(bar):  # by index: workers finish in any order
-        scores[kind].append(accuracies)
-    by_classifier = zip(CLASSIFIERS, *(numbers(np.transpose(rows)) for rows in scores.values()), strict=True)
-    return {name: Accuracies(gates, outputs, *pixels) for name, gates, outputs, pixels in by_classifier}
+def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of n training images classifiers are fitted to, at most FIT_IMAGES, and which a layer is chosen by."""
+    order, n_held_out = np.random.default_rng(SEED).permutation(n), int(HELD_OUT * min(FIT_IMAGES, n))
+    fitted, held_out, _ = np.split(order, np.cumsum([min(FIT_IMAGES, n - n_held_out), n_held_out]))
+    return fitted, held_out
+
+
+def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
+    """Accuracies of each classifier on each kind of features."""
+    chosen = choose_images(len(data.train_x))
+    sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
+    tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
+    labels = (*(data.train_y[of] for of in chosen), data.test_y)
+    done = run_tasks(classify, tasks, labels, jobs=min(jobs, number_of_tasks))
+    found = {"gates": [], "outputs": [], "untrained": [], "pixels": []}
+    for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers end in any order
+        found[kind].append(scores)
+    by_kind = {kind: np.transpose(scores, (1, 2, 0)) for kind, scores in found.items()}  # classifiers, sets, layers
+    return {
+        name: Accuracies(**{kind: Scores(*numbers(scores[place])) for kind, scores in by_kind.items()})
+        for place, name in enumerate(CLASSIFIERS)
+    }
 
 
 # -------------------------------------------------------------------------------- do routes cluster?
 
 
-def gate_vectors(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """The gates of all layers in one vector for each image, (n, L·D)."""
-    vectors = np.empty((len(images), net.depth, net.hidden), net.dtype)
+def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
+    """The gates, or the outputs, of all layers in one vector for each image, (n, L·D)."""
+    found = np.empty((len(images), net.depth, net.hidden), net.dtype)
     for part, x in models.in_batches(net, images, "routes"):
-        for l, ((_, T), _) in enumerate(net.walk(x)):
-            vectors[part, l] = T.T
-    return vectors.reshape(len(images), -1)
+        for l, ((_, T), y) in enumerate(net.walk(x)):
+            found[part, l] = (T if kind == "gates" else y).T
+    return found.reshape(len(images), -1)
+
+
+def measure_clusters(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, Clusters]:
+    """Clusters of the test images, by what is clustered."""
+    of = {
+        "gates": lambda: vectors(net, data.test_x, "gates"),  # functions, as each takes much memory
+        "outputs": lambda: vectors(net, data.test_x, "outputs"),
+        "gates of the untrained net": lambda: vectors(untrained, data.test_x, "gates"),
+        "pixels": lambda: as_inputs(data.test_x, net.dtype),
+    }
+    return {name: cluster(make(), data.test_y, data.outputs) for name, make in of.items()}
 
 
 def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
@@ -208,16 +256,16 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
     """The fields of the log."""
+    untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
+    fitted, held_out = choose_images(len(data.train_x))
     return {
         "first_layers": FIRST_LAYERS,
         "routing": measure_routing(net, data.train_x, data.train_y),
         "chance": number(np.bincount(data.test_y).max() / len(data.test_y)),
-        "fit_images": min(FIT_IMAGES, len(data.train_x)),
-        "accuracies": measure_accuracies(net, data, jobs),
-        "clusters": {
-            "gates": cluster(gate_vectors(net, data.test_x), data.test_y, data.outputs),
-            "pixels": cluster(as_inputs(data.test_x, net.dtype), data.test_y, data.outputs),
-        },
+        "fit_images": len(fitted),
+        "held_out_images": len(held_out),
+        "accuracies": measure_accuracies(net, untrained, data, jobs),
+        "clusters": measure_clusters(net, untrained, data),
     }
 
 

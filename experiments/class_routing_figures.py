@@ -55,17 +55,18 @@ def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 
 
 def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None:
-    """Test error of one classifier on gates and on outputs of each layer, beside pixels and chance."""
+    """Test error of one classifier on gates and on outputs of each layer, beside untrained gates, pixels and chance."""
 
     def error(accuracy: object) -> np.ndarray:
         return 100 * (1 - np.array(accuracy))
 
-    layers = np.arange(1, len(found.gates) + 1)
-    for values, label, color in ((found.gates, "gates", COLORS["highway"]), (found.outputs, "outputs", INK)):
-        axes.plot(layers, error(values), color=color, label=label)
-    draw_level(axes, error(found.pixels), "pixels")
+    layers = np.arange(1, len(found.gates.test) + 1)
+    axes.plot(layers, error(found.untrained.test), color=COLORS["highway-uncoupled"], linewidth=1, label="untrained")
+    for scores, label, color in ((found.gates, "gates", COLORS["highway"]), (found.outputs, "outputs", INK)):
+        axes.plot(layers, error(scores.test), color=color, label=label)
+    draw_level(axes, error(found.pixels.test[0]), "pixels")
     draw_level(axes, error(chance), "chance")
-    lowest = error(max(found.gates + found.outputs))
+    lowest = error(max(found.gates.test + found.outputs.test))
     ticks = next((ticks for ticks in TICKS if ticks[0] < lowest), TICKS[-1])
     axes.set(title=f"test error (%), {name}", yscale="log", ylim=ticks[:: len(ticks) - 1], xlim=(1, layers[-1]))
     axes.set_yticks(ticks, ticks)
@@ -99,22 +100,17 @@ def table_panel(axes: Axes, clusters: Clusters) -> None:
 
 
 def class_routing_table(*logs: ClassRoutingLog) -> str:
-    """How well each classifier reads the class off one layer's gates, off its outputs, and off the pixels."""
+    """How well each classifier reads the class off one layer's gates, its outputs, untrained gates, and the pixels."""
     rows = []
     for log in logs:
         for name, found in log.accuracies.items():
-            best = int(np.argmax(found.gates))
-            others = (found.gates[0], found.gates[-1], found.outputs[-1], found.pixels)
-            rows.append([name, name_data(log.dataset.name), f"{found.gates[best]:.3f} (layer {best + 1})"])
-            rows[-1] += [f"{accuracy:.3f}" for accuracy in others]
+            gates = found.gates
+            best = [f"{of.test[of.best]:.3f} (layer {of.best + 1})" for of in (gates, found.outputs, found.untrained)]
+            others = [f"{accuracy:.3f}" for accuracy in (gates.test[0], gates.test[-1], found.pixels.test[0])]
+            rows.append([name, name_data(log.dataset.name), best[0], *others[:2], *best[1:], others[2]])
     header = [
-        "classifier",
-        "images",
-        "gates, best layer",
-        "first layer",
-        "last layer",
-        "last layer's outputs",
-        "pixels",
+        *("classifier", "images", "gates, chosen layer", "first layer", "last layer"),
+        *("outputs, chosen layer", "untrained gates, chosen layer", "pixels"),
     ]
     return "\n\n".join([markdown(header, rows), *map(routing_note, logs)])
 
@@ -125,7 +121,8 @@ def routing_note(log: ClassRoutingLog) -> str:
         f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
     )
     return (
-        f"{name_tested(log.dataset)}: test accuracy; always guessing the commonest class: {log.chance:.3f}. "
+        f"{name_tested(log.dataset)}: test accuracy; always guessing the commonest class: {log.chance:.3f}. A layer is "
+        f"chosen by {log.held_out_images:,} training images beside the {log.fit_images:,} that were fitted. "
         f"{log.routing.share_in_first_layers:.0%} of the class differences of T lie in the first {log.first_layers} "
         "layers. Adjusted mutual information of as many k-means clusters with the classes, mean ± sample standard "
         f"deviation over {len(log.clusters['gates'].purity)} seeds: {clusters}."
@@ -133,30 +130,19 @@ def routing_note(log: ClassRoutingLog) -> str:
 
 
 def claims(log: ClassRoutingLog) -> list[Claim]:
-    """What the paper says of figure 3, beside the same for random groups of images."""
+    """What the paper says of CIFAR-100's net in figure 3, beside the same for random groups of images."""
     first, routing = log.first_layers, log.routing
     by_class, by_chance = (np.array(sizes) for sizes in (routing.size, routing.size_of_random_groups))
-    times = by_class[:first].mean() / by_chance[:first].mean()
     shares = [sizes[:first].sum() / sizes.sum() for sizes in (by_class, by_chance)]
-    if log.dataset.name.startswith("cifar"):
-        least, even = (by_class / by_chance).min(), first / len(by_class)
-        return [
-            Claim(
-                "4.1, figure 3",
-                "on CIFAR-100, class differences are spread out over all layers",
-                f"CIFAR-10: at least {least:.0f} times those of random groups; the first {first} have {shares[0]:.0%} "
-                f"(random groups {shares[1]:.0%}, evenly {even:.0%})",
-                "not" if least <= 2 else "held" if shares[0] < SPREAD * even else "partly",
-                detail=True,
-            )
-        ]
+    least, even = (by_class / by_chance).min(), first / len(by_class)
     return [
         Claim(
             "4.1, figure 3",
-            f"the mean gates of a class differ substantially within the first {first} layers",
-            f"{times:.0f} times as much as those of random groups; but these layers have {shares[0]:.0%} of all "
-            f"differences, {shares[1]:.0%} with random groups",
-            "held, and in later layers too",
+            "on CIFAR-100, class differences are spread out over all layers",
+            f"CIFAR-10: at least {least:.0f} times those of random groups; the first {first} have {shares[0]:.0%} "
+            f"(random groups {shares[1]:.0%}, evenly {even:.0%})",
+            "not" if least <= 2 else "held" if shares[0] < SPREAD * even else "partly",
+            detail=True,
         )
     ]
 

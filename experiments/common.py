@@ -78,9 +78,13 @@ class Experiment:
         arguments: argparse.Namespace,
         **options: Any,
     ) -> list[ResultT]:
-        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish."""
+        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish.
+
+        A command may do so several times, where later tasks depend on earlier results: --fresh forgets once.
+        """
         results = ResultFile(log.with_suffix(".jsonl"), schema)
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
+        arguments.old = None if arguments.old == "fresh" else arguments.old
         with held(log):
             results.check()
             return finish(function, tasks, data, results, **options)

@@ -103,6 +103,11 @@ def measure(net: DeepNet, images: np.ndarray) -> Activity:
     return Activity(*(total / len(images) for total in (T_sum, closed, opened, change)))
 
 
+def choose_sample(images: np.ndarray) -> int:
+    """The index of the one image of which all gates are shown, (n, ...)."""
+    return int(np.random.default_rng(SAMPLE_SEED).integers(len(images)))
+
+
 def look_at(net: DeepNet, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """T and outputs (L, D) of one image, uint8, and the norm of y - x of each layer (L,)."""
     _, cache = net.forward(as_inputs(image[None], net.dtype))
@@ -150,7 +155,7 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     """The fields of the log."""
-    sample = int(np.random.default_rng(SAMPLE_SEED).integers(len(data.train_x)))
+    sample = choose_sample(data.train_x)
     untrained = DeepNet(**net.config, rng=np.random.default_rng(SAMPLE_SEED))
     activities = {of: measure(of, data.train_x) for of in (net, untrained)}
     sights = {of: look_at(of, data.train_x[sample]) for of in (net, untrained)}

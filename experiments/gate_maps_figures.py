@@ -123,7 +123,7 @@ def cifar_claims(log: GateMapsLog) -> list[Claim]:
             "held" if active[0] > 0.5 > of_a_sample[0] else "not",
             detail=True,
         ),
-        change_claim(log, CIFAR_LAYERS, "on CIFAR-100, ", "CIFAR-10: "),
+        change_claim(log, CIFAR_LAYERS, "on CIFAR-100, ", "CIFAR-10: ")._replace(detail=True),
     ]
 
 

@@ -15,6 +15,7 @@ k of which are a random set of k layers - and how many can go before accuracy ha
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,6 +74,14 @@ class LesionsLog(Log):
 EXPERIMENT = Experiment("lesions", __doc__, LesionsLog, models.DATASETS)
 
 
+class Lesioned(NamedTuple):
+    """With each layer closed and, last, with none, (L+1,) each; `flips`: the share of images that are classed anew."""
+
+    error: np.ndarray
+    loss: np.ndarray
+    flips: np.ndarray
+
+
 def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the logits (B, K) with layer l closed, l = 0..L-1, and last the unlesioned ones, given x_0 (D, B).
 
@@ -91,15 +100,17 @@ def predict_without(net: DeepNet, x: np.ndarray, closed: np.ndarray) -> np.ndarr
     return net.predict_from(x, net.depth)
 
 
-def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Error and mean loss with each layer closed and, last, with none, (L+1,) each; images (n, ...), uint8."""
-    wrong, loss = np.zeros((2, net.depth + 1))
+def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
+    """What closing each layer does to images (n, ...), uint8."""
+    wrong, loss, flips = np.zeros((3, net.depth + 1))
     for part, x in models.in_batches(net, images, "lesions"):
-        y = labels[part]
+        y, found = labels[part], []
         for l, logits in enumerate(lesion_each(net, x)):
-            wrong[l] += np.count_nonzero(logits.argmax(axis=1) != y)
+            found.append(logits.argmax(axis=1))
             loss[l] += softmax_cross_entropy(logits, y)[0] * len(y)
-    return wrong / len(labels), loss / len(labels)
+        wrong += np.count_nonzero(found != y, axis=1)
+        flips += np.count_nonzero(found != found[-1], axis=1)
+    return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
 
 
 def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -135,7 +146,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
 
     with threadpool_limits(1):
         net = models.obtain(source, data)
-        error, loss = measure_layers(net, data.train_x, data.train_y)
+        error, loss, _ = measure_layers(net, data.train_x, data.train_y)
         chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_x))[:SET_IMAGES]
         images, labels = data.train_x[chosen], data.train_y[chosen]
         closings = {}

@@ -17,7 +17,7 @@ import numpy as np
 import checkpoint
 from command_line import InputError
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
-from run_log import DatasetInfo, make_place, number
+from run_log import DatasetInfo, environment, make_place, number
 
 from . import common, depth_search
 from .common import Experiment, add_run_flags, load_data
@@ -157,19 +157,30 @@ def untrained(name: str, dataset: str, data: Dataset, *, smoke: bool, epochs: in
 
 
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
-    """50-layer nets trained long, a seed each: by the search's setting and, as in the paper, tanh from PAPER_BIASES."""
+    """50-layer nets trained long, a seed each: by the search's setting and, as in the paper, tanh from PAPER_BIASES.
+
+    Where that of the search is tanh from such a bias, too, it takes the other's place.
+    """
     base, epochs, seeds = (SMOKE, 2, SEEDS[:2]) if smoke else (FALLBACK, LONG, SEEDS)
     n_train, n_test = len(data.train_x), len(data.test_x)
     lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(n_train / base.batch_size)))
     found = None if smoke else setting(dataset, n_train)
-    configs = [found] * bool(found) + [replace(base, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES]
+    papers = [replace(base, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES]
+    configs = {}
+    for config in [found, *papers] if found else papers:
+        configs.setdefault(name_setting(config), config)
 
     def source(config: Config, seed: int) -> Source:
-        name = f"{dataset}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
+        name = f"{dataset}{'-smoke' * smoke}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
         config = replace(config, seed=seed, epochs=epochs, n_train=n_train, n_test=n_test)
         return Source(str(CHECKPOINTS / name), None, config)
 
-    return {f"{of.activation}, b_T {of.gate_bias:.2g}": [source(of, seed) for seed in seeds] for of in configs}
+    return {name: [source(config, seed) for seed in seeds] for name, config in configs.items()}
+
+
+def name_setting(config: Config) -> str:
+    """What tells one setting of `by_setting` from another."""
+    return f"{config.activation}, b_T {config.gate_bias:.2g}"
 
 
 def setting(dataset: str, n_train: int) -> Config | None:
@@ -187,20 +198,20 @@ def setting(dataset: str, n_train: int) -> Config | None:
 def obtain(source: Source, data: Dataset) -> DeepNet:
     """Load the net, or train it and keep it; raises InputError if it cannot be used, or its loss is not finite.
 
-    What was trained before, whole or in part, is not trained again.
+    What the same training code has trained before, whole or in part, is not trained again.
     """
     path, config = Path(source.file), source.training
     if config is None:
         return load(path, data)
     make_place(path)
-    training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training.npz"
+    training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training-{environment().code}.npz"
     checkpoint.restore(kept, training)
     for _ in progress(training.epochs(scored=False), config.epochs - training.epoch, "training"):
         checkpoint.save(kept, training)
     if training.diverged:
         raise InputError(
-            f"--model: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
-            "give one saved by highway_networks.py --save-model"
+            f"{path}: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "
+            "give one that highway_networks.py --save-model has saved, by --model where there is this flag"
         )
     training.net.save(path)
     return training.net

@@ -10,7 +10,6 @@ from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, n
 from highway_networks import DATASETS
 from reporting import final, name_tested, seeds_of
 
-from .claims import Claim
 from .common import final_values, group
 from .very_deep import DeepRun, VeryDeepLog
 
@@ -118,27 +117,6 @@ def bias_table(log: VeryDeepLog) -> str:
     rows = [[f"{bias:g}", *(final(cells[bias, depth], "test_score") for depth in depths)] for bias in biases]
     header = ["b_T", *(f"{depth} blocks" for depth in depths)]
     return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.by_bias)}"
-
-
-def claims(log: VeryDeepLog) -> list[Claim]:
-    """What the paper and the blog say of very deep nets."""
-    deepest = max(run.config.depth for run in log.by_depth)
-    runs = group([run for run in log.by_depth if run.config.depth == deepest], "block", "gate_bias")
-    arms = "; ".join(f"{name_arm(*arm)}: {final(same, 'test_score')}" for arm, same in runs.items())
-    return [
-        Claim(
-            "2.2",
-            "training by SGD does not stall with more than 1,000 layers",
-            f"by Adam, test accuracy of {deepest:,} blocks, {arms}",
-            "by SGD: not tested",
-        ),
-        Claim(
-            "blog",
-            "1,000 layers reach about 95 % on MNIST with b_T near -20",
-            f"{final(runs['highway', -20.0], 'test_score')} on {log.dataset.n_train:,} images; its gates do not open",
-            f"not with {log.dataset.n_train:,} images",
-        ),
-    ]
 
 
 FIGURES = {"very_deep.png": depth_figure, "gate_bias.png": bias_figure}

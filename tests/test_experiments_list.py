@@ -79,6 +79,7 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
         ("depth_search", "best", "--dataset", "mnist", "--jobs", "2"),
         ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
         *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
+        ("gate_swaps", "run", "--dataset", "mnist", "--jobs", "2"),
         ("lesions", "run", "--dataset", "mnist", "--jobs", "2"),
     ]
 

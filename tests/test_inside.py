@@ -68,16 +68,21 @@ def test_lesions_from_reused_prefixes_equal_whole_passes_over_lesioned_nets(digi
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * models.ROWS, "several batches, the last one short"
-    error, loss = lesions.measure_layers(net, images, labels)
+    error, loss, flips = lesions.measure_layers(net, images, labels)
+    classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     for l in range(net.depth):
-        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(closed(net, l), images, labels, LOSS), rtol=1e-10)
+        lesioned = closed(net, l)
+        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(lesioned, images, labels, LOSS), rtol=1e-10)
+        anew = lesioned.predict(as_inputs(images, net.dtype)).argmax(axis=1)
+        assert flips[l] == np.mean(anew != classes) > 0
+    assert flips[-1] == 0
     np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
 
 
 def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x[:600], digits.train_y[:600]
-    _, loss = lesions.measure_layers(net, images, labels)
+    _, loss, _ = lesions.measure_layers(net, images, labels)
     orders = lesions.closing_orders(loss[:-1])
     assert orders["last first"][0].tolist() == [3, 2, 1, 0]
     assert orders["first first"][0].tolist() == [0, 1, 2, 3]
@@ -165,44 +170,73 @@ def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(di
     np.testing.assert_allclose(difference, means - overall, atol=1e-15)
 
 
-def test_gate_vectors_hold_the_gates_of_all_layers(digits):
+def test_vectors_hold_the_gates_or_the_outputs_of_all_layers(digits):
     net = digits_net()
-    vectors = class_routing.gate_vectors(net, digits.train_x)
     _, cache = net.forward(as_inputs(digits.train_x, net.dtype))
-    np.testing.assert_allclose(vectors, cache.T.transpose(2, 0, 1).reshape(len(vectors), -1), rtol=1e-12)
+    for kind, expected in (("gates", cache.T), ("outputs", cache.x[1:])):
+        vectors = class_routing.vectors(net, digits.train_x, kind)
+        np.testing.assert_allclose(vectors, expected.transpose(2, 0, 1).reshape(len(vectors), -1), rtol=1e-12)
 
 
 def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
-    net = digits_net()
+    net, untrained = digits_net(), digits_net(gate_bias=-1.0)
     train, test = (as_inputs(images[:20], net.dtype) for images in (digits.train_x, digits.test_x))
-    found = list(class_routing.features(net, train, test))
-    _, cache = net.forward(test)
-    gates, outputs = ([seen for name, _, seen in found if name == kind] for kind in ("gates", "outputs"))
-    np.testing.assert_allclose(gates, cache.T.swapaxes(1, 2), rtol=1e-12)
-    np.testing.assert_allclose(outputs, cache.x[1:].swapaxes(1, 2), rtol=1e-12)
+    found = list(class_routing.features(net, untrained, (train, test)))
+    (_, cache), (_, of_untrained) = net.forward(test), untrained.forward(test)
+    expected = {"gates": cache.T, "outputs": cache.x[1:], "untrained": of_untrained.T}
+    for kind, layers in expected.items():
+        seen = [sets[1] for name, sets in found if name == kind]
+        np.testing.assert_allclose(seen, layers.swapaxes(1, 2), rtol=1e-12)
+    assert np.array_equal(found[0][1], (train, test))
 
 
 def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_not():
     rng = np.random.default_rng(2)
-    labels = rng.integers(0, 10, (2, 600))
-    told, silent = np.eye(10)[labels], rng.normal(size=(2, 600, 10))
+    labels = rng.integers(0, 10, (3, 600))
+    told, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
     for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
-        _, _, scores = class_routing.classify((0, ("gates", *vectors)), labels)
-        assert all(low <= score <= high for score in scores), scores
+        _, _, scores = class_routing.classify((0, ("gates", vectors)), labels)
+        assert np.shape(scores) == (2, 2), "two classifiers, two sets beside the one that is fitted"
+        assert np.min(scores) >= low, scores
+        assert np.max(scores) <= high, scores
         found = class_routing.cluster(vectors[0], labels[0], 10)
         assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
         assert all(score == 1 if low else score < 0.3 for score in found.purity), found
         assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
 
 
+@pytest.mark.parametrize(("n", "n_fitted", "n_held_out"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
+def test_a_layer_is_chosen_by_images_that_no_classifier_was_fitted_to(n, n_fitted, n_held_out):
+    fitted, held_out = class_routing.choose_images(n)
+    assert (len(fitted), len(held_out)) == (n_fitted, n_held_out)
+    assert len({*fitted, *held_out}) == n_fitted + n_held_out
+    assert max(*fitted, *held_out) < n
+
+
+def test_the_test_images_have_no_say_in_which_layer_is_chosen(digits):
+    """Other labels for the test images: other test accuracies, the same choice."""
+    net, untrained = digits_net(depth=2), digits_net(depth=2)
+    mislabelled = digits._replace(test_y=digits.test_y[::-1])
+    one, two = (class_routing.measure_accuracies(net, untrained, data, 1) for data in (digits, mislabelled))
+    for name, found in one.items():
+        assert found.gates.held_out == two[name].gates.held_out
+        assert found.gates.best == two[name].gates.best
+        assert found.gates.test != two[name].gates.test
+
+
 def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(digits):
-    net = digits_net(depth=3)
+    net, untrained = digits_net(depth=3), digits_net(depth=3)
     net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
-    one, two = (class_routing.measure_accuracies(net, digits, jobs) for jobs in (1, 2))
+    untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
+    untrained.params["W_T"][:, 0, 0] = 1
+    one, two = (class_routing.measure_accuracies(net, untrained, digits, jobs) for jobs in (1, 2))
     assert one == two
     for found in one.values():
-        first, second, third = found.gates
-        assert min(first, third, *found.outputs, found.pixels) > second + 0.1
+        for kind in ("held_out", "test"):
+            gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in vars(found).values())
+            first, second, third = gates
+            assert min(first, third, *outputs, *pixels) > max(second, *of_untrained) + 0.1
+        assert found.gates.best in (0, 2)
 
 
 # ---------------------------------------------------------------------------------------- which net
@@ -419,7 +453,8 @@ def test_training_and_measuring_need_no_pictures():
 
 
 def test_classifiers_without_an_error_are_drawn():
-    perfect = class_routing.Accuracies(gates=[1.0] * 3, outputs=[1.0] * 3, pixels=1.0)
+    scores = class_routing.Scores(held_out=[1.0] * 3, test=[1.0] * 3)
+    perfect = class_routing.Accuracies(scores, scores, scores, scores)
     axes = Figure().subplots()
     class_routing_figures.error_panel(axes, "made up", perfect, 0.1)
     assert axes.get_ylim() == (0.1, 100)

@@ -263,12 +263,13 @@ def test_a_link_that_leads_to_itself_is_refused(workdir, refused, name):
 
 
 def test_a_disk_too_full_for_the_net_is_an_interruption(workdir, capsys):
-    words = ("--hidden", "50", "--block", "plain", "--out", "log.json", "--save-model", "net.npz")
+    words = ("--hidden", "50", "--block", "plain", "--out", "log.json", "--save-model", "net.npz", "--fresh")
     with limited_file_size(10_000):
         assert hn.main([*SHORT, *words]) == 1
     error = capsys.readouterr().err
     assert "interrupted: net.npz: expected a place to write, found: File too large" in error
     assert "0 of 1 runs are safe in log.digits.jsonl; to continue: python" in error
+    assert "--fresh" not in error, "what is safe would be forgotten"
 
 
 def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():

@@ -1,0 +1,141 @@
+"""Section 4 on nets like the paper's: do figures 2 to 4 hold for tanh nets from b_T -2 and -4, beside the ReLU net?
+
+The paper's section 4 looks into two nets of 49 highway blocks, the best of its searches: tanh from b_T -2 for MNIST,
+tanh from b_T -4 for CIFAR-100. Its figures 2 to 4, one by one, are in gate_maps, class_routing and lesions, of the net
+that our search found best for MNIST: ReLU, from b_T -4.7.
+
+Here all three settings, three seeds each, 60 epochs on MNIST, and beside each net the one that its training began with:
+what a bias and chance show without any learning. All is measured on all training images. Ours: the change of a layer is
+the mean norm of y - x; its class difference is the mean |mean T of a class less mean T of all|, over classes and units;
+a layer is idle if closing it changes the error by less than 0.1 points, or, by the net's own measure, if closing it
+raises the loss by less than 1 % of what closing the costliest layer does, or if it flips the predicted class of fewer
+than 0.1 % of the images. The error of an untrained net tells nothing, so its flips stand beside those of the trained.
+
+And of 99 blocks by the setting of the ReLU nets, how many work?
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from highway_networks import LOSSES, Dataset, DeepNet, Training, evaluate
+from run_log import Log, Result, number, numbers
+
+from . import class_routing, gate_maps, lesions, models
+from .common import Experiment, add_run_flags, load_data, start
+from .models import Source
+
+DEEP = {"depth": 99, "epochs": 30}  # with the plain layer before them twice as many layers
+DEEP_SMOKE = {"depth": 12, "epochs": 2}
+FIRST, LATE = 15, (15, 45)  # layers, from 1: those that the paper calls the first, and those that it finds idle
+FIRST_SMOKE, LATE_SMOKE = 2, (3, 5)
+IDLE_OF_MOST = 0.01  # of the rise in loss by the costliest layer; one whose rise is less is idle by the net's measure
+DIGITS = 7  # significant ones: closing a layer of an untrained net changes no more than the fifth of the loss
+
+
+@dataclass
+class Seen:
+    """What figures 2 to 4 show of one net, on all training images; lists are by layer, or by the layer closed."""
+
+    gates: gate_maps.Claims
+    class_difference: list[float]  # of T, mean over classes and units
+    group_difference: list[float]  # the same of random groups of the same sizes
+    error: float
+    loss: float
+    lesioned_error: list[float]
+    lesioned_loss: list[float]
+    flips: list[float]  # share of images whose predicted class changes
+
+
+@dataclass
+class NetSeen(Result):
+    """A net, and the one that its training began with."""
+
+    source: Source
+    test_score: float
+    trained: Seen
+    untrained: Seen
+
+
+@dataclass
+class Section4Log(Log):
+    """runs/section_4.json; the thresholds are those of the module's docstring and of gate_maps."""
+
+    first: int  # so many layers are the first
+    late: tuple[int, int]  # the first and the last of the layers that the paper finds idle, from 1
+    idle: float  # share of the images, by the error and by flips
+    idle_of_most: float  # share of the largest rise in loss
+    point: float  # a layer that raises the error by more is needed
+    closed: float
+    open: float
+    rare: float
+    nets: list[NetSeen]
+    deep: list[NetSeen]
+
+
+EXPERIMENT = Experiment("section_4", __doc__, Section4Log)
+
+
+def see(net: DeepNet, data: Dataset) -> Seen:
+    """Measure a net as gate_maps, class_routing and lesions do."""
+    images, labels = data.train_x, data.train_y
+    *_, sample_change = gate_maps.look_at(net, images[gate_maps.choose_sample(images)])
+    routing = class_routing.measure_routing(net, images, labels)
+    error, loss, flips = (numbers(values, DIGITS) for values in lesions.measure_layers(net, images, labels))
+    return Seen(
+        gates=gate_maps.check_claims(net, gate_maps.measure(net, images), sample_change),
+        class_difference=routing.size,
+        group_difference=routing.size_of_random_groups,
+        error=error[-1],
+        loss=loss[-1],
+        lesioned_error=error[:-1],
+        lesioned_loss=loss[:-1],
+        flips=flips[:-1],
+    )
+
+
+def examine(source: Source, data: Dataset) -> NetSeen:
+    """Load or train the net, and measure it and the net that its training begins with."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        net, untrained = models.obtain(source, data), Training(source.training, data).net
+        _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+        return NetSeen(None, source, number(test_score), see(net, data), see(untrained, data))
+
+
+def deepen(source: Source, smoke: bool) -> Source:
+    """The same training of a deeper net."""
+    config = replace(source.training, **(DEEP_SMOKE if smoke else DEEP))
+    path = Path(source.file)
+    return Source(str(path.with_stem(f"{path.stem}-depth-{config.depth}")), None, config)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Examine the nets that have not been examined yet, and write the log."""
+    dataset, data = load_data(arguments)
+    path, smoke = EXPERIMENT.log_path(dataset, arguments.smoke), arguments.smoke
+    sources = [source for seeds in models.by_setting(dataset, data, smoke).values() for source in seeds]
+    sources.append(deepen(sources[0], smoke))  # the ReLU nets come first
+    *nets, deep = EXPERIMENT.finish(examine, sources, data, NetSeen, path, arguments)
+    EXPERIMENT.keep(
+        path,
+        arguments.command_line,
+        models.whole(dataset, data),
+        first=FIRST_SMOKE if smoke else FIRST,
+        late=LATE_SMOKE if smoke else LATE,
+        idle=lesions.IDLE,
+        idle_of_most=IDLE_OF_MOST,
+        point=lesions.POINT,
+        closed=gate_maps.CLOSED,
+        open=gate_maps.OPEN,
+        rare=gate_maps.RARE,
+        nets=nets,
+        deep=[deep],
+    )
+
+
+add_run_flags(EXPERIMENT.add("run", run, "train the nets that were not trained before, and look into them; resumable"))
+
+if __name__ == "__main__":
+    start("section_4")

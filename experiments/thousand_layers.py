@@ -1,0 +1,176 @@
+"""Section 2.2: do 1,000 layers train by SGD, and does their depth do anything?
+
+The paper reports that SGD with momentum did not stall with more than 1,000 layers; a blog (Fleming 2015) that 1,000
+layers reach about 95 % on MNIST with b_T near -20; elsewhere one reads that highway networks struggle beyond about 100
+layers. Blocks that let everything pass train as surely as none, so the control is a net of no blocks: one plain layer
+and a softmax.
+
+Highway blocks from three biases and plain ones, 10, 100 and 1,000 of them, all 50 wide, of normalised initialisation,
+on all 60,000 images; three seeds. Each arm at its own rate of six, by the loss on held-out training images over one
+other seed, in as many epochs of half the images, five sixths of which train: these runs would cost more than those that
+are scored. Training loss is that of 10,000 of the training images.
+
+How many blocks take part: those whose mean T over training images has doubled in training, and is above 0.01. How many
+are needed: all but the k blocks of highest mean T are closed, so that they copy their input, and test accuracy is
+taken; the least k from which on it is at most 0.1 points below that of the whole net.
+"""
+
+import argparse
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from highway_networks import Config, Dataset, Training, evaluate, threads_for
+from run_log import DatasetInfo, History, Log, Result, number
+from side_by_side import quiet_threads
+
+from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
+
+DEPTHS = (10, 100, 1000)
+BLOCKS = (("highway", -4.0), ("highway", -6.0), ("highway", -20.0), ("plain", Config.gate_bias))  # block, gate bias
+CONTROL = ("plain", Config.gate_bias, 0)  # block, gate bias, depth
+RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+CHOOSING_SEED = 100
+SEEDS = (0, 1, 2)
+BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
+CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
+GATE_IMAGES = 1_000  # training images over which mean T is taken
+GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown so many times, and is above this
+KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # how many blocks stay while all others are closed
+TOLERANCE = 0.001  # of test accuracy, that the blocks that are not needed may be worth
+
+
+@dataclass
+class Gates:
+    """What the blocks of a highway net do; mean T is by block, before and after training."""
+
+    untrained: list[float]
+    trained: list[float]
+    taking_part: int
+    kept: list[int]  # k: all blocks but the k of highest mean T are closed; the last k is the depth
+    scores: list[float]  # test accuracy for each k
+    needed: int
+
+
+@dataclass
+class DeepRun(Result):
+    """One training run; its gates are null where it has none, chooses a rate, or diverged."""
+
+    config: Config
+    diverged: bool
+    history: History
+    gates: Gates | None
+
+
+@dataclass
+class ThousandLayersLog(Log):
+    """runs/thousand_layers.json; `tried` chose the rates of `runs`.
+
+    growth, active, tolerance   by which blocks take part, and are needed
+    guessing_loss               the least loss of a net that gives every training image the same answer
+    """
+
+    guessing_loss: float
+    growth: float
+    active: float
+    tolerance: float
+    tried: list[TriedRate]
+    runs: list[DeepRun]
+
+
+EXPERIMENT = Experiment("thousand_layers", __doc__, ThousandLayersLog)
+
+
+def guess(y: np.ndarray) -> float:
+    """The entropy (nats) of classes y (n,): the least loss of a net that gives every image the same answer."""
+    shares = np.unique(y, return_counts=True)[1] / len(y)
+    return float(-shares @ np.log(shares))
+
+
+def count_needed(kept: list[int], scores: list[float]) -> int:
+    """The least of `kept` from which on no score is more than the tolerance below the last, that of the whole net."""
+    short = np.flatnonzero(np.array(scores) < scores[-1] - TOLERANCE)
+    return kept[short[-1] + 1 if len(short) else 0]
+
+
+def measure_gates(training: Training, untrained: list[float], trained: list[float]) -> Gates:
+    """Which blocks of a trained highway net take part, and how many are needed, given mean T of each."""
+    net, data = training.net, training.data
+    before, after = np.array(untrained), np.array(trained)
+    order = np.argsort(-after, kind="stable")
+    kept = [*(k for k in KEPT if k < net.depth), net.depth]
+    scores = [evaluate(net.without(order[k:]), data.test_x, data.test_y, training.loss)[1] for k in kept]
+    taking_part = np.count_nonzero((after >= GROWTH * before) & (after > ACTIVE))
+    return Gates(untrained, trained, int(taking_part), kept, scores, count_needed(kept, scores))
+
+
+def run_config(config: Config, data: Dataset) -> DeepRun:
+    """Train one net, and look at its gates unless it chooses a rate."""
+    training, gates = Training(config, data), None
+    images = training.inputs(training.data.train_x[:GATE_IMAGES])
+    gated = config.block == "highway" and not config.n_held_out
+    with quiet_threads(threads_for(config)):
+        untrained = training.net.gate_means(images) if gated else []
+        for _ in training.epochs():
+            pass
+        if gated and not training.diverged:
+            gates = measure_gates(training, untrained, training.net.gate_means(images))
+    return DeepRun(None, config, training.diverged, training.history, gates)
+
+
+def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:
+    """The runs that choose a rate, or, given the chosen `rates` (by arm), the others; the deepest first."""
+    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
+    budget = choosing(fit(CHOOSING_BUDGET, data, smoke)) if rates is None else fit(BUDGET, data, smoke)
+    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), BLOCKS)]
+    return [
+        Config(
+            block=block,
+            depth=depth,
+            gate_bias=bias,
+            init="glorot",
+            optimizer="momentum",
+            schedule="cosine",
+            clip=0.0,
+            lr=lr,
+            seed=seed,
+            **budget,
+        )
+        for block, bias, depth in [*arms, CONTROL]
+        for seed in ([CHOOSING_SEED] if rates is None else seeds)
+        for lr in (tried if rates is None else [rates[block, bias, depth]])
+    ]
+
+
+def arm(run: DeepRun) -> tuple[str, float, int]:
+    """What is compared: by block, gate bias and depth."""
+    return run.config.block, run.config.gate_bias, run.config.depth
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Choose the rates, measure with them, write the log."""
+    dataset, data = load_data(arguments)
+    path = EXPERIMENT.log_path(dataset, arguments.smoke)
+    finish = partial(EXPERIMENT.finish, run_config, data=data, schema=DeepRun, log=path, arguments=arguments)
+    tried = tried_rates(finish(plan(data, arguments.smoke)), arm)
+    runs = finish(plan(data, arguments.smoke, best_rates(tried)))
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
+    EXPERIMENT.keep(
+        path,
+        arguments.command_line,
+        info,
+        guessing_loss=number(guess(data.train_y)),
+        growth=GROWTH,
+        active=ACTIVE,
+        tolerance=TOLERANCE,
+        tried=tried,
+        runs=runs,
+    )
+
+
+add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+
+if __name__ == "__main__":
+    start("thousand_layers")

@@ -1,0 +1,213 @@
+"""Swapped gates: what passes with given gates compute, who is given whose, and what is counted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import SOME_ENVIRONMENT
+
+from experiments import gate_swaps, gate_swaps_figures, models
+from experiments.gate_swaps import (
+    ANY,
+    GATES,
+    OTHER,
+    OVERALL_MEAN,
+    OWN,
+    SAME,
+    STATES,
+    GateSwapsLog,
+    NetSwaps,
+    Swap,
+    Task,
+)
+from experiments.gate_swaps_figures import by_setting
+from experiments.models import Source
+from highway_networks import DeepNet, as_inputs
+from run_log import SCHEMA, DatasetInfo
+
+
+def digits_net(**options) -> DeepNet:
+    """A float64 net for the digits whose gates lie around one half, so that every layer counts."""
+    options = {"hidden": 7, "depth": 4, "dtype": np.float64, "gate_bias": 0.0} | options
+    return DeepNet(64, 10, rng=np.random.default_rng(1), **options)
+
+
+@pytest.fixture
+def few(digits) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels: more than one batch of models.ROWS."""
+    return digits.train_x[: models.ROWS + 90], digits.train_y[: models.ROWS + 90]
+
+
+# --------------------------------------------------------------------------------- passes with gifts
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("branch", [GATES, STATES])
+def test_what_is_its_own_gives_the_logits_of_the_net(digits, activation, branch):
+    net = digits_net(activation=activation)
+    x = as_inputs(digits.test_x[:50], net.dtype)
+    logits, cache = net.forward(x)
+    for l, x_l in ((0, net.enter(x)), (2, cache.x[2])):
+        found = gate_swaps.predict_given(net, x_l, branch, getattr(cache, branch), l)
+        np.testing.assert_allclose(found, logits, rtol=1e-10)
+
+
+def test_gates_of_zeros_are_no_blocks_and_gates_of_ones_a_plain_net(digits):
+    net = digits_net()
+    x = as_inputs(digits.test_x[:50], net.dtype)
+    given = np.zeros((net.depth, net.hidden, 50))
+    found = gate_swaps.predict_given(net, net.enter(x), GATES, given)
+    assert np.array_equal(found, net.without(range(net.depth)).predict(x))
+    plain = DeepNet(**net.config | {"block": "plain"}, rng=None)
+    for name, tensor in plain.params.items():
+        tensor[...] = net.params[name]
+    found = gate_swaps.predict_given(net, net.enter(x), GATES, given + 1)
+    np.testing.assert_allclose(found, plain.predict(x), rtol=1e-12)
+
+
+def test_with_gates_of_one_the_given_H_is_all_that_counts(digits):
+    """Where T = 1 a block hands on its H: then an image with the H of another one is that other one."""
+    net = digits_net()
+    net.params["b_T"][...] = 1e4
+    own, other = (as_inputs(images, net.dtype) for images in (digits.test_x[:50], digits.test_x[50:100]))
+    logits, cache = net.forward(other)
+    found = gate_swaps.predict_given(net, net.enter(own), STATES, cache.H)
+    np.testing.assert_allclose(found, logits, rtol=1e-12)
+
+
+def test_a_swap_leaves_the_net_and_the_gift_as_they_were(digits):
+    net = digits_net()
+    x = net.enter(as_inputs(digits.test_x[:20], net.dtype))
+    given = np.full((net.depth, net.hidden, 20), 0.5)
+    before = net.params.flat.copy(), x.copy()
+    gate_swaps.predict_given(net, x, GATES, given)
+    assert np.array_equal(net.params.flat, before[0])
+    assert np.array_equal(x, before[1])
+    assert (given == 0.5).all()
+
+
+# ------------------------------------------------------------------------------------ who gives to whom
+
+
+def test_partners_are_others_of_the_class_that_is_asked_for(digits):
+    labels, images = digits.test_y, np.arange(len(digits.test_y))
+    partners = gate_swaps.draw_partners(labels, np.random.default_rng(0))
+    assert all((partner != images).all() for partner in partners.values())
+    assert (labels[partners[SAME]] == labels).all()
+    assert (labels[partners[OTHER]] != labels).all()
+    assert set(labels[partners[OTHER]]) == set(range(10))
+    assert sorted(partners[SAME]) == sorted(partners[ANY]) == images.tolist(), "everyone gives once"
+    again = gate_swaps.draw_partners(labels, np.random.default_rng(0))
+    assert all(np.array_equal(again[kind], partner) for kind, partner in partners.items())
+
+
+def test_donors_give_what_they_compute_and_the_mean_of_the_class_that_is_named(digits):
+    net, part = digits_net(), slice(10, 30)
+    _, cache = net.forward(as_inputs(digits.test_x[part], net.dtype))
+    for branch, expected in ((GATES, cache.T), (STATES, cache.H)):
+        np.testing.assert_allclose(gate_swaps.from_images(net, digits.test_x, branch)(part), expected, rtol=1e-12)
+    means = np.random.default_rng(0).random((10, net.depth, net.hidden))
+    given = gate_swaps.from_means(means, digits.test_y)(part)
+    assert np.array_equal(given[:, :, 3], means[digits.test_y[13]])
+
+
+# --------------------------------------------------------------------------------------- what is counted
+
+
+def test_own_gates_change_nothing(few):
+    net, (images, labels) = digits_net(), few
+    own = gate_swaps.from_images(net, images, GATES)
+    found = gate_swaps.measure_swap(net, images, labels, GATES, own, labels)
+    error = np.mean(net.predict(as_inputs(images, net.dtype)).argmax(axis=1) != labels)
+    assert (found.distance, found.as_donor, found.changed) == (0, 0, 0)
+    assert found.error == pytest.approx(error, abs=1e-4)
+    layers = gate_swaps.measure_layers(net, images, labels, own)
+    assert set(layers.distance) == {0}
+    assert set(layers.each + layers.first + layers.last) == {found.error}
+
+
+def test_a_net_whose_gates_alone_tell_the_class_makes_of_each_image_its_donor(few):
+    """H = 1 throughout, x_0 = 0: all that the output can depend on is T, which here is a one-hot label."""
+    images, labels = few
+    net = DeepNet(64, 10, hidden=10, depth=2, dtype=np.float64, activation="relu", rng=None)
+    net.params["b_H"][...], net.params["W_out"][...] = 1, np.eye(10)
+    donors = np.roll(labels, 7)
+    gifts = np.broadcast_to(np.eye(10)[:, donors], (2, 10, len(labels)))
+    found = gate_swaps.measure_swap(net, images, labels, GATES, lambda part: gifts[:, :, part], donors)
+    differ = np.mean(donors != labels)
+    assert (found.error, found.as_donor) == (pytest.approx(differ, abs=1e-4),) * 2
+    assert found.changed == pytest.approx(np.mean(donors != 0), abs=1e-4)  # its own gates, all alike, tell class 0
+
+
+def test_layers_one_at_a_time_and_in_a_row_agree_with_whole_passes(few):
+    net, (images, labels) = digits_net(), few
+    donor = gate_swaps.from_images(net, images[::-1], GATES)
+    found = gate_swaps.measure_layers(net, images, labels, donor)
+    whole = slice(0, len(labels))
+    _, cache = net.forward(as_inputs(images, net.dtype))
+    L, gifts = net.depth, donor(whole)
+
+    def error(layers) -> float:
+        """With gifts in some layers: the others are given what they compute from what comes to them."""
+        x = net.enter(as_inputs(images, net.dtype))
+        for l in range(L):
+            (_, own), _ = next(net.walk(x, l))
+            given = {l: gifts[l] if l in layers else own}
+            x = gate_swaps.block_given(net, l, x, GATES, given)
+        return np.mean(net.predict_from(x, L).argmax(axis=1) != labels)
+
+    def near(errors) -> object:
+        return pytest.approx(list(errors), abs=1e-4)
+
+    assert found.each == near(error({l}) for l in range(L))
+    assert found.first == near(error(set(range(k))) for k in range(L + 1))
+    assert found.last == near(error(set(range(L - k, L))) for k in range(L + 1))
+    assert found.first[-1] == found.last[-1] != found.first[0] == found.last[0]
+    assert found.distance == pytest.approx(np.abs(gifts - cache.T).mean(axis=(1, 2)), rel=1e-3)
+
+
+# ------------------------------------------------------------------------------------------ end to end
+
+
+def test_a_second_run_examines_nothing_and_the_log_has_every_net(digits, workdir, monkeypatch):
+    examined, examine = [], gate_swaps.examine
+    monkeypatch.setattr(gate_swaps, "examine", lambda *task: examined.append(task) or examine(*task))
+    sources = models.by_setting("digits", digits, smoke=True)
+    for _ in range(2):
+        assert gate_swaps.EXPERIMENT.main(["run", "--smoke"]) == 0
+        assert len(examined) == sum(map(len, sources.values()))
+    path = Path("runs/gate_swaps-smoke.json")
+    log = gate_swaps.EXPERIMENT.read(path)
+    assert {name: [net.task.source for net in nets] for name, nets in by_setting(log).items()} == sources
+    for net in log.nets:
+        assert net.gates[OWN].error == net.states[OWN].error == net.error
+        assert net.gates.keys() == set(gate_swaps_figures.KINDS)
+        assert net.layers[OTHER].first[-1] == net.layers[OTHER].last[-1] == net.gates[OTHER].error
+        assert net.untrained[OWN].changed == 0
+    assert gate_swaps.EXPERIMENT.main(["plot", str(path)]) == 0
+    assert Path("viz/smoke/gate_swaps.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("rises", "verdict"),
+    [
+        ([(10, 10.5), (20, 20.1)], "held of trained nets"),
+        ([(10, 10.5), (0, 20)], "partly"),
+        ([(0, 20), (-5, 5)], "not"),
+        ([(-10, -10.5), (-20, -20.1)], "not"),
+    ],
+)
+def test_the_verdict_is_of_the_intervals_over_seeds_and_not_of_the_means(rises, verdict):
+    """Each setting's two seeds, in points by which the mean gates of all images cost more than an image's own."""
+
+    def net(setting: str, rise: float) -> NetSwaps:
+        errors = {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3, OTHER: 0.32}
+        gates = {kind: Swap(0.1, error, 0, 0) for kind, error in errors.items()}
+        return NetSwaps(None, Task(setting, Source("net.npz", "sum", None)), 0.3, gates, {}, {}, {})
+
+    nets = [net(f"setting {place}", rise) for place, seeds in enumerate(rises) for rise in seeds]
+    log = GateSwapsLog(SCHEMA, "", "made up", DatasetInfo("mnist", 100, 50), SOME_ENVIRONMENT, nets)
+    (claim,) = gate_swaps_figures.claims(log)
+    assert claim.verdict == verdict
+    assert f"setting 0 {np.mean(rises[0]):+.1f} ± " in claim.here
+    assert claim.here.count("(+2.0 ± 0.0)") == 2

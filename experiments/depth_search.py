@@ -9,8 +9,8 @@ two orders of magnitude better than the plain one, and highway nets converge fas
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
 Not stated there, chosen here: the ranges below, batches of 128, no clipping, epochs. Ours: successive halving (Jamieson
-& Talwalkar 2016). All settings are trained for a tenth of the epochs, the best quarter of each arm for three tenths,
-the best tenth to the end, all by the schedule of the whole training; the loss is the mean over an epoch's batches.
+& Talwalkar 2016). All settings are trained for a tenth of the epochs, the best quarter of each arm for a fifth, the
+best tenth to the end, all by the schedule of the whole training; the loss is the mean over an epoch's batches.
 `best` trains each arm's two best settings again, from three other seeds, and measures the loss on all training images.
 
     python -m experiments.depth_search list                   the settings, as data
@@ -52,7 +52,7 @@ SEARCH_SEED = 0
 REPEAT = 1_000_000  # between the seeds of a setting
 TOP = 10  # settings of an arm that count as its best
 LEVEL = 0.25  # the training loss below which a setting of the first rung is good
-RUNGS = ((1.0, 0.1), (0.25, 0.3), (0.1, 1.0))  # of an arm's settings such a share is trained for that of the epochs
+RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # of an arm's settings such a share is trained for that of the epochs
 SEARCH = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # flags of the committed search,
 AGAIN = {"top": 2, "seeds": 3}  # and of what is trained again
 LEVELS = [0.1, 0.01, 0.001]  # training losses that tell how fast a net converges
@@ -292,7 +292,7 @@ def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
     dataset, data = load_data(arguments)
     n_images = len(data.train_x)
     if arguments.smoke:
-        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=4), data
+        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6), data
     n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
     if shallowest < 2:
         raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")

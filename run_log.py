@@ -259,8 +259,9 @@ def environment(threads: int = 1) -> Environment:
 def _git(*arguments: str) -> str | None:
     """What git says of the checkout that this file lies in; None outside one."""
     here = Path(__file__).parent
+    command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
     try:
-        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True, timeout=10)
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

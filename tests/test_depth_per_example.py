@@ -24,13 +24,14 @@ def small_net(**options) -> DeepNet:
 
 
 def test_layers_that_change_the_state_are_counted_as_whole_caches_have_it(digits):
-    net = small_net()
+    net = small_net(gate_bias=-1.0)
     net.params["b_T"][1] = -1e4  # T = 0: this layer changes nothing
     used, first, last = depth_per_example.layers_used(net, digits.test_x)
     _, cache = net.forward(as_inputs(digits.test_x, net.dtype))
     shares = np.linalg.norm(np.diff(cache.x, axis=0), axis=1) / np.linalg.norm(cache.x[:-1], axis=1)
     np.testing.assert_array_equal(used, [(shares > share).sum(axis=0) for share in SHARES])
     assert used.max() == 3
+    assert (used[0] > used[-1]).any(), "some layers change the state by more than the least share, not the greatest"
     np.testing.assert_allclose([first, last], np.linalg.norm(cache.x[[0, -1]], axis=1), rtol=1e-12)
 
 
@@ -54,6 +55,21 @@ def test_the_judge_has_not_seen_the_test_images(digits):
     assert 0.9 < np.mean(logits.argmax(axis=1) == digits.test_y) < 1
     relabelled = digits._replace(test_y=(digits.test_y + 1) % 10)
     np.testing.assert_array_equal(depth_per_example.judge(relabelled), logits)
+
+
+def test_the_other_seeds_are_asked_without_the_net_itself(digits, monkeypatch):
+    sources = models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"]
+    nets = {source: Training(source.training, digits).net for source in sources}
+    asked = []
+    monkeypatch.setattr(models, "obtain", lambda source, data: nets[source])
+    monkeypatch.setattr(depth_per_example, "judge", lambda data: np.zeros((len(data.test_y), 10)))
+    monkeypatch.setattr(
+        depth_per_example, "examine_net", lambda net, fresh, data, hardness, seed: asked.append(hardness)
+    )
+    depth_per_example.examine(depth_per_example.Setting("tanh", tuple(sources)), digits)
+    first, second = asked
+    np.testing.assert_array_equal(first["other seeds"], second["own loss"])
+    np.testing.assert_array_equal(second["other seeds"], first["own loss"])
 
 
 # ------------------------------------------------------------------------------- depth and hardness

@@ -5,6 +5,8 @@ import errno
 import json
 import math
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, files_below, limited_file_size, small_log
 from threadpoolctl import threadpool_info
 
+import run_log
 from command_line import InputError
 from highway_networks import Config
 from run_log import RunLog, atomic_write, check_writable, dumps, environment, now, number, numbers, read, write
@@ -122,6 +125,28 @@ def test_the_environment_names_versions_kernels_and_threads():
     assert found.threads == 3
     assert all((found.python, found.blas, found.platform, found.cpu))
     assert found.kernels in {pool.get("architecture", "unknown") for pool in threadpool_info()}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, monkeypatch):
+    """Its index, too, which `git status` would write anew, behind a lock that stays if the process is killed."""
+
+    def git(*words: str) -> None:
+        author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *author, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    module = tmp_path / "run_log.py"
+    module.write_text("")
+    git("init")
+    git("add", ".")
+    git("commit", "--message", "first")
+    os.utime(module, (0, 0))  # no longer what the index says
+    index = (tmp_path / ".git" / "index").read_bytes()
+    monkeypatch.setattr(run_log, "__file__", str(module))
+    assert run_log._git("status", "--porcelain", "--", "*.py") == ""
+    assert (tmp_path / ".git" / "index").read_bytes() == index
+    git("status")
+    assert (tmp_path / ".git" / "index").read_bytes() != index, "or this test would see nothing"
 
 
 def test_a_result_made_elsewhere_keeps_its_environment_in_a_log_and_one_made_here_has_the_logs_own():

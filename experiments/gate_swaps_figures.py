@@ -21,6 +21,7 @@ from figure_style import (
 from reporting import mean_sd, name_tested, seeds_of
 
 from .claims import Claim
+from .common import group_by
 from .gate_swaps import (
     ANY,
     CLASS_MEAN,
@@ -42,17 +43,14 @@ APART = 0.2  # of a row, between settings
 TICKS = (0.01, 0.1, 1, 10, 100)  # of errors in %; 10,000 images tell no less than the first
 
 
-def by_setting(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
-    """The nets of each setting, both in the order of the log."""
-    groups = {}
-    for net in log.nets:
-        groups.setdefault(net.task.setting, []).append(net)
-    return groups
+def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
+    """The nets by setting, the seeds together."""
+    return group_by(log.nets, lambda net: net.task.setting)
 
 
 def swaps_figure(log: GateSwapsLog) -> Figure:
     """Left: error by whose gates are given, a dot a net. Right, by setting: error by the layer that gets them."""
-    figure, groups = empty_figure(5.6), by_setting(log)
+    figure, groups = empty_figure(5.6), settings(log)
     set_title(figure, f"Gates of another image, error (%): {name_tested(log.dataset)}")
     grid = figure.add_gridspec(len(groups), 2, width_ratios=(1.25, 1))
     donors = figure.add_subplot(grid[:, 0])
@@ -100,7 +98,7 @@ def layers_panel(axes: Axes, setting: str, nets: Sequence[NetSwaps], *, lowest: 
 def swaps_table(log: GateSwapsLog) -> str:
     """What comes of each kind of swap in all layers, by setting: gates, and then H."""
     rows = []
-    for setting, nets in by_setting(log).items():
+    for setting, nets in settings(log).items():
         for branch, field in (("T", "gates"), ("H", "states")):
             for kind in (kind for kind in KINDS if kind in getattr(nets[0], field)):
                 swaps = [getattr(net, field)[kind] for net in nets]
@@ -130,7 +128,7 @@ def swaps_note(log: GateSwapsLog) -> str:
     steered = (
         f"{setting} {per_cent([net.gates[OTHER].as_donor / net.gates[OTHER].error for net in nets])} % (T), "
         f"{per_cent([net.states[OTHER].as_donor / net.states[OTHER].error for net in nets])} % (H)"
-        for setting, nets in by_setting(log).items()
+        for setting, nets in settings(log).items()
     )
     return (
         f"In all layers at once, % of {log.dataset.n_test:,} test images. The error has two parts: predicted as the "
@@ -155,7 +153,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     By the interval of each setting: held if all lie above 0, partly if some do. Beside it, what gates of another class
     cost more than those of the same: these tell the net a label, wrongly or rightly, so they do not decide.
     """
-    groups = by_setting(log)
+    groups = settings(log)
     by_class = {setting: costs(nets, OTHER, SAME) for setting, nets in groups.items()}
     fixed = {setting: costs(nets, OVERALL_MEAN, OWN) for setting, nets in groups.items()}
     told = [value.sign > 0 for value in fixed.values()]

@@ -20,7 +20,7 @@ from experiments.gate_swaps import (
     Swap,
     Task,
 )
-from experiments.gate_swaps_figures import by_setting
+from experiments.gate_swaps_figures import settings
 from experiments.models import Source
 from highway_networks import DeepNet, as_inputs
 from run_log import SCHEMA, DatasetInfo
@@ -178,7 +178,7 @@ def test_a_second_run_examines_nothing_and_the_log_has_every_net(digits, workdir
         assert len(examined) == sum(map(len, sources.values()))
     path = Path("runs/gate_swaps-smoke.json")
     log = gate_swaps.EXPERIMENT.read(path)
-    assert {name: [net.task.source for net in nets] for name, nets in by_setting(log).items()} == sources
+    assert {name: [net.task.source for net in nets] for name, nets in settings(log).items()} == sources
     for net in log.nets:
         assert net.gates[OWN].error == net.states[OWN].error == net.error
         assert net.gates.keys() == set(gate_swaps_figures.KINDS)

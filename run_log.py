@@ -50,7 +50,8 @@ ADDED = {
     "best": {"environment": None},
     "by_depth": {"environment": None},
     "by_bias": {"environment": None},
-    "DepthSearchLog": {"top": 10, "level": 0.1, "best_command": None},
+    "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
+    "trial": {"repeat": 0},
 }
 RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture": "block"}
 

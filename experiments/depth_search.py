@@ -8,15 +8,16 @@ two orders of magnitude better than the plain one, and highway nets converge fas
 
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
-Not stated there, chosen here: the ranges below, batches of 128, no clipping, epochs. Ours: the search is a short one
-(its epochs are in the log) and measures the mean loss over an epoch's batches; `best` trains each arm's two best
-settings for longer, measures the loss on all training images after each epoch, and takes the lower.
+Not stated there, chosen here: the ranges below, batches of 128, no clipping, epochs. Ours: successive halving (Jamieson
+& Talwalkar 2016). All settings are trained for a tenth of the epochs, the best quarter of each arm for a fifth, the
+best tenth to the end, all by the schedule of the whole training; the loss is the mean over an epoch's batches.
+`best` trains each arm's two best settings again, from three other seeds, and measures the loss on all training images.
 
     python -m experiments.depth_search list                   the settings, as data
-    python -m experiments.depth_search run --jobs 2           train them all; may be stopped and started again
-    python -m experiments.depth_search run --shard 1/4        a quarter of them, for a batch queue
+    python -m experiments.depth_search run --jobs 2           search; may be stopped and started again
+    python -m experiments.depth_search run --shard 1/4        two of the eight arms, for a batch queue
     python -m experiments.depth_search merge A.jsonl B.jsonl  shards into one log
-    python -m experiments.depth_search best --jobs 2          train each arm's best settings for longer
+    python -m experiments.depth_search best --jobs 2          train each arm's best settings from other seeds
     python -m experiments.depth_search plot                   the tables and figures
 """
 
@@ -25,7 +26,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -48,17 +49,21 @@ WIDTH = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
+REPEAT = 1_000_000  # between the seeds of a setting
 TOP = 10  # settings of an arm that count as its best
-SEARCH = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 4}  # flags of the committed search,
-LONGER = {"epochs": 100, "top": 2}  # and of its longer runs
-LEVEL = 0.1  # the training loss that tells how fast a longer run converges
+LEVEL = 0.25  # the training loss below which a setting of the first rung is good
+RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # of an arm's settings such a share is trained for that of the epochs
+SEARCH = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # flags of the committed search,
+AGAIN = {"top": 2, "seeds": 3}  # and of what is trained again
+LEVELS = [0.1, 0.01, 0.001]  # training losses that tell how fast a net converges
 
-# Rates and distances from 1 are drawn log-uniformly, as what matters is their order of magnitude: momentum 0.5 to 0.99,
-# the rate's factor per epoch 0.9 to 0.999. The gate bias, of highway nets only, is drawn uniformly.
-SPACE = {"lr": [1e-3, 1.0], "1 - momentum": [0.01, 0.5], "1 - decay": [1e-3, 0.1], "gate_bias": [-10.0, -1.0]}
+# Rates and distances from 1 are drawn log-uniformly, as what matters is their order of magnitude: the last epoch's rate
+# as a share of the first's, momentum 0.5 to 0.99. The gate bias, of highway nets only, is drawn uniformly.
+SPACE = {"lr": [1e-5, 1.0], "last rate": [1e-3, 1.0], "1 - momentum": [0.01, 0.5], "gate_bias": [-10.0, -1.0]}
 
 ANALYSED = ("highway", 50)  # the arm whose best net section 4 looks into
 MODEL = Path("models") / "highway-50.npz"
+KEPT = {ANALYSED: MODEL, ("highway", 100): Path("models") / "highway-100.npz"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Trial:
 
     block: str
     depth: int
-    index: int  # 0, 1, ... within the arm; also the seed of weights and shuffling
+    index: int  # 0, 1, ... within the arm
     activation: str
     lr: float
     momentum: float
@@ -76,6 +81,7 @@ class Trial:
     dataset: str
     n_train: int
     epochs: int
+    repeat: int = 0  # of what is trained again: from 1
 
     @property
     def arm(self) -> tuple[str, int]:
@@ -101,7 +107,7 @@ class Trial:
             epochs=self.epochs,
             n_train=self.n_train,
             n_test=n_test,
-            seed=self.index,
+            seed=self.index + REPEAT * self.repeat,
         )
 
 
@@ -122,7 +128,7 @@ class TrialResult(Result):
 
 @dataclass
 class BestRun(Result):
-    """The longer run of one of an arm's best settings; losses are measured on all images after each epoch."""
+    """One of an arm's best settings, trained again; losses are measured on all training images after each epoch."""
 
     trial: Trial
     n_params: int
@@ -142,14 +148,16 @@ def lowest(losses: Iterable[float | None]) -> float:
 
 @dataclass
 class DepthSearchLog(Log):
-    """runs/depth_search.json. command is that of the search, best_command that of the longer runs.
+    """runs/depth_search.json. command is that of the search, best_command that of what is trained again.
 
-    top: how many settings of an arm count as its best; level: the loss that tells how fast a longer run converges.
+    results: of all rungs; top: how many settings of an arm count as its best; level: the loss below which a setting of
+    the first rung is good; levels: the losses that tell how fast a net converges.
     """
 
     space: dict[str, list[float]]
     top: int
     level: float
+    levels: list[float]
     results: list[TrialResult]
     best_command: str | None
     best: list[BestRun]
@@ -161,26 +169,27 @@ EXPERIMENT = Experiment("depth_search", __doc__, DepthSearchLog)
 # -------------------------------------------------------------------------------------------- settings
 
 
-def draw_trials(n: int, depths: Iterable[int], **budget: str | int) -> list[Trial]:
+def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, epochs: int) -> list[Trial]:
     """n settings for each arm, index by index through all arms, so that an unfinished search is a fair smaller one.
 
-    Setting i of an arm is the same whatever n and whichever other arms there are. `budget`: the last fields of a Trial.
+    Setting i of an arm is the same whatever n and whichever other arms there are; its rate decays over all `epochs`.
     """
     depths = list(depths)
     check_number(n * len(depths) * len(BLOCKS))
     drawn = {}
     for depth, block in product(depths, BLOCKS):
         rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
-        drawn[block, depth] = [_setting(block, rng) for _ in range(n)]
+        drawn[block, depth] = [_setting(block, rng, epochs) for _ in range(n)]
+    budget = {"dataset": dataset, "n_train": n_train, "epochs": epochs}
     return [Trial(*arm, index, **drawn[arm][index], **budget) for index in range(n) for arm in drawn]
 
 
-def _setting(block: str, rng: np.random.Generator) -> dict:
+def _setting(block: str, rng: np.random.Generator, epochs: int) -> dict:
     return {
         "activation": str(rng.choice(["relu", "tanh"])),
         "lr": number(_log_uniform(rng, "lr")),
         "momentum": number(1 - _log_uniform(rng, "1 - momentum")),
-        "decay": number(1 - _log_uniform(rng, "1 - decay")),
+        "decay": number(_log_uniform(rng, "last rate") ** (1 / max(epochs - 1, 1))),
         "gate_bias": number(rng.uniform(*SPACE["gate_bias"])) if block == "highway" else None,
     }
 
@@ -192,8 +201,28 @@ def _log_uniform(rng: np.random.Generator, name: str) -> float:
 # -------------------------------------------------------------------------------------------- training
 
 
+def halve(trials: list[Trial], train: Callable[[list[Trial]], list[TrialResult]]) -> list[TrialResult]:
+    """Successive halving: on each of RUNGS train the best of each arm from the start, for longer; every result."""
+    results, whole, arms = {}, trials[0].epochs, group_by(trials, lambda trial: trial.arm)
+    settings = len(trials) // len(arms)
+    for share, of_epochs in RUNGS:
+        epochs, best = math.ceil(of_epochs * whole), math.ceil(share * settings)
+        rung = [dataclasses.replace(trial, epochs=epochs) for arm in arms.values() for trial in arm[:best]]
+        done = train(sorted(rung, key=lambda trial: trial.index))
+        results |= {result.trial: result for result in done}
+        arms = {arm: [result.trial for result in ranked] for arm, ranked in by_arm(done).items()}
+    return list(results.values())
+
+
+def last_rung(results: Iterable[TrialResult]) -> list[TrialResult]:
+    """The results of the settings that were trained for longest."""
+    results = list(results)
+    epochs = max(result.trial.epochs for result in results)
+    return [result for result in results if result.trial.epochs == epochs]
+
+
 def run_trial(trial: Trial, data: Dataset) -> TrialResult:
-    """Train one setting for the search's few epochs; no test image is looked at."""
+    """Train one setting for the epochs of its rung; no test image is looked at."""
     began = time.perf_counter()
     training = Training(trial.config(n_test=len(data.test_x)), data)
     losses = [number(loss) for loss in training.epochs(scored=False)]
@@ -201,7 +230,7 @@ def run_trial(trial: Trial, data: Dataset) -> TrialResult:
 
 
 def run_best(trial: Trial, data: Dataset) -> BestRun:
-    """Train one setting for long, with a checkpoint after each epoch, from which a killed run goes on."""
+    """Train one setting again, with a checkpoint after each epoch, from which a killed run goes on."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
     checkpoint.restore(path, training)
@@ -212,8 +241,8 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
 
 
 def checkpoint_path(trial: Trial) -> Path:
-    """Where the longer run of a trial is kept between epochs."""
-    name = f"{EXPERIMENT.name}-{trial.dataset}-{trial.block}-{trial.depth}-{trial.index}.npz"
+    """Where a trial that is trained again is kept between epochs."""
+    name = f"{EXPERIMENT.name}-{trial.dataset}-{trial.block}-{trial.depth}-{trial.index}-{trial.repeat}.npz"
     return Path("runs") / "checkpoints" / name
 
 
@@ -221,14 +250,15 @@ def checkpoint_path(trial: Trial) -> Path:
 
 
 def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
-    """Each arm's longer run of lowest training loss, among those that did not diverge if there are any."""
+    """Of what was trained again, each arm's run of lowest training loss, among those that did not diverge if any."""
     arms = group_by(runs, lambda run: run.trial.arm)
     return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in arms.items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
-    """Results of each arm, best first; arms by kind of block, then depth."""
-    return group_by(sorted(results, key=lambda result: result.lowest_loss), lambda result: result.trial.arm)
+    """Results of each arm, best first, those that diverged last; arms by kind of block, then depth."""
+    ranked = sorted(results, key=lambda result: (result.diverged, result.lowest_loss))
+    return group_by(ranked, lambda result: result.trial.arm)
 
 
 def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -> Path:
@@ -240,11 +270,12 @@ def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -
 
 
 def write_log(arguments: argparse.Namespace, results: list[TrialResult], data: Dataset) -> None:
-    """Write the log of a search; the longer runs that an earlier log of the same settings has stay in it."""
+    """Write the log of a search; what an earlier log of the same search has that was trained again stays in it."""
     trial = results[0].trial
     path = named(EXPERIMENT.log_path(trial.dataset, arguments.smoke), arguments, SEARCH)
     info = DatasetInfo(trial.dataset, trial.n_train, len(data.test_x), data.test_set)
-    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "results": results, "best_command": None, "best": []}
+    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "results": results}
+    fields |= {"best_command": None, "best": []}
     old = EXPERIMENT.read(path) if path.exists() else None
     if old and [result.trial for result in old.results] == [result.trial for result in results]:
         for run in old.best:  # where they were made may be another place than here
@@ -261,7 +292,7 @@ def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
     dataset, data = load_data(arguments)
     n_images = len(data.train_x)
     if arguments.smoke:
-        return draw_trials(2, (3, 5), dataset=dataset, n_train=256, epochs=2), data
+        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6), data
     n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
     if shallowest < 2:
         raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")
@@ -287,15 +318,22 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing; write the log once all settings are there."""
+    """Train what is missing; write the log once all rungs are there."""
     trials, data = planned(arguments)
     part, parts = arguments.shard
-    trials = trials[part - 1 :: parts]
+    arms = sorted({trial.arm for trial in trials})
+    if parts > len(arms):
+        raise InputError(f"--shard: expected at most {len(arms)} parts, one for each arm, found {parts}; ask for fewer")
+    trials = [trial for trial in trials if trial.arm in arms[part - 1 :: parts]]
     path = named(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH)
     if parts > 1:
         path = path.with_stem(f"{path.stem}-{part}-of-{parts}")
-    options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(trials))}
-    results = EXPERIMENT.finish(run_trial, trials, data, TrialResult, path, arguments, **options)
+
+    def train(rung: list[Trial]) -> list[TrialResult]:
+        options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(rung))}
+        return EXPERIMENT.finish(run_trial, rung, data, TrialResult, path, arguments, **options)
+
+    results = halve(trials, train)
     if parts == 1:
         write_log(arguments, results, data)
     else:
@@ -303,7 +341,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(done: list[TrialResult], total: int) -> str | None:
-    """After each tenth of a search, the lowest loss that each arm has reached."""
+    """After each tenth of a rung, the lowest loss that each arm has reached."""
     if len(done) % math.ceil(total / 10):
         return None
     reached = (f"{block} {depth}: {ranked[0].lowest_loss:.3g}" for (block, depth), ranked in by_arm(done).items())
@@ -313,56 +351,62 @@ def report(done: list[TrialResult], total: int) -> str | None:
 def merge(arguments: argparse.Namespace) -> None:
     """Join shards into the log that `run` with the same flags would have written."""
     trials, data = planned(arguments)
-    results = {}
+    found = {}
     for path in arguments.files:
         if not path.exists():
             raise InputError(f"{path}: expected a shard, found no file; check the path")
-        results |= {result.trial: result for result in ResultFile(path, TrialResult).read()}
-    missing = sum(trial not in results for trial in trials)
-    if missing:
-        raise InputError(
-            f"merge: expected {len(trials)} trials, found {missing} missing; finish the shards, or give their flags"
-        )
-    write_log(arguments, [results[trial] for trial in trials], data)
+        found |= {result.trial: result for result in ResultFile(path, TrialResult).read()}
+
+    def look_up(rung: list[Trial]) -> list[TrialResult]:
+        missing = sum(trial not in found for trial in rung)
+        if missing:
+            raise InputError(
+                f"merge: expected {len(rung)} trials of {rung[0].epochs} epochs, found {missing} missing; "
+                "finish the shards, or give their flags"
+            )
+        return [found[trial] for trial in rung]
+
+    write_log(arguments, halve(trials, look_up), data)
 
 
 def best(arguments: argparse.Namespace) -> None:
-    """Train each arm's best settings for longer, on all images; add the runs to the log, keep the 50-layer net.
+    """Train each arm's best settings again, from other seeds; add the runs to the log, keep the nets of KEPT.
 
-    More than one setting, since a search of few epochs cannot know which rates decay too fast, or diverge later.
+    The best of many runs is lucky as well as good: only other seeds tell how good.
     """
     dataset, data = load_data(arguments)
     path = arguments.log or EXPERIMENT.log_path(dataset, arguments.smoke)
     log = EXPERIMENT.read(path)
-    budget = {"epochs": 3 if arguments.smoke else arguments.epochs, "n_train": len(data.train_x)}
     trials = [
-        dataclasses.replace(result.trial, **budget)
-        for ranked in by_arm(log.results).values()
+        dataclasses.replace(result.trial, repeat=repeat)
+        for repeat in range(1, arguments.seeds + 1)
+        for ranked in by_arm(last_rung(log.results)).values()
         for result in ranked[: arguments.top]
     ]
-    trials.sort(key=lambda trial: -trial.depth)
-    path = named(path, arguments, LONGER)
+    path = named(path, arguments, AGAIN)
     runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
     for result in log.results:  # where the old log was made is not where this one is
         result.environment = result.environment or log.environment
-    kept = {name: getattr(log, name) for name in ("space", "top", "level", "results")}
+    kept = {name: getattr(log, name) for name in ("space", "top", "level", "levels", "results")}
     EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=arguments.command_line, best=runs)
-    if path == EXPERIMENT.log_path() and ANALYSED in best_of_arm(runs):
-        keep_net(best_of_arm(runs)[ANALYSED].trial, data)
+    if path == EXPERIMENT.log_path():
+        best_runs = best_of_arm(runs)
+        for arm in KEPT.keys() & best_runs.keys():
+            keep_net(best_runs[arm].trial, data, KEPT[arm])
 
 
-def keep_net(trial: Trial, data: Dataset) -> None:
-    """Write the net of a finished longer run to models/."""
+def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
+    """Write the net of a finished run to a file."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
     if not checkpoint.restore(path, training):
         raise InputError(
-            f"{path}: expected the checkpoint of the longer run, found none; "
+            f"{path}: expected the checkpoint of the best run, found none; "
             f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"
         )
-    make_place(MODEL)
-    training.net.save(MODEL)
-    print(f"saved {MODEL}")
+    make_place(model)
+    training.net.save(model)
+    print(f"saved {model}")
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
@@ -378,22 +422,22 @@ parser = EXPERIMENT.add("list", show, "print the settings")
 add_data_flags(parser)
 add_search_flags(parser)
 
-parser = EXPERIMENT.add("run", run, "train all settings; resumable")
+parser = EXPERIMENT.add("run", run, "search by successive halving; resumable")
 add_run_flags(parser)
 add_search_flags(parser)
 parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
-parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N")
+parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N of the arms")
 
 parser = EXPERIMENT.add("merge", merge, "join shards into one log")
 parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
 add_data_flags(parser)
 add_search_flags(parser)
 
-parser = EXPERIMENT.add("best", best, "train each arm's best settings for longer; resumable")
+parser = EXPERIMENT.add("best", best, "train each arm's best settings from other seeds; resumable")
 add_run_flags(parser)
-parser.set_defaults(**LONGER)
+parser.set_defaults(**AGAIN)
 parser.add_argument("log", nargs="?", type=Path, help="of the search (default: the data set's)")
-parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
+parser.add_argument("--seeds", type=count, metavar="N", help="of each setting (default: %(default)s)")
 parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
 
 if __name__ == "__main__":

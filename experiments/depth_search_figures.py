@@ -1,48 +1,49 @@
 """Pictures and tables of the depth search: the paper's figure 1, and loss against the settings, which are ours."""
 
 import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figure_style import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
-from reporting import name_data
+from figure_style import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
+from reporting import mean_sd, name_data
 
 from .claims import Claim, claims_table
-from .common import group_by
-from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, best_of_arm, by_arm
+from .common import CHANCE, group_by
+from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
+from .intervals import Interval, difference, interval
 
 SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest
-LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
+CEILING = 4.6  # a loss drawn there is that or higher: twice that of a guess among ten classes
+TARGET = 1e-4  # the training loss that the paper's shallow plain nets reach
 
 
 def search_figure(log: DepthSearchLog) -> Figure:
-    """Left: the training curve of each arm's best setting. Right: mean and spread of its best of the search."""
-    settings = len(log.results) // len(by_arm(log.results))
+    """Left: the training curves of each arm's best setting from other seeds. Right: its ten best of the search."""
+    settings = len(first_rung(log)) // len(by_arm(log.results))
     title = f"{name_data(log.dataset.name)}: training loss by depth, {settings} settings an arm"
-    figure, (left, right) = new_figure(title, 4.6, ncols=2, width_ratios=(1.25, 1))
+    figure, (left, right) = new_figure(title, 4.6, ncols=2, width_ratios=(1.25, 1), sharey=bool(log.best))
     curves_panel(left, log.best)
     top_panel(right, log)
-    right.set_title(f"{log.top} best settings, {log.results[0].trial.epochs} epochs")
+    right.set_title(f"{log.top} best settings, {last_rung(log.results)[0].trial.epochs} epochs")
     return figure
 
 
 def curves_panel(axes: Axes, best: list[BestRun]) -> None:
-    """Loss on the training images against epoch, log scale, one curve an arm, labelled at its end."""
-    depths = sorted({run.trial.depth for run in best})
-    for run in best_of_arm(best).values():
-        rank = depths.index(run.trial.depth)
-        axes.plot(
-            run.history.epoch,
-            np.maximum(np.array(run.history.train_loss, float), np.finfo(np.float32).tiny),
-            color=pale(COLORS[run.trial.block], SHADES[rank]),
-            linewidth=1.6,
-            zorder=2 + rank,
-            label=f"{run.trial.block} {run.trial.depth}",
-        )
-    axes.set(yscale="log", xlabel="epoch", ylabel="training loss", title="best setting, trained longer")
+    """Loss on the training images against epoch, log scale, a line an arm, labelled at its end; its seeds are faint."""
+    arms = best_setting(best)
+    depths = sorted({depth for _, depth in arms})
+    for (block, depth), runs in arms.items():
+        color, epochs = pale(COLORS[block], SHADES[depths.index(depth)]), runs[0].trial.epochs
+        losses = np.full((len(runs), epochs + 1), np.nan)
+        for row, run in zip(losses, runs, strict=True):
+            row[: len(run.history.epoch)] = run.history.train_loss
+        draw_seeds(axes, range(epochs + 1), losses, label=f"{block} {depth}", color=color)
+    axes.set(yscale="log", xlabel="epoch", ylabel="training loss", title="best setting, from other seeds")
     axes.margins(x=0)
     if best:
         label_ends(axes, leaders=True)
@@ -51,34 +52,32 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
 
 
 def top_panel(axes: Axes, log: DepthSearchLog) -> None:
-    """Each arm's best losses as dots, their mean as a bar."""
-    arms = by_arm(log.results)
+    """Each arm's best losses as dots, their geometric mean as a bar."""
+    arms = by_arm(last_rung(log.results))
     depths = sorted({depth for _, depth in arms})
     for (block, depth), ranked in arms.items():
         x = depths.index(depth) + (0.16 if block == "highway" else -0.16)
         top = top_losses(ranked, log.top)
         axes.plot(np.full(len(top), x), top, "o", color=COLORS[block], alpha=0.45, markersize=4.5)
-        axes.plot([x - 0.12, x + 0.12], [np.mean(top)] * 2, color=COLORS[block], linewidth=3)
+        if top:
+            axes.plot([x - 0.12, x + 0.12], [geometric_mean(top)] * 2, color=COLORS[block], linewidth=3)
     axes.set(yscale="log", xlabel="depth (layers)", ylabel="training loss")
     axes.set_xticks(range(len(depths)), depths)
-    axes.set_yticks(LOSS_TICKS, LOSS_TICKS)
-    axes.minorticks_off()
-
-
-def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
-    """The losses of an arm's best settings, without those that are not finite."""
-    return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
+    draw_level(axes, TARGET, "_")
+    handles = [Line2D([], [], color=COLORS[kind], marker="o", linestyle="none", label=kind) for kind in BLOCKS]
+    axes.legend(handles=handles, frameon=False, loc="upper left", handletextpad=0.2)
 
 
 def settings_figure(log: DepthSearchLog) -> Figure:
-    """Loss of every setting against its learning rate (top) and gate bias (bottom), a column a depth."""
-    by_depth = group_by(log.results, lambda result: result.trial.depth)
-    title = f"{name_data(log.dataset.name)}: training loss of every setting"
+    """Loss of every setting after the first rung, against learning rate (top) and gate bias (bottom), by depth."""
+    results = first_rung(log)
+    by_depth = group_by(results, lambda result: result.trial.depth)
+    epochs = results[0].trial.epochs
+    title = f"{name_data(log.dataset.name)}: training loss of every setting after {epochs} epochs"
     figure, axes = new_figure(title, 5.6, nrows=2, ncols=len(by_depth), sharey=True, squeeze=False)
-    ceiling = max(result.lowest_loss for result in log.results if np.isfinite(result.lowest_loss))
-    for (over, under), (depth, results) in zip(axes.T, by_depth.items(), strict=True):
-        for result in results:
-            trial, loss = result.trial, ceiling if result.diverged else result.lowest_loss
+    for (over, under), (depth, of_depth) in zip(axes.T, by_depth.items(), strict=True):
+        for result in of_depth:
+            trial, loss = result.trial, CEILING if result.diverged else min(result.lowest_loss, CEILING)
             marker = "x" if result.diverged else "o"
             style = {"color": COLORS[trial.block], "marker": marker, "markersize": 4, "alpha": 0.6, "linestyle": "none"}
             over.plot(trial.lr, loss, **style)
@@ -86,6 +85,8 @@ def settings_figure(log: DepthSearchLog) -> Figure:
                 under.plot(trial.gate_bias, loss, **style)
         over.set(xscale="log", yscale="log", title=f"depth {depth}", xlabel="learning rate")
         under.set(xlabel="initial gate bias", xticks=(-10, -7, -4, -1))
+        for axis in (over, under):
+            draw_level(axis, log.level, "_")
     for row in axes:
         row[0].set_ylabel("training loss")
     handles = [Line2D([], [], color=COLORS[kind], marker="o", linestyle="none", label=kind) for kind in BLOCKS]
@@ -94,85 +95,219 @@ def settings_figure(log: DepthSearchLog) -> Figure:
     return figure
 
 
+# ---------------------------------------------------------------------------------------- what is counted
+
+
+def first_rung(log: DepthSearchLog) -> list[TrialResult]:
+    """The results of the rung on which every setting was tried."""
+    epochs = min(result.trial.epochs for result in log.results)
+    return [result for result in log.results if result.trial.epochs == epochs]
+
+
+def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
+    """The losses of an arm's best settings, without those that are not finite."""
+    return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def by_setting(best: Iterable[BestRun]) -> dict[tuple, list[BestRun]]:
+    """What was trained again, by arm and setting: the seeds together."""
+    return group_by(best, lambda run: (run.trial.arm, run.trial.index))
+
+
+def best_setting(best: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
+    """By arm, the seeds of the setting whose losses have the lowest geometric mean."""
+    arms = {}
+    for (arm, _), runs in by_setting(best).items():
+        if arm not in arms or log_loss(runs) < log_loss(arms[arm]):
+            arms[arm] = runs
+    return arms
+
+
+def log_loss(runs: Iterable[BestRun]) -> float:
+    """The mean of the decimal logarithms of the lowest losses."""
+    return float(np.mean([math.log10(run.lowest_loss) for run in runs]))
+
+
+def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) -> dict[tuple[str, int], list[float]]:
+    """By arm a value for each seed, of the runs of all its settings: what is averaged within a seed is no sample."""
+    return {
+        arm: [value(seed) for seed in group_by(runs, lambda run: run.trial.repeat).values()]
+        for arm, runs in group_by(best, lambda run: run.trial.arm).items()
+    }
+
+
+def epochs_to(run: BestRun, level: float) -> int:
+    """The first epoch after which the training loss was below the level; one more than there are if it never was."""
+    epochs = zip(run.history.epoch, run.history.train_loss, strict=True)
+    return next((epoch for epoch, loss in epochs if loss is not None and loss < level), run.trial.epochs + 1)
+
+
+def mean_epochs(level: float) -> Callable[[list[BestRun]], float]:
+    """The mean of `epochs_to` over runs."""
+    return lambda runs: float(np.mean([epochs_to(run, level) for run in runs]))
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def name(arm: tuple[str, int]) -> str:
+    return f"{arm[0]} {arm[1]}"
+
+
 def arms_table(log: DepthSearchLog) -> str:
-    """By arm: the best settings of the search, and the longer run of the best one."""
+    """By arm: its best settings of the search, and what the best of these did again from other seeds."""
+    again = by_seed(log.best, log_loss)
+    reached = {level: by_seed(log.best, mean_epochs(level)) for level in log.levels}
+    scores = by_seed(log.best, lambda runs: np.mean([run.history.test_score[-1] or CHANCE for run in runs]))
     rows = []
-    longer = best_of_arm(log.best)
-    for arm, ranked in by_arm(log.results).items():
-        trial = longer[arm].trial if arm in longer else ranked[0].trial
-        losses = top_losses(ranked, log.top)
-        spread = f" ± {np.std(losses, ddof=1):.2g}" if len(losses) > 1 else ""
-        bias = "" if trial.gate_bias is None else f", b_T {trial.gate_bias:.1f}"
+    for arm, ranked in by_arm(last_rung(log.results)).items():
+        top = top_losses(ranked, log.top)
+        spread = f"{min(top):.2g} to {max(top):.2g}" if top else ""
+        cells = [name(arm), f"{geometric_mean(top):.2g}" if top else "none", spread]
+        if arm in again:
+            epochs = log.best[0].trial.epochs
+            never = f"over {epochs}"
+            cells += [in_words(interval(again[arm]))]
+            cells += [
+                never if min(values[arm]) > epochs else mean_sd(values[arm], digits=1) for values in reached.values()
+            ]
+            cells += [mean_sd(scores[arm], digits=4)]
+        else:
+            cells += [""] * (2 + len(log.levels))
+        rows.append(cells)
+    levels = [f"epochs to {level:g}" for level in log.levels]
+    return markdown(["arm", f"{log.top} best: loss", "range", "best again: loss", *levels, "test accuracy"], rows)
+
+
+def in_words(logarithm: Interval) -> str:
+    """A loss of which that is the decimal logarithm, and the factor that its interval spans either way."""
+    factor = f" (times or by {10**logarithm.half:.2g})" if np.isfinite(logarithm.half) else ""
+    return f"{10**logarithm.value:.2g}{factor}"
+
+
+def settings_table(log: DepthSearchLog) -> str:
+    """By arm: how many settings are good after the first rung, over which rates; what its best have in common."""
+    rows, first = [], by_arm(first_rung(log))
+    for arm, ranked in by_arm(last_rung(log.results)).items():
+        good = [result.trial for result in first[arm] if not result.diverged and result.lowest_loss < log.level]
+        rates = [trial.lr / (1 - trial.momentum) for trial in good]
+        top = [result.trial for result in ranked[: log.top]]
+        biases = [trial.gate_bias for trial in top if trial.gate_bias is not None]
         rows.append(
             [
-                f"{trial.block} {trial.depth}",
-                f"{np.mean(losses):.3g}{spread}" if losses else "none",
-                f"{sum(result.diverged for result in ranked)} of {len(ranked)}",
-                f"{trial.activation}, lr {trial.lr:.2g}, momentum {trial.momentum:.2g}{bias}",
+                name(arm),
+                f"{sum(result.diverged for result in first[arm])} of {len(first[arm])}",
+                f"{len(good)} of {len(first[arm])}",
+                f"{min(rates):.2g} to {max(rates):.2g}" if rates else "none",
+                f"{sum(trial.activation == 'tanh' for trial in top)} of {len(top)}",
+                f"{min(biases):.1f} to {max(biases):.1f}" if biases else "",
             ]
         )
-        if arm in longer:
-            run = longer[arm]
-            accuracy = "diverged" if run.diverged else f"{run.history.test_score[-1]:.4f}"
-            rows[-1] += [f"{run.lowest_loss:.3g}", epochs_to(run, log.level), accuracy]
-        else:
-            rows[-1] += [""] * 3
-    search = [f"{log.top} best: loss", "diverged", "best setting"]
-    return markdown(["arm", *search, "lowest loss", f"epochs to {log.level:g}", "test accuracy"], rows)
+    header = ["arm", "diverged", f"loss below {log.level:g}", "at lr / (1 − momentum)", "tanh in best", "b_T of best"]
+    return markdown(header, rows)
 
 
-def epochs_to(run: BestRun, level: float) -> str:
-    """The first epoch after which the training loss was below the level."""
-    epochs = zip(run.history.epoch, run.history.train_loss, strict=True)
-    return next((str(epoch) for epoch, loss in epochs if loss is not None and loss < level), "never")
+# ------------------------------------------------------------------------------------------------ claims
 
 
 def claims(log: DepthSearchLog) -> list[Claim]:
-    """What the paper says of figure 1, beside the lowest training losses of the longer runs."""
-    best = best_of_arm(log.best)
-    if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= best.keys():
-        return []  # they are about nets of 10, 20, 50 and 100 layers, which have not all been trained longer
-    losses = {block: [best[block, depth].lowest_loss for depth in DEPTHS] for block in BLOCKS}
-    reached = {block: ", ".join(epochs_to(best[block, depth], log.level) for depth in DEPTHS) for block in BLOCKS}
-    (plain, highway), epochs = (losses["plain"], losses["highway"]), best["plain", 10].trial.epochs
-    orders = math.log10(plain[-1] / highway[-1])
+    """What the paper says of figure 1, judged by each arm's best settings, trained again from other seeds.
 
-    def listed(values: list[float]) -> str:
-        return ", ".join(f"{value:.2e}" for value in values)
+    Losses are compared by their decimal logarithms; intervals of 95 % over the seeds, whose settings are averaged.
+    """
+    losses = by_seed(log.best, log_loss)
+    if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
+        return []  # they are about nets of 10, 20, 50 and 100 layers, which have not all been trained again
 
+    def listed(block: str) -> str:
+        return ", ".join(in_words(interval(losses[block, depth])) for depth in DEPTHS)
+
+    shallow = [interval(losses["plain", depth]) for depth in (10, 20)]
+    steps = [difference(losses["plain", b], losses["plain", a]).sign for a, b in pairwise(DEPTHS)]
+    deep = {
+        depth: difference(losses["highway", depth], losses["highway", 10] + losses["highway", 20])
+        for depth in (50, 100)
+    }
+    gain = difference(losses["plain", 100], losses["highway", 100])
+    faster = {depth: [converges_faster(log, depth, level) for level in log.levels] for depth in DEPTHS}
+    epochs = log.best[0].trial.epochs
     return [
         Claim(
             "3.1, figure 1",
             "plain nets of 10 and 20 layers reach a training loss below 1e-4",
-            f"{listed(plain[:2])} in {epochs} epochs",
-            "held" if max(plain[:2]) < 1e-4 else "not",
+            f"{', '.join(map(in_words, shallow))} in {epochs} epochs",
+            judged(
+                [math.log10(TARGET) - of.high > 0 for of in shallow], [of.low > math.log10(TARGET) for of in shallow]
+            ),
         ),
         Claim(
             "3.1, figure 1",
             "plain nets degrade as depth grows",
-            f"at 10, 20, 50, 100: {listed(plain)}",
-            "held" if plain == sorted(plain) else "partly",
+            f"at 10, 20, 50, 100: {listed('plain')}",
+            judged([sign > 0 for sign in steps], [sign < 0 for sign in steps]),
         ),
         Claim(
             "3.1, figure 1",
             "highway nets of 50 and 100 layers do as well as those of 10 and 20",
-            listed(highway),
-            "held, within a factor of 2" if max(highway[2:]) < 2 * max(highway[:2]) else "not",
+            f"at 10, 20, 50, 100: {listed('highway')}",
+            "; ".join(f"{depth}: {compared(of)}" for depth, of in deep.items()),
         ),
         Claim(
             "3.1, figure 1",
             "at 100 layers highway is more than 2 orders of magnitude better",
-            f"{orders:.1f} orders",
-            "held" if orders > 2 else "not",
+            f"{gain:.1f} orders",
+            judged([gain.low > 2], [gain.high < 2]),
         ),
         Claim(
             "3.1, figure 1",
             "highway nets converge faster",
-            f"epochs until the loss is below {log.level:g}: highway {reached['highway']}; plain {reached['plain']}",
-            "partly: from 50 layers on",
+            "; ".join(f"{depth} layers: to {words(log, signs)}" for depth, signs in faster.items()),
+            "at "
+            + (" and ".join(str(depth) for depth, signs in faster.items() if min(signs) > 0) or "no depth")
+            + " to every level",
         ),
     ]
 
 
+def judged(held: Sequence[bool], refuted: Sequence[bool]) -> str:
+    """The verdict of several comparisons, each of which holds, is refuted, or cannot be told."""
+    if all(held):
+        return "held"
+    return (
+        "not"
+        if all(refuted)
+        else f"{sum(held)} of {len(held)} held, {sum(refuted)} refuted"
+        if any(held) or any(refuted)
+        else "not told apart"
+    )
+
+
+def compared(loss: Interval) -> str:
+    """A difference of logarithms in words."""
+    return {1: f"worse, {10**loss.value:.2g} times", 0: "not told apart", -1: f"better, {10**-loss.value:.2g} times"}[
+        loss.sign
+    ]
+
+
+def converges_faster(log: DepthSearchLog, depth: int, level: float) -> int:
+    """1 if highway nets are below the level in fewer epochs than plain ones, -1 if in more, 0 if not told apart."""
+    epochs = by_seed(log.best, mean_epochs(level))
+    return difference(epochs["plain", depth], epochs["highway", depth]).sign
+
+
+def words(log: DepthSearchLog, signs: Sequence[int]) -> str:
+    """Levels and which kind of net is there first."""
+    kinds = {1: "highway", 0: "neither", -1: "plain"}
+    return ", ".join(f"{level:g} {kinds[sign]}" for level, sign in zip(log.levels, signs, strict=True))
+
+
 FIGURES = {"fig1_depth_search.png": search_figure, "fig1_settings.png": settings_figure}
-TABLES = {"depth_search": arms_table, "depth_search_claims": lambda log: claims_table(claims(log))}
+TABLES = {
+    "depth_search": arms_table,
+    "depth_search_settings": settings_table,
+    "depth_search_claims": lambda log: claims_table(claims(log)),
+}

@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,12 @@ from experiments.depth_search import (
     best_of_arm,
     by_arm,
     draw_trials,
+    halve,
+    last_rung,
     run_best,
     run_trial,
 )
-from experiments.depth_search_figures import arms_table, claims
+from experiments.depth_search_figures import arms_table, claims, settings_table
 from highway_networks import LOSSES, DeepNet, Training, evaluate, load_dataset
 from run_log import History
 from side_by_side import ResultFile
@@ -82,7 +85,7 @@ N = 2_000
 DRAWN = {
     "lr": (lambda trial: trial.lr, np.log),
     "1 - momentum": (lambda trial: 1 - trial.momentum, np.log),
-    "1 - decay": (lambda trial: 1 - trial.decay, np.log),
+    "last rate": (lambda trial: trial.decay ** (BUDGET["epochs"] - 1), np.log),
     "gate_bias": (lambda trial: trial.gate_bias, lambda bias: bias),
 }
 
@@ -95,13 +98,16 @@ def many() -> list[Trial]:
 @pytest.mark.parametrize("name", SPACE)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_settings_fill_their_ranges_evenly(many, block, name):
-    """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range."""
+    """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range.
+
+    The last epoch's rate is the first's times the factor of an epoch for each of the others.
+    """
     (value, law), (low, high) = DRAWN[name], SPACE[name]
     if name == "gate_bias" and block == "plain":
         assert all(trial.gate_bias is None for trial in many if trial.block == "plain")
         return
     values = np.sort([value(trial) for trial in many if trial.block == block])
-    assert low - 1e-9 <= values[0]
+    assert low * (1 - 1e-5) - 1e-9 <= values[0] or low < 0
     assert values[-1] <= high + 1e-9
     quantiles = (law(values) - law(low)) / (law(high) - law(low))
     assert np.abs(quantiles - (np.arange(N) + 0.5) / N).max() < 1.63 / math.sqrt(N)
@@ -135,6 +141,9 @@ def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, dept
         assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
         assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
+        assert dataclasses.replace(trial, repeat=1).config(n_test=100) == dataclasses.replace(
+            config, seed=trial.index + depth_search.REPEAT
+        )
         if block == "highway":
             assert config.gate_bias == trial.gate_bias
     net = Training(config, digits).net
@@ -156,40 +165,41 @@ def committed() -> DepthSearchLog:
 
 
 def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
-    trial, arms = committed.results[0].trial, by_arm(committed.results)
-    n, depths = len(committed.results) // len(arms), sorted({depth for _, depth in arms})
-    drawn = draw_trials(n, depths, dataset="mnist", n_train=trial.n_train, epochs=trial.epochs)
-    assert [result.trial for result in committed.results] == drawn
-    assert {len(ranked) for ranked in arms.values()} == {n}
+    """All of them on the first rung; on each later one the best of the one before, and the best again at the end."""
+    assert committed.space == SPACE
+    results = {result.trial: result for result in committed.results}
+    trials = draw_trials(100, DEPTHS, dataset="mnist", n_train=60_000, epochs=40)
+    assert halve(trials, lambda rung: [results[trial] for trial in rung]) == committed.results
+    rungs = Counter((result.trial.arm, result.trial.epochs) for result in committed.results)
+    expected = {4: 100, 8: 25, 40: 10}
+    assert rungs == {(arm, epochs): n for arm in product(BLOCKS, DEPTHS) for epochs, n in expected.items()}
+    best = {
+        (result.trial, repeat)
+        for ranked in by_arm(last_rung(committed.results)).values()
+        for result in ranked[:2]
+        for repeat in (1, 2, 3)
+    }
+    assert {(dataclasses.replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
 
 
 def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
     """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
     first = dataclasses.asdict(whole)
-    del first["top"], first["level"], first["best_command"], first["environment"]["kernels"]
+    for name in ("top", "level", "levels", "best_command"):
+        del first[name]
+    del first["environment"]["kernels"]
     for result in first["results"]:
-        del result["environment"]
+        del result["environment"], result["trial"]["repeat"]
         result["trial"]["architecture"] = result["trial"].pop("block")
     path, environment = tmp_path / "first.json", dataclasses.replace(whole.environment, kernels="unknown")
     path.write_text(json.dumps(first))
-    assert read_log(path) == dataclasses.replace(whole, environment=environment)
-
-
-def test_the_tables_keep_to_the_thresholds_of_their_log(committed):
-    log = dataclasses.replace(committed, top=3, level=0.005)
-    losses = [result.lowest_loss for result in by_arm(log.results)["plain", 10][:3]]
-    longer = best_of_arm(log.best)["plain", 10].history.train_loss
-    reached = next(epoch for epoch, loss in enumerate(longer) if loss < 0.005)
-    assert re.search(r"\| 3 best: loss \| .* \| epochs to 0\.005 \|", arms_table(log))
-    row = rf"\| plain 10 \| {np.mean(losses):.3g} ± {np.std(losses, ddof=1):.2g} \| .* \| {reached} \| [0-9.]+ \|\n"
-    assert re.search(row, arms_table(log))
-    assert re.search(rf"until the loss is below 0\.005: highway .*; plain {reached},", claims(log)[-1].here)
+    assert read_log(path) == dataclasses.replace(whole, environment=environment, level=0.1)
 
 
 def test_list_prints_each_setting(workdir, capsys):
     assert main("list", "--dataset", "digits", "--configs", "2", "--depths", "10,3") == 0
     rows = capsys.readouterr().out.splitlines()
-    trials = draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=4)
+    trials = draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=40)
     assert [Trial(**json.loads(row)) for row in rows] == trials
     assert len(rows) == 8
     assert files_below(workdir) == {}
@@ -241,16 +251,18 @@ def test_settings_are_ranked_by_their_lowest_training_loss():
     ]
     ranked = by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
-    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [2, 0, 1]]
+    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
     assert [result.lowest_loss for result in ranked["highway", 20]] == [1.9, math.inf]
 
 
-def test_a_table_counts_settings_and_divergence_and_averages_the_best(whole):
+def test_tables_count_settings_and_divergence_and_average_the_best(whole):
+    """Ten best losses of 1 to 10: their geometric mean is the tenth root of 10! = 4.53."""
     arm = ("plain", 10)
     results = [*(made_up(arm, i, 1.0 + i) for i in range(12)), made_up(arm, 12, None)]
-    table = arms_table(dataclasses.replace(whole, results=results))
-    assert "| plain 10 | 5.5 ± 3 | 1 of 13 | tanh, " in table
-    assert "| plain 10 | none | 1 of 1 |" in arms_table(dataclasses.replace(whole, results=results[12:]))
+    log = dataclasses.replace(whole, results=results, level=3.5)
+    assert "| plain 10 | 4.5 | 1 to 10 |" in arms_table(log)
+    assert "| plain 10 | 1 of 13 | 3 of 13 | 0.5 to 0.5 | 10 of 10 |" in settings_table(log), "rates: 0.05 / (1 − 0.9)"
+    assert "| plain 10 | none | " in arms_table(dataclasses.replace(log, results=results[12:]))
 
 
 def test_a_search_reports_each_tenth_of_its_way():
@@ -272,24 +284,120 @@ def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last
     assert best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
 
 
-# ---------------------------------------------------------------------------- the net that is looked into
+# --------------------------------------------------------------------------------------------- verdicts
+
+SPREAD = (0.98, 1.0, 1.02)  # by which the seeds of an arm differ
+PAPER = {  # losses as the paper has them, in what matters
+    **{("plain", depth): loss for depth, loss in zip(DEPTHS, (5e-5, 8e-5, 5e-4, 1.0), strict=True)},
+    **{("highway", depth): 6e-5 for depth in DEPTHS},
+}
 
 
-def test_the_best_50_layer_highway_net_of_the_committed_search_is_kept(small_mnist, workdir, monkeypatch):
+def judged_log(whole: DepthSearchLog, losses: dict, epochs: dict, spread=SPREAD) -> DepthSearchLog:
+    """A made-up log: two settings an arm, three seeds; an arm's loss falls to its last after so many epochs of 9."""
+    best = []
+    for (block, depth), loss in losses.items():
+        for setting, (repeat, factor) in product((0, 1), enumerate(spread, start=1)):
+            curve = [2.3] * epochs.get((block, depth), 5) + [loss * factor] * (10 - epochs.get((block, depth), 5))
+            trial = dataclasses.replace(TRIAL, block=block, depth=depth, index=setting, repeat=repeat, epochs=9)
+            history = History([*range(10)], curve, *([0.5] * 10 for _ in range(5)))
+            best.append(BestRun(None, trial, 1, False, history))
+    return dataclasses.replace(whole, best=best)
+
+
+def verdicts(log: DepthSearchLog) -> list[str]:
+    return [claim.verdict for claim in claims(log)]
+
+
+def test_the_papers_own_losses_hold_all_its_claims(whole):
+    slower = {("plain", depth): 7 for depth in (50, 100)}
+    found = verdicts(judged_log(whole, PAPER, slower))
+    alike = "50: not told apart; 100: not told apart"
+    assert found == ["held", "held", alike, "held", "at 50 and 100 to every level"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim", "verdict"),
+    [
+        ({("plain", 10): 2e-4, ("plain", 20): 3e-4}, 0, "not"),
+        ({("plain", 20): 3e-4}, 0, "1 of 2 held, 1 refuted"),
+        ({("plain", 50): 1e-6}, 1, "2 of 3 held, 1 refuted"),
+        ({("highway", 100): 6e-4}, 2, "50: not told apart; 100: worse, 10 times"),
+        ({("highway", 50): 6e-6}, 2, "50: better, 10 times; 100: not told apart"),
+        ({("plain", 100): 1e-3}, 3, "not"),
+        ({("plain", 100): 6e-3}, 3, "not told apart"),
+    ],
+)
+def test_other_losses_give_other_verdicts(whole, changes, claim, verdict):
+    assert verdicts(judged_log(whole, PAPER | changes, {}))[claim] == verdict
+
+
+def test_of_one_seed_nothing_is_told_apart_and_without_every_arm_there_is_no_verdict(whole):
+    assert verdicts(judged_log(whole, PAPER, {}, spread=(1.0,)))[:2] == ["not told apart"] * 2
+    assert claims(whole) == []
+
+
+# ------------------------------------------------------------------------------------ successive halving
+
+
+def rungs_of(n: int, losses, epochs: int = 40) -> list[list[TrialResult]]:
+    """The rungs of a made-up search, n settings an arm; losses(trial) gives those of its epochs."""
+    rungs = []
+
+    def train(rung: list[Trial]) -> list[TrialResult]:
+        rungs.append([dataclasses.replace(made_up(trial.arm, 0, *losses(trial)), trial=trial) for trial in rung])
+        return rungs[-1]
+
+    trials = draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
+    results = halve(trials, train)
+    assert results == [result for rung in rungs for result in rung]
+    assert all(dataclasses.replace(result.trial, epochs=epochs) in trials for result in results), (
+        "the rate decays over the whole training, on whichever rung"
+    )
+    return rungs
+
+
+def test_the_best_of_each_arm_go_on_to_the_next_rung():
+    """Of 20 settings an arm five and then two go on: here those of the highest index, whatever the other arms do."""
+    rungs = rungs_of(20, lambda trial: [trial.depth - trial.index / 100])
+    assert [{result.trial.epochs for result in rung} for rung in rungs] == [{4}, {8}, {40}]
+    arms = [(block, depth) for block in BLOCKS for depth in (10, 50)]
+    for rung, first in zip(rungs, (0, 15, 18), strict=True):
+        found = sorted((result.trial.arm, result.trial.index) for result in rung)
+        assert found == sorted(product(arms, range(first, 20)))
+
+
+def test_a_setting_that_has_diverged_does_not_go_on_however_low_its_loss_was():
+    rungs = rungs_of(20, lambda trial: [0.001, None] if trial.index >= 15 else [1 + trial.index])
+    assert {result.trial.index for result in rungs[1]} == {0, 1, 2, 3, 4}
+
+
+def test_what_has_been_trained_again_for_a_rung_is_not_counted_twice(workdir):
+    """With a single epoch all rungs are the same."""
+    flags = ("--dataset", "digits", "--configs", "4", "--depths", "3", "--epochs", "1")
+    assert main("run", *flags) == 0
+    log = read_log("runs/depth_search-digits-configs4-depths3-epochs1.json")
+    assert len(log.results) == len({result.trial for result in log.results}) == 8
+    assert last_rung(log.results) == log.results
+
+
+# ---------------------------------------------------------------------------- the nets that are looked into
+
+
+def test_the_best_deep_highway_nets_of_the_committed_search_are_kept(small_mnist, workdir):
     data = ("--data-dir", str(small_mnist))
-    assert main("run", *data, "--configs", "2", "--depths", "3,50", "--epochs", "1") == 0
-    log = Path("runs/depth_search-configs2-depths3,50-epochs1.json")
-    assert main("best", str(log), *data, "--epochs", "2") == 0
+    assert main("run", *data, "--configs", "2", "--depths", "3,50,100", "--epochs", "2") == 0
+    log = Path("runs/depth_search-configs2-depths3,50,100-epochs2.json")
+    assert main("best", str(log), *data, "--seeds", "1") == 0
     assert not Path("models").exists(), "of other flags than the committed search's"
     log.rename("runs/depth_search.json")
-    with monkeypatch.context() as patch:
-        patch.setitem(depth_search.LONGER, "epochs", 2)
-        assert main("best", *data, "--epochs", "2") == 0
-    best = best_of_arm(read_log("runs/depth_search.json").best)["highway", 50]
-    net = DeepNet.load("models/highway-50.npz")
-    assert (net.depth, net.hidden, net.config["block"]) == (49, 50, "highway")
-    loss, _ = evaluate(net, *load_dataset("mnist", small_mnist)[:2], LOSSES["cross-entropy"])
-    assert loss == pytest.approx(best.history.train_loss[-1], rel=1e-5)
+    assert main("best", *data) == 0
+    best = best_of_arm(read_log("runs/depth_search.json").best)
+    for depth in (50, 100):
+        net = DeepNet.load(f"models/highway-{depth}.npz")
+        assert (net.depth, net.hidden, net.config["block"]) == (depth - 1, 50, "highway")
+        loss, _ = evaluate(net, *load_dataset("mnist", small_mnist)[:2], LOSSES["cross-entropy"])
+        assert loss == pytest.approx(best["highway", depth].history.train_loss[-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
@@ -297,7 +405,7 @@ def test_no_untrained_net_is_kept(digits, workdir, left):
     if left != "nothing":
         run_best(dataclasses.replace(TRIAL, epochs=1), digits)
     with pytest.raises(InputError) as error:
-        depth_search.keep_net(TRIAL, digits)
+        depth_search.keep_net(TRIAL, digits, depth_search.MODEL)
     assert_says(error.value, depth_search.checkpoint_path(TRIAL))
     assert not Path("models").exists()
 
@@ -305,7 +413,7 @@ def test_no_untrained_net_is_kept(digits, workdir, left):
 # -------------------------------------------------------------------------------------- the command line
 
 SEARCH = ("--dataset", "digits", "--configs", "6", "--depths", "3,5", "--epochs", "20")
-TRIALS = 24
+TRIALS = 4 * (6 + 2 + 1)
 
 
 def run_search(*flags: str) -> DepthSearchLog:
@@ -332,8 +440,11 @@ def whole(tmp_path_factory) -> DepthSearchLog:
 
 
 def test_the_log_holds_every_setting_in_order(whole):
-    assert [r.trial for r in whole.results] == draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
-    assert (whole.space, whole.top, whole.level) == (SPACE, 10, 0.1)
+    drawn = draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
+    assert {r.trial for r in whole.results[:24]} == {dataclasses.replace(trial, epochs=2) for trial in drawn}
+    assert [r.trial.index for r in whole.results[:24]] == [trial.index for trial in drawn]
+    assert Counter(r.trial.epochs for r in whole.results) == {2: 24, 4: 8, 20: 4}
+    assert (whole.space, whole.top, whole.level, whole.levels) == (SPACE, 10, 0.25, [0.1, 0.01, 0.001])
     assert {result.environment for result in whole.results} == {None}, "made where the log was"
     assert whole.command == f"python -m experiments.depth_search run {shlex.join(SEARCH)}"
     assert (whole.dataset.name, whole.dataset.n_train, whole.dataset.n_test) == ("digits", 1437, 360)
@@ -345,7 +456,12 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
     for part in (1, 2):
         assert main("run", *SEARCH, "--shard", f"{part}/2") == 0
         shards.append(f"{LOG}-{part}-of-2.jsonl")
-    assert [len(ResultFile(path, TrialResult).read()) for path in shards] == [12, 12]
+    kept = [ResultFile(path, TrialResult).read() for path in shards]
+    assert [len(results) for results in kept] == [TRIALS // 2] * 2
+    assert [{result.trial.arm for result in results} for results in kept] == [
+        {("highway", 3), ("plain", 3)},
+        {("highway", 5), ("plain", 5)},
+    ]
     assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
     assert main("merge", *SEARCH, *reversed(shards)) == 0
     assert findings(read_log()) == findings(whole)
@@ -353,10 +469,12 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
 
 @pytest.fixture
 def shards(workdir) -> list[str]:
-    """Two shards of a made-up search of one index at depth 3: a plain and a highway net."""
+    """Two shards of a made-up search of one index at depth 3: a plain and a highway net, for one and for two epochs."""
     for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
         made_on = dataclasses.replace(run_log.environment(), cpu=name)
-        ResultFile(f"{name}.jsonl", TrialResult).append(TrialResult(made_on, trial, [1.0, 0.5], False, 1.0))
+        for epochs in (1, 2):
+            result = TrialResult(made_on, dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs], False, 1.0)
+            ResultFile(f"{name}.jsonl", TrialResult).append(result)
     return ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
 
 
@@ -365,34 +483,34 @@ def test_results_say_where_they_were_made_however_often_their_log_is_written_aga
     here = run_log.environment()
     merged = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     merge = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"]
-    best = ["best", f"{merged}.json", *shards[:2], "--epochs", "1"]
+    best = ["best", f"{merged}.json", *shards[:2], "--seeds", "1"]
     for machine, command in (("b", merge), ("c", best), ("d", best)):
         there = dataclasses.replace(here, cpu=machine)
         monkeypatch.setattr(run_log, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
-        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-epochs1.json")
+        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-seeds1.json")
         assert log.environment == there
-        assert [(result.environment or there).cpu for result in log.results] == ["a", "b"]
+        assert [(result.environment or there).cpu for result in log.results] == ["b", "a", "b", "a"]
         assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
         assert log.command == f"python -m experiments.depth_search {shlex.join(merge)}", "that of the search alone"
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
-def test_a_search_that_is_run_again_keeps_its_longer_runs(workdir):
+def test_a_search_that_is_run_again_keeps_what_was_trained_again(workdir):
     logs = []
     for command in ("run", "best", "run"):
         assert main(command, "--smoke") == 0
         logs.append(read_log("runs/depth_search-smoke.json"))
-    assert [len(log.best) for log in logs] == [0, 8, 8]
+    assert [len(log.best) for log in logs] == [0, 12, 12]
     assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
 
 
 @pytest.mark.parametrize(
     ("flags", "files", "message"),
     [
-        ([], ["a.jsonl"], "merge: expected 2 trials, found 1 missing"),
-        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials, found 2 missing"),
-        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials, found 2 missing"),
+        ([], ["a.jsonl"], "merge: expected 2 trials of 1 epochs, found 1 missing"),
+        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials of 1 epochs, found 2 missing"),
+        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials of 1 epochs, found 2 missing"),
         ([], ["a.jsonl", "c.jsonl"], "c.jsonl: expected a shard, found no file"),
         ([], ["a.jsonl", "."], ".: expected "),
         ([], ["a.jsonl", "letter.txt"], "letter.txt: line 1: expected a TrialResult, found"),
@@ -416,7 +534,8 @@ BAD_ARGUMENTS = {
     "run --shard 0/4": "argument --shard: expected a part like 2/8, found '0/4'",
     "run --shard 5/4": "argument --shard: expected a part like 2/8, found '5/4'",
     "run --shard 1": "argument --shard: expected a part like 2/8, found '1'",
-    "best --epochs 0": "argument --epochs: expected a positive number, found '0'",
+    "run --shard 2/9": "--shard: expected at most 8 parts, one for each arm, found 9",
+    "best --seeds 0": "argument --seeds: expected a positive number, found '0'",
     "best --top 0": "argument --top: expected a positive number, found '0'",
 }
 
@@ -566,7 +685,7 @@ def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(wor
         assert main("best", "--smoke") == 1
     assert re.fullmatch(
         r"\n(python -m experiments\.depth_search): interrupted: runs/checkpoints/.*: File too large; .*; "
-        r"0 of 8 runs are safe in runs/depth_search-smoke_best\.jsonl; to continue: \1 best --smoke\n",
+        r"0 of 12 runs are safe in runs/depth_search-smoke_best\.jsonl; to continue: \1 best --smoke\n",
         capsys.readouterr().err,
     )
     assert files_below(Path("runs/checkpoints")) == {}
@@ -594,10 +713,10 @@ def test_each_step_again_does_nothing_but_write_the_same(workdir):
         assert main("run", "--smoke") == 0
         assert main("best", "--smoke") == 0
     log = read_log("runs/depth_search-smoke.json")
-    assert len(log.results) == len(log.best) == 8
+    assert (len(log.results), len(log.best)) == (4 * (4 + 1 + 1), 4 * 3)
     for run in log.best:
-        assert run.history.epoch == [0, 1, 2, 3]
-        assert run.trial.n_train == 1437
-    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 8
-    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 8
+        assert run.history.epoch == [0, 1, 2, 3, 4, 5, 6]
+        assert run.trial.n_train == 256
+    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 24
+    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 12
     assert not Path("models").exists()

@@ -250,7 +250,7 @@ def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
     trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
     histories = [History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]) for loss in (0.5, 0.2)]
     runs = [BestRun(None, trial, 1, False, history) for trial, history in zip(trials, histories, strict=True)]
-    fields = {"space": {}, "top": 10, "level": 0.1, "results": [], "best_command": None, "best": runs}
+    fields = {"space": {}, "top": 10, "level": 0.25, "levels": [0.1], "results": [], "best_command": None, "best": runs}
     experiment = depth_search.EXPERIMENT
     experiment.keep(experiment.log_path("digits"), "made up", DatasetInfo("digits", 100, 360), **fields)
     found = config()

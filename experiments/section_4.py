@@ -11,22 +11,23 @@ a layer is idle if closing it changes the error by less than 0.1 points, or, by 
 raises the loss by less than 1 % of what closing the costliest layer does, or if it flips the predicted class of fewer
 than 0.1 % of the images. The error of an untrained net tells nothing, so its flips stand beside those of the trained.
 
-And of 99 blocks by the setting of the ReLU nets, how many work?
+And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
 
 import argparse
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+
+import numpy as np
 
 from highway_networks import LOSSES, Dataset, DeepNet, Training, evaluate
 from run_log import Log, Result, number, numbers
 
-from . import class_routing, gate_maps, lesions, models
+from . import class_routing, depth_search, gate_maps, lesions, models
 from .common import Experiment, add_run_flags, load_data, start
 from .models import Source
 
-DEEP = {"depth": 99, "epochs": 30}  # with the plain layer before them twice as many layers
-DEEP_SMOKE = {"depth": 12, "epochs": 2}
+DEEP = depth_search.KEPT["highway", 100]
+SEED = 0  # of the fresh weights of the net beside DEEP
 FIRST, LATE = 15, (15, 45)  # layers, from 1: those that the paper calls the first, and those that it finds idle
 FIRST_SMOKE, LATE_SMOKE = 2, (3, 5)
 IDLE_OF_MOST = 0.01  # of the rise in loss by the costliest layer; one whose rise is less is idle by the net's measure
@@ -49,7 +50,7 @@ class Seen:
 
 @dataclass
 class NetSeen(Result):
-    """A net, and the one that its training began with."""
+    """A net, and the one that its training began with; beside a net from a file one with fresh weights."""
 
     source: Source
     test_score: float
@@ -95,20 +96,22 @@ def see(net: DeepNet, data: Dataset) -> Seen:
 
 
 def examine(source: Source, data: Dataset) -> NetSeen:
-    """Load or train the net, and measure it and the net that its training begins with."""
+    """Load or train the net, and measure it and, beside it, one that was not trained."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        net, untrained = models.obtain(source, data), Training(source.training, data).net
+        net = models.obtain(source, data)
+        fresh = DeepNet(**net.config, rng=np.random.default_rng(SEED))
+        untrained = Training(source.training, data).net if source.training else fresh
         _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
         return NetSeen(None, source, number(test_score), see(net, data), see(untrained, data))
 
 
-def deepen(source: Source, smoke: bool) -> Source:
-    """The same training of a deeper net."""
-    config = replace(source.training, **(DEEP_SMOKE if smoke else DEEP))
-    path = Path(source.file)
-    return Source(str(path.with_stem(f"{path.stem}-depth-{config.depth}")), None, config)
+def deep_net(dataset: str, data: Dataset, smoke: bool) -> Source:
+    """The best 100-layer net of the search; in a smoke run one that is trained here."""
+    if smoke:
+        return models.untrained(f"{EXPERIMENT.name}-smoke", dataset, data, smoke=True, epochs=2, seed=SEED)
+    return models.of_file(DEEP, data)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -116,7 +119,7 @@ def run(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     path, smoke = EXPERIMENT.log_path(dataset, arguments.smoke), arguments.smoke
     sources = [source for seeds in models.by_setting(dataset, data, smoke).values() for source in seeds]
-    sources.append(deepen(sources[0], smoke))  # the ReLU nets come first
+    sources.append(deep_net(dataset, data, smoke))
     *nets, deep = EXPERIMENT.finish(examine, sources, data, NetSeen, path, arguments)
     EXPERIMENT.keep(
         path,

@@ -228,13 +228,16 @@ def lesions_table(log: Section4Log) -> str:
 
 def deep_note(net: NetSeen, log: Section4Log) -> str:
     """What a deeper net's layers do."""
-    config, seen = net.source.training, net.trained
-    counts = (f"{np.count_nonzero(idle)} {RULES[rule]}" for rule, idle in idle_layers(seen, log).items())
+    seen, untrained = net.trained, idle_layers(net.untrained, log)
+    counts = (
+        f"{np.count_nonzero(idle)} {RULES[rule]} (untrained {np.count_nonzero(untrained[rule])})"
+        for rule, idle in idle_layers(seen, log).items()
+    )
     needed = np.count_nonzero(np.array(seen.lesioned_error) - seen.error > log.point)
     return (
-        f"{config.depth} blocks, {name_setting(config)}, seed {config.seed}, {config.epochs} epochs: training error "
-        f"{seen.error:.2%}, test accuracy {net.test_score:.2%}. Idle: {', '.join(counts)}; needed, as without it the "
-        f"error is over {100 * log.point:g} points higher: {needed}."
+        f"{net.source.file}, {len(seen.lesioned_error)} blocks: training error {seen.error:.2%}, test accuracy "
+        f"{net.test_score:.2%}. Idle: {', '.join(counts)}; needed, as without it the error is over "
+        f"{100 * log.point:g} points higher: {needed}."
     )
 
 

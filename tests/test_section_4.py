@@ -11,7 +11,7 @@ from picture_helpers import committed_log
 import run_log
 from experiments import lesions, models, section_4
 from experiments.common import load
-from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deepen
+from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
 from experiments.section_4_figures import claims, idle_layers, idle_parts, late_less_early, verdict
 from highway_networks import Training, train
 
@@ -65,12 +65,15 @@ def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
             assert {len(values) for values in lists} == {found.source.training.depth}
 
 
-def test_the_deep_net_is_trained_as_the_first_of_the_others(as_many_as_mnist):
-    source = models.by_setting("digits", as_many_as_mnist, smoke=False)["tanh, b_T -2"][0]
-    deep = deepen(source, smoke=False)
-    assert (deep.training.depth, deep.training.epochs) == (99, 30)
-    assert dataclasses.replace(deep.training, depth=49, epochs=60) == source.training
-    assert deep.file != source.file
+def test_a_net_from_a_file_is_looked_into_beside_one_with_fresh_weights(log, digits, monkeypatch):
+    trained = log.nets[0]
+    monkeypatch.setattr(section_4, "DEEP", Path(trained.source.file))
+    source = deep_net("digits", digits, smoke=False)
+    assert source.training is None
+    seen = examine(source, digits)
+    assert (seen.trained, seen.test_score) == (trained.trained, trained.test_score)
+    assert seen.untrained.gates.bias_change == 0
+    assert seen.untrained.error > 0.8 > seen.trained.error
 
 
 def test_a_second_run_trains_and_measures_nothing(log, monkeypatch):
@@ -81,7 +84,7 @@ def test_a_second_run_trains_and_measures_nothing(log, monkeypatch):
 
 def test_pictures_and_tables_can_be_made_of_it(log, capsys):
     assert EXPERIMENT.main(["plot", str(LOG)]) == 0
-    assert "12 blocks, relu, b_T -4.7, seed 0, 2 epochs: training error" in capsys.readouterr().out
+    assert "smoke-digits-seed-0.npz, 6 blocks: training error" in capsys.readouterr().out
     assert {path.name for path in Path("viz/smoke").iterdir()} == EXPERIMENT.figures.FIGURES.keys()
 
 

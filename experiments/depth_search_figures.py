@@ -185,7 +185,7 @@ def arms_table(log: DepthSearchLog) -> str:
 
 def in_words(logarithm: Interval) -> str:
     """A loss of which that is the decimal logarithm, and the factor that its interval spans either way."""
-    factor = f" (times or by {10**logarithm.half:.2g})" if np.isfinite(logarithm.half) else ""
+    factor = f" (×/÷ {10**logarithm.half:.2g})" if np.isfinite(logarithm.half) else ""
     return f"{10**logarithm.value:.2g}{factor}"
 
 

@@ -190,7 +190,9 @@ def in_words(logarithm: Interval) -> str:
 
 
 def settings_table(log: DepthSearchLog) -> str:
-    """By arm: how many settings are good after the first rung, over which rates; what its best have in common."""
+    """By arm: how many settings are good after the first rung, over which rates; the best ones, and where the best of
+    all stood then.
+    """
     rows, first = [], by_arm(first_rung(log))
     for arm, ranked in by_arm(last_rung(log.results)).items():
         good = [result.trial for result in first[arm] if not result.diverged and result.lowest_loss < log.level]
@@ -205,9 +207,12 @@ def settings_table(log: DepthSearchLog) -> str:
                 f"{min(rates):.2g} to {max(rates):.2g}" if rates else "none",
                 f"{sum(trial.activation == 'tanh' for trial in top)} of {len(top)}",
                 f"{min(biases):.1f} to {max(biases):.1f}" if biases else "",
+                str(1 + [result.trial.index for result in first[arm]].index(top[0].index)),
             ]
         )
-    header = ["arm", "diverged", f"loss below {log.level:g}", "at lr / (1 − momentum)", "tanh in best", "b_T of best"]
+    epochs = first_rung(log)[0].trial.epochs
+    header = ["arm", "diverged", f"loss below {log.level:g}", "at lr / (1 − momentum)"]
+    header += ["tanh in best", "b_T of best", f"the best's rank after {epochs} epochs"]
     return markdown(header, rows)
 
 

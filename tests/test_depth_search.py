@@ -260,6 +260,9 @@ def test_tables_count_settings_and_divergence_and_average_the_best(whole):
     arm = ("plain", 10)
     results = [*(made_up(arm, i, 1.0 + i) for i in range(12)), made_up(arm, 12, None)]
     log = dataclasses.replace(whole, results=results, level=3.5)
+    longer = [dataclasses.replace(of, trial=dataclasses.replace(of.trial, epochs=9)) for of in results[2:4]]
+    ranked = settings_table(dataclasses.replace(log, results=results + longer))
+    assert ranked.splitlines()[-1].endswith("| 3 |"), "it was third before"
     assert "| plain 10 | 4.5 | 1 to 10 |" in arms_table(log)
     assert "| plain 10 | 1 of 13 | 3 of 13 | 0.5 to 0.5 | 10 of 10 |" in settings_table(log), "rates: 0.05 / (1 − 0.9)"
     assert "| plain 10 | none | " in arms_table(dataclasses.replace(log, results=results[12:]))

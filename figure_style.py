@@ -106,14 +106,15 @@ def set_title(figure: FigureBase, title: str) -> None:
     figure.suptitle(title, x=0.01, horizontalalignment="left")
 
 
-def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, **style) -> None:
+def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center=np.mean, **style) -> None:
     """Draw every seed's curve faint and their mean bold; curves is (seeds, len(x)), NaN where there is no value.
 
-    The mean is drawn only where every seed has a value: a seed that diverges must not improve it by leaving.
+    The mean is drawn only where every seed has a value: a seed that diverges must not improve it by leaving. So must
+    the median not (`center`), if inf stands for what has diverged.
     """
     if len(curves) > 1:
         axes.plot(x, curves.T, linewidth=1, alpha=0.4, clip_on=False, **style | {"markersize": 3})
-    axes.plot(x, curves.mean(axis=0), label=label, clip_on=False, **style)
+    axes.plot(x, center(curves, axis=0), label=label, clip_on=False, **style)
 
 
 def pale(color: str, strength: float) -> tuple[float, ...]:

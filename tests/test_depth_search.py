@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import assert_says, files_below, limited_file_size, wait_until
+from matplotlib.figure import Figure
 from picture_helpers import committed_log
 
 import checkpoint
@@ -40,7 +41,7 @@ from experiments.depth_search import (
     run_best,
     run_trial,
 )
-from experiments.depth_search_figures import arms_table, claims, settings_table
+from experiments.depth_search_figures import arms_table, claims, curves_panel, settings_table
 from highway_networks import LOSSES, DeepNet, Training, evaluate, load_dataset
 from run_log import History
 from side_by_side import ResultFile
@@ -330,10 +331,24 @@ def test_the_papers_own_losses_hold_all_its_claims(whole):
         ({("highway", 50): 6e-6}, 2, "50: better, 10 times; 100: not told apart"),
         ({("plain", 100): 1e-3}, 3, "not in 9 epochs"),
         ({("plain", 100): 6e-3}, 3, "not told apart in 9 epochs"),
+        ({("highway", 100): 1.0}, 4, "highway first in 0 of 9 comparisons, plain in 0"),
     ],
 )
 def test_other_losses_give_other_verdicts(whole, changes, claim, verdict):
     assert verdicts(judged_log(whole, PAPER | changes, {}))[claim] == verdict
+
+
+def test_a_seed_that_diverges_is_counted_and_does_not_improve_the_curve(whole):
+    """The median of three seeds of which one has ended is the worse of the others; a cross stands where it ended."""
+    runs = [longer_run(0, 2.3, 0.5, 0.4), longer_run(0, 2.3, 0.5, 0.2), longer_run(0, 2.3, 0.1, None)]
+    log = dataclasses.replace(whole, results=[made_up(TRIAL.arm, 0, 0.3)], best=runs)
+    assert "| 1 of 3 |" in arms_table(log)
+    axes = Figure().subplots()
+    curves_panel(axes, runs)
+    (median,) = (line for line in axes.lines if line.get_label() == "highway 3")
+    assert list(median.get_ydata()) == [2.3, 0.5, 0.4]
+    (cross,) = (line for line in axes.lines if line.get_marker() == "x")
+    assert cross.get_xydata().tolist() == [[1, 0.1]]
 
 
 def test_of_one_seed_nothing_is_told_apart_and_without_every_arm_there_is_no_verdict(whole):

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,9 @@ from download import IDX_SOURCES
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
 settings.load_profile("project")
+
+# A shell that starts the suite in the background has it, and all that it starts, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

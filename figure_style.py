@@ -114,7 +114,8 @@ def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, cen
     """
     if len(curves) > 1:
         axes.plot(x, curves.T, linewidth=1, alpha=0.4, clip_on=False, **style | {"markersize": 3})
-    axes.plot(x, center(curves, axis=0), label=label, clip_on=False, **style)
+    middle = center(curves, axis=0)
+    axes.plot(x, np.where(np.isfinite(middle), middle, np.nan), label=label, clip_on=False, **style)
 
 
 def pale(color: str, strength: float) -> tuple[float, ...]:

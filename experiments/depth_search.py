@@ -377,6 +377,10 @@ def best(arguments: argparse.Namespace) -> None:
     dataset, data = load_data(arguments)
     path = arguments.log or EXPERIMENT.log_path(dataset, arguments.smoke)
     log = EXPERIMENT.read(path)
+    if log.dataset.name != dataset:
+        raise InputError(
+            f"{path}: expected a search on {dataset}, found one on {log.dataset.name}; add --dataset {log.dataset.name}"
+        )
     trials = [
         dataclasses.replace(result.trial, repeat=repeat)
         for repeat in range(1, arguments.seeds + 1)
@@ -384,6 +388,8 @@ def best(arguments: argparse.Namespace) -> None:
         for result in ranked[: arguments.top]
     ]
     path = named(path, arguments, AGAIN)
+    if path.exists():
+        EXPERIMENT.read(path)  # or refuse to replace somebody else's file
     runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
     for result in log.results:  # where the old log was made is not where this one is
         result.environment = result.environment or log.environment

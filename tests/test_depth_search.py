@@ -349,6 +349,10 @@ def test_a_seed_that_diverges_is_counted_and_does_not_improve_the_curve(whole):
     assert list(median.get_ydata()) == [2.3, 0.5, 0.4]
     (cross,) = (line for line in axes.lines if line.get_marker() == "x")
     assert cross.get_xydata().tolist() == [[1, 0.1]]
+    axes = Figure().subplots()
+    curves_panel(axes, [runs[0], runs[2], runs[2]])
+    (median,) = (line for line in axes.lines if line.get_label() == "highway 3")
+    np.testing.assert_equal(median.get_ydata(), [2.3, 0.1, np.nan])
 
 
 def test_of_one_seed_nothing_is_told_apart_and_without_every_arm_there_is_no_verdict(whole):
@@ -575,6 +579,18 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, refused):
     expected = "expected a log, found: No such file or directory; make it with python -m experiments.depth_search run\n"
     for command in (["best", "--dataset", "digits"], ["plot"]):
         assert refused(main, *command).endswith(expected)
+
+
+def test_best_refuses_a_search_on_other_data_and_a_foreign_file_in_its_place(small_mnist, workdir, capsys, refused):
+    assert main("run", "--smoke") == 0
+    log = Path("runs/depth_search-smoke.json")
+    (workdir / "runs/depth_search-smoke-seeds1.json").write_text("Dear diary")
+    capsys.readouterr()
+    before = files_below(workdir)
+    on_mnist = refused(main, "best", str(log), "--data-dir", str(small_mnist))
+    assert f"{log}: expected a search on mnist, found one on digits; add --dataset digits" in on_mnist
+    assert "seeds1.json: expected " in refused(main, "best", str(log), "--dataset", "digits", "--seeds", "1")
+    assert files_below(workdir) == before
 
 
 # ------------------------------------------------------------------------- longer runs, cut in the middle

@@ -48,7 +48,7 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
             row[: len(finite)] = finite
             if run.diverged:
                 axes.plot(len(finite) - 1, finite[-1], "x", color=color, markeredgewidth=2, zorder=4, label="_diverged")
-        draw_seeds(axes, range(epochs + 1), losses, label=f"{block} {depth}", center=np.median, color=color)
+        draw_seeds(axes, range(epochs + 1), losses, label=name_arm(block, depth), center=np.median, color=color)
     axes.set(yscale="log", xlabel="epoch", ylabel="training loss", title="best setting, median of other seeds")
     axes.margins(x=0)
     draw_level(axes, TARGET, "_")
@@ -161,8 +161,9 @@ def mean_epochs(level: float) -> Callable[[list[BestRun]], float]:
 # ------------------------------------------------------------------------------------------------ tables
 
 
-def name(arm: tuple[str, int]) -> str:
-    return f"{arm[0]} {arm[1]}"
+def name_arm(block: str, depth: int) -> str:
+    """What a table or a legend calls an arm."""
+    return f"{block} {depth}"
 
 
 def arms_table(log: DepthSearchLog) -> str:
@@ -174,7 +175,7 @@ def arms_table(log: DepthSearchLog) -> str:
     for arm, ranked in by_arm(last_rung(log.results)).items():
         top = top_losses(ranked, log.top)
         spread = f"{min(top):.2g} to {max(top):.2g}" if top else ""
-        cells = [name(arm), f"{geometric_mean(top):.2g}" if top else "none", spread]
+        cells = [name_arm(*arm), f"{geometric_mean(top):.2g}" if top else "none", spread]
         if arm in again:
             epochs = log.best[0].trial.epochs
             never = f"over {epochs}"
@@ -209,7 +210,7 @@ def settings_table(log: DepthSearchLog) -> str:
         biases = [trial.gate_bias for trial in top if trial.gate_bias is not None]
         rows.append(
             [
-                name(arm),
+                name_arm(*arm),
                 f"{sum(result.diverged for result in first[arm])} of {len(first[arm])}",
                 f"{len(good)} of {len(first[arm])}",
                 f"{min(rates):.2g} to {max(rates):.2g}" if rates else "none",
@@ -279,7 +280,7 @@ def claims(log: DepthSearchLog) -> list[Claim]:
         Claim(
             "3.1, figure 1",
             "highway nets converge faster",
-            "; ".join(f"{depth} layers: to {words(log, signs)}" for depth, signs in faster.items()),
+            "; ".join(f"{depth} layers: to {first_by_level(log, signs)}" for depth, signs in faster.items()),
             f"highway first in {first.count(1)} of {len(first)} comparisons, plain in {first.count(-1)}",
         ),
     ]
@@ -289,20 +290,18 @@ def judged(held: Sequence[bool], refuted: Sequence[bool]) -> str:
     """The verdict of several comparisons, each of which holds, is refuted, or cannot be told."""
     if all(held):
         return "held"
-    return (
-        "not"
-        if all(refuted)
-        else f"{sum(held)} of {len(held)} held, {sum(refuted)} refuted"
-        if any(held) or any(refuted)
-        else "not told apart"
-    )
+    if all(refuted):
+        return "not"
+    if any(held) or any(refuted):
+        return f"{sum(held)} of {len(held)} held, {sum(refuted)} refuted"
+    return "not told apart"
 
 
 def compared(loss: Interval) -> str:
     """A difference of logarithms in words."""
-    return {1: f"worse, {10**loss.value:.2g} times", 0: "not told apart", -1: f"better, {10**-loss.value:.2g} times"}[
-        loss.sign
-    ]
+    if loss.sign == 0:
+        return "not told apart"
+    return f"{'worse' if loss.sign > 0 else 'better'}, {10 ** abs(loss.value):.2g} times"
 
 
 def converges_faster(log: DepthSearchLog, depth: int, level: float) -> int | None:
@@ -316,8 +315,8 @@ def converges_faster(log: DepthSearchLog, depth: int, level: float) -> int | Non
     return None if never else difference(plain, highway).sign
 
 
-def words(log: DepthSearchLog, signs: Sequence[int | None]) -> str:
-    """Levels and which kind of net is there first."""
+def first_by_level(log: DepthSearchLog, signs: Sequence[int | None]) -> str:
+    """Levels, and which kind of net is there first, given what `converges_faster` says of each."""
     kinds = {1: "highway", 0: "not told apart", -1: "plain", None: "none"}
     return ", ".join(f"{level:g} {kinds[sign]}" for level, sign in zip(log.levels, signs, strict=True))
 

@@ -102,8 +102,10 @@ def examine(source: Source, data: Dataset) -> NetSeen:
 
     with threadpool_limits(1):
         net = models.obtain(source, data)
-        fresh = DeepNet(**net.config, rng=np.random.default_rng(SEED))
-        untrained = Training(source.training, data).net if source.training else fresh
+        if source.training:
+            untrained = Training(source.training, data).net
+        else:
+            untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
         _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
         return NetSeen(None, source, number(test_score), see(net, data), see(untrained, data))
 

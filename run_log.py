@@ -5,6 +5,7 @@ adds what was measured to the envelope; whatever results it lists are dataclasse
 """
 
 import functools
+import glob
 import hashlib
 import itertools
 import json
@@ -303,6 +304,13 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
+
+
+def remove_torn(path: str | os.PathLike) -> None:
+    """Remove the temporary files that processes killed in the midst of `atomic_write` have left beside `path`."""
+    place = _followed(path)
+    for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
+        torn.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike) -> None:

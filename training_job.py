@@ -14,7 +14,7 @@ from typing import Any
 
 from command_line import InputError, Interrupted, list_of_numbers, name_numbers, unfailing_output
 from reporting import EpochReporter, describe_scores, full_name, label, summary
-from run_log import Run, RunLog, check_writable, read, write
+from run_log import Run, RunLog, check_writable, read, remove_torn, write
 from side_by_side import ResultFile, add_job_flags, finish, held
 
 UNFINISHED = ".unfinished.json"
@@ -202,6 +202,9 @@ def run_job(
                 raise
             reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
             raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
+        finally:
+            for path in passing:  # a worker may have been killed while it wrote one
+                remove_torn(path)
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in configs]
         if out:

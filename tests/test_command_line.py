@@ -275,6 +275,7 @@ def test_ctrl_c_keeps_the_runs_that_have_finished(tmp_path, jobs, old_log):
     out = tmp_path / "log.json"
     if old_log:
         out.write_text(old_log)
+    (tmp_path / ".log.unfinished.json.0123abcd").touch()  # as a worker leaves it that is killed while it writes
     seeds = ",".join(map(str, range(200)))
     arguments = (*SHORT, "--depth", "10", "--epochs", "50", "--block", "highway", "--seeds", seeds, "--jobs", str(jobs))
     process = subprocess.Popen(

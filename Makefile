@@ -38,7 +38,7 @@ screenshot:  # of the page, by Chromium; as root it needs --no-sandbox
 		--screenshot=viz/gate_explorer.png viz/gate_explorer.html
 
 readme: $(INSTALLED)
-	$(PYTHON) readme_tables.py
+	$(PYTHON) -m experiments.readme_tables
 
 sweep: $(INSTALLED)
 	$(PYTHON) highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2

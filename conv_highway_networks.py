@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from command_line import (
+from highway_lab.cli import (
     FINITE,
     POSITIVE,
     UNIT,
@@ -43,6 +43,8 @@ from command_line import (
     hyperparameter,
     one_of,
 )
+from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
+from highway_lab.logs import DatasetInfo, RunLog, numbers
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -62,9 +64,6 @@ from highway_networks import (
     load_dataset,
     train,
 )
-from run_log import DatasetInfo, RunLog, numbers
-from side_by_side import check_number
-from training_job import add_training_flags, check_places, default_log, given_fields, run_job
 
 # ------------------------------------------------------------------------------------- maps and patches
 

@@ -34,8 +34,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from checkpoint import optimizer_state
-from command_line import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, Rule, one_of
+from highway_lab.checkpoints import optimizer_state
+from highway_lab.cli import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, Rule, one_of
 from highway_networks import ACTIVATIONS, BLOCKS, OPTIMIZERS, Config, Dataset, DeepNet, Training
 
 ROWS = 512  # samples that are looked at together: what a block makes of them stays in the processor's cache

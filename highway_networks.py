@@ -38,9 +38,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-import checkpoint
-import cifar
-from command_line import (
+from highway_lab import checkpoints, cifar
+from highway_lab.cli import (
     BELOW_ONE,
     FINITE,
     POSITIVE,
@@ -56,10 +55,28 @@ from command_line import (
     list_of_numbers,
     one_of,
 )
-from download import IDX_SOURCES, DownloadError, fetch, read_bytes, read_verified, remedy, uncompressed
-from run_log import TEST_IMAGES, DatasetInfo, History, Run, RunLog, atomic_write, check_regular, numbers
-from side_by_side import check_memory, check_number, count_threads, quiet_threads
-from training_job import add_training_flags, check_places, default_log, given_fields, run_job
+from highway_lab.files import (
+    IDX_SOURCES,
+    DownloadError,
+    atomic_write,
+    check_regular,
+    fetch,
+    read_bytes,
+    read_verified,
+    remedy,
+    uncompressed,
+)
+from highway_lab.jobs import (
+    add_training_flags,
+    check_memory,
+    check_number,
+    check_places,
+    default_log,
+    given_fields,
+    run_job,
+)
+from highway_lab.logs import TEST_IMAGES, DatasetInfo, History, Run, RunLog, numbers
+from highway_lab.threads import count_threads, quiet_threads
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
@@ -1283,11 +1300,11 @@ def train(
     Raises InputError if `data` does not suit the config, Interrupted if the disk will not have the net.
     """
     run = training(config, data)
-    if keep and checkpoint.restore(keep, run):
+    if keep and checkpoints.restore(keep, run):
         report(run.run())  # also of one whose last epoch was its checkpoint's
     for _ in run.epochs():
         if keep:
-            checkpoint.save(keep, run)
+            checkpoints.save(keep, run)
         report(run.run())
     if save_model:
         try:

@@ -13,17 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from command_line import InputError, OneLineParser, carry_out
-from figure_style import (
-    fingerprint,
-    label_ends,
-    make_folder,
-    new_figure,
-    place_labels,
-    renderer,
-    set_title,
-)
-from run_log import atomic_write
+from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.figures import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
+from highway_lab.files import atomic_write
 from visualize_highway_networks import (
     COMMAND,
     Log,

@@ -25,10 +25,11 @@ from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
-import run_log
-from command_line import InputError, OneLineParser, carry_out
+import highway_lab.logs
 from conv_highway_networks import ConvConfig
-from figure_style import (
+from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.figures import (
     COLORS,
     INK,
     draw_level,
@@ -41,10 +42,9 @@ from figure_style import (
     picture_folder,
     save,
 )
+from highway_lab.jobs import UNFINISHED, unfinished_beside
+from highway_lab.logs import Run, RunLog
 from highway_networks import DATASETS, Config
-from reporting import final, name_tested, seeds_of
-from run_log import Run, RunLog
-from training_job import UNFINISHED, unfinished_beside
 
 Log = RunLog  # of either command
 MOST_PANELS = 8
@@ -395,10 +395,10 @@ def read_log(path: Path) -> Log:
 def read_either(path: Path, remedy: str) -> Log:
     """A log of dense nets or, if it is no such log, of convolutional ones; raises InputError."""
     try:
-        return run_log.read(path, RunLog[Config], remedy)
+        return highway_lab.logs.read(path, RunLog[Config], remedy)
     except InputError as error:
         try:
-            return run_log.read(path, RunLog[ConvConfig], remedy)
+            return highway_lab.logs.read(path, RunLog[ConvConfig], remedy)
         except InputError:
             raise error from None
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from conv_highway_networks import NETS
-from run_log import Log, number
+from highway_lab.logs import Log, number
 
 from .contenders import CONV_CONTENDERS, versions, who_can_run
 from .conv_contenders import SAMPLES, ConvCase, peak_of_training

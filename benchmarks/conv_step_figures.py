@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from figure_style import markdown
+from highway_lab.figures import markdown
 
 from .contenders import CONV_CONTENDERS
 from .conv_contenders import ConvCase

@@ -30,9 +30,9 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
+from highway_lab.logs import DatasetInfo, Log, numbers
+from highway_lab.threads import blas_pools
 from highway_networks import DeepNet, as_inputs, choose_dataset, load_dataset
-from run_log import DatasetInfo, Log, numbers
-from side_by_side import blas_pools
 
 from .measures import Spread, new_parser, run, spread
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from figure_style import markdown
+from highway_lab.figures import markdown
 
 from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from command_line import InputError
+from highway_lab.cli import InputError
+from highway_lab.logs import DatasetInfo, Log
 from highway_networks import build_parser, choose_dataset, load_dataset, plan, threads_for
-from run_log import DatasetInfo, Log
 
 from .measures import Spread, new_parser, run, spread
 

@@ -1,6 +1,6 @@
 """Tabulate a log of the main job."""
 
-from figure_style import markdown
+from highway_lab.figures import markdown
 
 from .main_job import JobLog
 

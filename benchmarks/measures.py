@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from command_line import InputError, OneLineParser, carry_out, count
-from run_log import Log, check_writable, number, write
+from highway_lab.cli import InputError, OneLineParser, carry_out, count
+from highway_lab.files import check_writable
+from highway_lab.logs import Log, number, write
 
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which to take, when NumPy loads
 

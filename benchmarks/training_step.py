@@ -19,9 +19,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from command_line import count
-from run_log import Log, number
-from side_by_side import count_threads
+from highway_lab.cli import count
+from highway_lab.logs import Log, number
+from highway_lab.threads import count_threads
 
 from .contenders import CONTENDERS, ENTRIES, Case, versions, who_can_run
 from .measures import Spread, new_parser, run, spread

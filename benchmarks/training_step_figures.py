@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from command_line import OneLineParser, carry_out
-from figure_style import INK, label_ends, markdown, new_figure, pale, save
-from run_log import read
+from highway_lab.cli import OneLineParser, carry_out
+from highway_lab.figures import INK, label_ends, markdown, new_figure, pale, save
+from highway_lab.logs import read
 
 from .contenders import CONTENDERS, Case
 from .training_step import TIMED_IN_ALL_CASES, Pass, Row, StepLog

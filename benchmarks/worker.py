@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
-from run_log import environment
+from highway_lab.logs import environment
 
 from .contenders import ENTRIES, Contender, build
 from .measures import KERNELS

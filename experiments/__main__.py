@@ -9,7 +9,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from command_line import OneLineParser, carry_out, count
+from highway_lab.cli import OneLineParser, carry_out, count
 
 from .common import load, step_words
 
@@ -21,18 +21,18 @@ STEPS = {  # in an order in which each finds what it builds on
     "gate_swaps": ("run",),
     "lesions": ("run",),
     "section_4": ("run",),
-    "very_deep": ("run",),
+    "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),
-    "blocks_compared": ("run",),
+    "beyond.blocks_compared": ("run",),
     "bias_and_rate": ("run",),
     "conv_tables": ("run",),
     "conv_bias": ("run",),
-    "batch_norm": ("run",),
-    "conv_gates": ("run",),
-    "factor_model": ("run",),
-    "data_movement": ("run",),
-    "gate_explorer": ("run",),
-    "depth_per_example": ("run",),
+    "beyond.batch_norm": ("run",),
+    "beyond.conv_gates": ("run",),
+    "beyond.factor_model": ("run",),
+    "beyond.data_movement": ("run",),
+    "beyond.gate_explorer": ("run",),
+    "beyond.depth_per_example": ("run",),
 }
 
 
@@ -47,8 +47,9 @@ def show(_: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run all experiments; stops at the first that does not end well, and returns its exit code."""
-    for experiment in map(load, STEPS):
-        for dataset, step in product(experiment.datasets, STEPS[experiment.name]):
+    for name, steps in STEPS.items():
+        experiment = load(name)
+        for dataset, step in product(experiment.datasets, steps):
             words = step_words(step, dataset)
             print(f"\n== {experiment.name} {' '.join(words)}", flush=True)
             if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):

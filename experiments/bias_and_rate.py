@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
+from highway_lab.logs import DatasetInfo, Log
 from highway_networks import ACTIVATIONS, INITS, Config, Dataset
-from run_log import DatasetInfo, Log
 
 from .common import (
     Experiment,
@@ -56,7 +56,7 @@ class BiasAndRateLog(Log):
     by_init: list[TrainedRun]
 
 
-EXPERIMENT = Experiment("bias_and_rate", __doc__, BiasAndRateLog)
+EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)
 
 
 def rate_configs(data: Dataset, smoke: bool) -> list[Config]:
@@ -104,4 +104,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
 
 if __name__ == "__main__":
-    start("bias_and_rate")
+    start(__spec__.name)

@@ -3,15 +3,15 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, FAINT_INK, draw_level, markdown, new_figure, pale
+from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, markdown, new_figure, pale
 from highway_networks import DATASETS
-from reporting import final, name_tested, seeds_of
 
+from .beyond.very_deep_figures import ONE_IN, minus
 from .bias_and_rate import BiasAndRateLog, arm
 from .claims import Claim
 from .common import CHANCE, TrainedRun, final_values, group, near_ends, points
 from .intervals import interval
-from .very_deep_figures import ONE_IN, minus
 
 ASKED = (-2.0, 5e-3)  # bias and rate from which 50 blocks fall behind; LOWER: the rate, the bias, or both
 LOWER = RATE, BIAS, BOTH = (-2.0, 1e-3), (-6.0, 5e-3), (-6.0, 1e-3)

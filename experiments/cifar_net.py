@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from highway_lab.logs import Log, number
 from highway_networks import Config, Dataset
-from run_log import Log, number
 
 from . import models
 from .common import Experiment, TrainedRun, add_run_flags, curve, fit, group, hold_out, load_data, start, train_one
@@ -39,7 +39,7 @@ class CifarNetLog(Log):
     net: Model
 
 
-EXPERIMENT = Experiment("cifar_net", __doc__, CifarNetLog, datasets=("cifar-10",))
+EXPERIMENT = Experiment(__name__, __doc__, CifarNetLog, datasets=("cifar-10",))
 
 
 def configs(data: Dataset, smoke: bool) -> list[Config]:
@@ -83,4 +83,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "train the grid and the net; resumable"), "cifar-10")
 
 if __name__ == "__main__":
-    start("cifar_net")
+    start(__spec__.name)

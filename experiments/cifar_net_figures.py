@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
-from reporting import mean_sd, name_data, seeds_of
+from highway_lab.console import mean_sd, name_data, seeds_of
+from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
 
 from .cifar_net import CifarNetLog, means
 from .common import curve, group

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from figure_style import markdown
-from run_log import Log
+from highway_lab.figures import markdown
+from highway_lab.logs import Log
 
 from .common import load
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from highway_lab.jobs import run_tasks
+from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet, as_inputs
-from run_log import Log, number, numbers
-from side_by_side import run_tasks
 
 from . import models
 from .common import Experiment, start
@@ -94,7 +94,7 @@ class ClassRoutingLog(Log):
     clusters: dict[str, Clusters]  # of gates, outputs, an untrained net's gates, pixels
 
 
-EXPERIMENT = Experiment("class_routing", __doc__, ClassRoutingLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS)
 
 
 # ------------------------------------------------------------------------------------- class means
@@ -272,4 +272,4 @@ def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
 models.add_look(EXPERIMENT, look)
 
 if __name__ == "__main__":
-    start("class_routing")
+    start(__spec__.name)

@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import NullFormatter
 
-from figure_style import (
+from highway_lab.console import mean_sd, name_data, name_tested
+from highway_lab.figures import (
     COLORS,
     INK,
     differences,
@@ -16,7 +17,6 @@ from figure_style import (
     part_each,
     set_title,
 )
-from reporting import mean_sd, name_data, name_tested
 
 from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing

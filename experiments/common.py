@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-import run_log
-from command_line import InputError, OneLineParser, carry_out
+import highway_lab.logs
+from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.files import held, make_place
+from highway_lab.jobs import ResultFile, ResultT, add_job_flags, finish
+from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import DATASETS, Config, Dataset, choose_dataset, load_dataset, train
-from run_log import DatasetInfo, History, Log, Result, make_place
-from side_by_side import ResultFile, ResultT, add_job_flags, finish, held
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 NO_DATA = (None,)  # the data sets of an experiment that needs none
@@ -31,10 +32,11 @@ class Experiment:
     usual one first; NO_DATA where it needs none.
     """
 
-    def __init__(self, name: str, doc: str | None, log: type[Log], datasets: Sequence[str | None] = ("mnist",)):
-        self.name, self.doc, self.log = name, (doc or name).splitlines()[0], log  # python -OO strips docstrings
+    def __init__(self, module: str, doc: str | None, log: type[Log], datasets: Sequence[str | None] = ("mnist",)):
+        self.module, self.name = module, module.rpartition(".")[-1]
+        self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings
         self.datasets = datasets
-        self.parser = OneLineParser(prog=f"python -m experiments.{name}", description=self.doc)
+        self.parser = OneLineParser(prog=f"python -m {module}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
         plot.add_argument("logs", nargs="*", type=Path, metavar="LOG", help=f"default: {self.log_path()}, and such")
@@ -61,7 +63,7 @@ class Experiment:
     def read(self, path: Path) -> Any:
         """Read and check a log of this experiment; raises InputError."""
         remedy = f"make it with {self.parser.prog} run"
-        log = run_log.read(path, self.log, remedy)
+        log = highway_lab.logs.read(path, self.log, remedy)
         if log.dataset is None and self.datasets != NO_DATA:
             raise InputError(f"{path}: expected the log of a data set, found one of none; {remedy}")
         if log.dataset and log.dataset.name not in DATASETS:
@@ -92,7 +94,7 @@ class Experiment:
     def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""
         make_place(path)
-        run_log.write(path, self.log.new(command, dataset, **measured))
+        highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
         named = "" if path == self.log_path() else f" {path}"
         print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")
 
@@ -102,11 +104,11 @@ class Experiment:
 
         They are given as many logs as there are data sets of which there are committed ones, or fewer.
         """
-        return importlib.import_module(f"experiments.{self.name}_figures")
+        return importlib.import_module(f"{self.module}_figures")
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print all tables of the logs, and draw all their figures, into the folder of the first."""
-        from figure_style import picture_folder, save
+        from highway_lab.figures import picture_folder, save
 
         paths = arguments.logs or self.logs_there() or [self.log_path()]
         if len(paths) > len(self.datasets):
@@ -121,7 +123,7 @@ class Experiment:
 
 
 def load(name: str) -> Experiment:
-    """An experiment by its name; imported when it is needed, as some are slow to import."""
+    """Import an experiment by its name below this package, "beyond.NAME" for one of that room; some import slowly."""
     return importlib.import_module(f"experiments.{name}").EXPERIMENT
 
 
@@ -130,9 +132,9 @@ def step_words(step: str, dataset: str | None) -> list[str]:
     return [step] if dataset is None else [step, "--dataset", dataset]
 
 
-def start(name: str) -> None:
-    """`python -m experiments.NAME`, but imported by its name: workers cannot import what __main__ defines."""
-    sys.exit(load(name).main())
+def start(module: str) -> None:
+    """Run `python -m MODULE`, imported by its name: workers cannot import what __main__ defines."""
+    sys.exit(importlib.import_module(module).EXPERIMENT.main())
 
 
 # --------------------------------------------------------------------------------------- data and flags

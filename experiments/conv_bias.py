@@ -9,8 +9,8 @@ Runs of one seed share images, batches and the weights' random numbers, so biase
 """
 
 from conv_highway_networks import ConvConfig
+from highway_lab.logs import RunLog
 from highway_networks import Dataset
-from run_log import RunLog
 
 from .common import Experiment, start
 from .conv_runs import FEW_EPOCHS, add_grid, config_of
@@ -21,7 +21,7 @@ BIASES = (-1.0, -2.0, -3.0)
 SEEDS = (0, 1, 2)
 BUDGET = {"epochs": 8, "n_train": 10_000, "n_test": 10_000}
 
-EXPERIMENT = Experiment("conv_bias", __doc__, RunLog[ConvConfig])
+EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig])
 
 
 def layers(config: ConvConfig) -> int:
@@ -44,4 +44,4 @@ def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
 add_grid(EXPERIMENT, configs)
 
 if __name__ == "__main__":
-    start("conv_bias")
+    start(__spec__.name)

@@ -4,16 +4,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvConfig
-from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, pale
-from reporting import final, name_tested, seeds_of
-from run_log import Run, RunLog
+from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, pale
+from highway_lab.logs import Run, RunLog
 
+from .beyond.very_deep_figures import minus
 from .claims import Claim
 from .common import final_values, group_by
 from .conv_bias import BIASES, GUIDELINE, layers
 from .conv_figures import FIELDS, Runs, draw_epochs, gains, scale_by_logarithm
 from .intervals import interval
-from .very_deep_figures import minus
 
 SHADES = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from conv_highway_networks import ConvConfig
-from figure_style import draw_seeds
-from run_log import Run
+from highway_lab.figures import draw_seeds
+from highway_lab.logs import Run
 
 from .common import curve, final_values
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from conv_highway_networks import ConvConfig, ConvTraining, configure
+from highway_lab.console import digest
+from highway_lab.logs import DatasetInfo, Run
 from highway_networks import Dataset, train
-from reporting import digest
-from run_log import DatasetInfo, Run
 
 from .common import Experiment, add_run_flags, fit, load_data
 

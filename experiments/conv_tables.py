@@ -20,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-import checkpoint
-from command_line import InputError
 from conv_highway_networks import ConvConfig, ConvTraining
+from highway_lab import checkpoints
+from highway_lab.cli import InputError
+from highway_lab.files import make_place
+from highway_lab.logs import DatasetInfo, Log, Run, number
 from highway_networks import Dataset
-from run_log import DatasetInfo, Log, Run, make_place, number
 
 from .common import Experiment, add_run_flags, group_by, load_data, start
 from .conv_runs import checkpoint_path, config_of, train_one
@@ -78,7 +79,7 @@ class ConvTablesLog(Log):
     costs: list[Cost]
 
 
-EXPERIMENT = Experiment("conv_tables", __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
+EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
 
 
 def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> dict[str, dict]:
@@ -107,7 +108,7 @@ def cost(net: str, data: Dataset, steps: int = 5) -> Cost:
 def keep_net(config: ConvConfig, data: Dataset, path: Path) -> None:
     """Write the net of a finished run, from its last checkpoint, if that is still there."""
     training = ConvTraining(config, data)
-    if checkpoint.restore(checkpoint_path(EXPERIMENT.name, config), training):
+    if checkpoints.restore(checkpoint_path(EXPERIMENT.name, config), training):
         make_place(path)
         training.net.save(path)
         print(f"saved {path}")
@@ -147,4 +148,4 @@ parser = EXPERIMENT.add("run", run, "choose, train, time")
 add_run_flags(parser)
 
 if __name__ == "__main__":
-    start("conv_tables")
+    start(__spec__.name)

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from conv_highway_networks import ConvConfig, configure
-from figure_style import COLORS, draw_level, label_ends, markdown, pale, part_each, set_title
-from reporting import final, name_data, name_tested
-from run_log import Run
+from highway_lab.console import final, name_data, name_tested
+from highway_lab.figures import COLORS, draw_level, label_ends, markdown, pale, part_each, set_title
+from highway_lab.logs import Run
 
 from .claims import Claim
 from .common import final_values, group_by

@@ -35,11 +35,12 @@ from typing import Any
 
 import numpy as np
 
-import checkpoint
-from command_line import InputError, count, list_of_numbers, name_numbers
+from highway_lab import checkpoints
+from highway_lab.cli import InputError, count, list_of_numbers, name_numbers
+from highway_lab.files import make_place
+from highway_lab.jobs import ResultFile, check_number
+from highway_lab.logs import DatasetInfo, History, Log, Result, number
 from highway_networks import Config, Dataset, Training
-from run_log import DatasetInfo, History, Log, Result, make_place, number
-from side_by_side import ResultFile, check_number
 
 from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
 
@@ -163,7 +164,7 @@ class DepthSearchLog(Log):
     best: list[BestRun]
 
 
-EXPERIMENT = Experiment("depth_search", __doc__, DepthSearchLog)
+EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog)
 
 
 # -------------------------------------------------------------------------------------------- settings
@@ -233,9 +234,9 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
     """Train one setting again, with a checkpoint after each epoch, from which a killed run goes on."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    checkpoint.restore(path, training)
+    checkpoints.restore(path, training)
     for _ in training.epochs():
-        checkpoint.save(path, training)
+        checkpoints.save(path, training)
     run = training.run()
     return BestRun(None, trial, run.n_params, run.diverged, run.history)
 
@@ -405,7 +406,7 @@ def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
     """Write the net of a finished run to a file."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    if not checkpoint.restore(path, training):
+    if not checkpoints.restore(path, training):
         raise InputError(
             f"{path}: expected the checkpoint of the best run, found none; "
             f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"
@@ -447,4 +448,4 @@ parser.add_argument("--seeds", type=count, metavar="N", help="of each setting (d
 parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
 
 if __name__ == "__main__":
-    start("depth_search")
+    start(__spec__.name)

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figure_style import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
-from reporting import mean_sd, name_data
+from highway_lab.console import mean_sd, name_data
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 
 from .claims import Claim, claims_table
 from .common import CHANCE, group_by

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet, as_inputs
-from run_log import Log, number, numbers
 
 from . import models
 from .common import Experiment, start
@@ -77,7 +77,7 @@ class GateMapsLog(Log):
     rare: float  # share of samples
 
 
-EXPERIMENT = Experiment("gate_maps", __doc__, GateMapsLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, models.DATASETS)
 
 
 class Activity(NamedTuple):
@@ -175,4 +175,4 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
 models.add_look(EXPERIMENT, look)
 
 if __name__ == "__main__":
-    start("gate_maps")
+    start(__spec__.name)

@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
 
-from figure_style import differences, number_layers, part_each, set_title
-from reporting import name_data
+from highway_lab.console import name_data
+from highway_lab.figures import differences, number_layers, part_each, set_title
 
 from .claims import Claim, claims_table
 from .gate_maps import GateMapsLog

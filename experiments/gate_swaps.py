@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Dataset, DeepNet, Training, as_inputs
-from run_log import Log, Result, number, numbers
 
 from . import models
 from .class_routing import class_means
@@ -83,7 +83,7 @@ class GateSwapsLog(Log):
     nets: list[NetSwaps]
 
 
-EXPERIMENT = Experiment("gate_swaps", __doc__, GateSwapsLog)
+EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)
 
 
 # ------------------------------------------------------------------------------- what is given, by whom
@@ -234,4 +234,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "swap gates between images; resumable"))
 
 if __name__ == "__main__":
-    start("gate_swaps")
+    start(__spec__.name)

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import (
+from highway_lab.console import mean_sd, name_tested, seeds_of
+from highway_lab.figures import (
     COLORS,
     SETTINGS,
     draw_level,
@@ -18,7 +19,6 @@ from figure_style import (
     number_layers,
     set_title,
 )
-from reporting import mean_sd, name_tested, seeds_of
 
 from .claims import Claim
 from .common import group_by

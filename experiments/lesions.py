@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
-from run_log import Log, Result, number, numbers
 
 from . import models
 from .common import Experiment, load_data, start
@@ -71,7 +71,7 @@ class LesionsLog(Log):
     nets: list[NetLesions]
 
 
-EXPERIMENT = Experiment("lesions", __doc__, LesionsLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS)
 
 
 class Lesioned(NamedTuple):
@@ -200,4 +200,4 @@ parser = models.add_run(EXPERIMENT, run, "lesion nets; resumable")
 parser.add_argument("--alone", action="store_true", help="only the net that was found best, where there is one")
 
 if __name__ == "__main__":
-    start("lesions")
+    start(__spec__.name)

@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import NullFormatter
 
-from figure_style import COLORS, INK, draw_seeds, label_ends, markdown, number_layers, part_each, set_title
-from reporting import name_data
+from highway_lab.console import name_data
+from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, number_layers, part_each, set_title
 
 from .claims import Claim
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-import checkpoint
-from command_line import InputError
+from highway_lab import checkpoints
+from highway_lab.cli import InputError
+from highway_lab.files import make_place
+from highway_lab.logs import DatasetInfo, environment, number
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
-from run_log import DatasetInfo, environment, make_place, number
 
 from . import common, depth_search
 from .common import Experiment, add_run_flags, load_data
@@ -207,9 +208,9 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
         return load(path, data)
     make_place(path)
     training, kept = Training(config, data), CHECKPOINTS / f"{path.stem}-training-{environment().code}.npz"
-    checkpoint.restore(kept, training)
+    checkpoints.restore(kept, training)
     for _ in progress(training.epochs(scored=False), config.epochs - training.epoch, "training"):
-        checkpoint.save(kept, training)
+        checkpoints.save(kept, training)
     if training.diverged:
         raise InputError(
             f"{path}: expected a net to look into, found none, and training one (lr {config.lr}) diverged; "

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import LOSSES, Dataset, DeepNet, Training, evaluate
-from run_log import Log, Result, number, numbers
 
 from . import class_routing, depth_search, gate_maps, lesions, models
 from .common import Experiment, add_run_flags, load_data, start
@@ -75,7 +75,7 @@ class Section4Log(Log):
     deep: list[NetSeen]
 
 
-EXPERIMENT = Experiment("section_4", __doc__, Section4Log)
+EXPERIMENT = Experiment(__name__, __doc__, Section4Log)
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:
@@ -144,4 +144,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "train the nets that were not trained before, and look into them; resumable"))
 
 if __name__ == "__main__":
-    start("section_4")
+    start(__spec__.name)

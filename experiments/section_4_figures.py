@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from figure_style import COLORS, FAINT_INK, INK, draw_seeds, in_math, markdown, new_figure, number_layers, pale
-from reporting import mean_sd, name_data
+from highway_lab.console import mean_sd, name_data
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_seeds, in_math, markdown, new_figure, number_layers, pale
 
 from .claims import Claim
 from .common import group_by

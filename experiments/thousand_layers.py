@@ -22,9 +22,9 @@ from itertools import product
 
 import numpy as np
 
+from highway_lab.logs import DatasetInfo, History, Log, Result, number
+from highway_lab.threads import quiet_threads
 from highway_networks import Config, Dataset, Training, evaluate, threads_for
-from run_log import DatasetInfo, History, Log, Result, number
-from side_by_side import quiet_threads
 
 from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
 
@@ -80,7 +80,7 @@ class ThousandLayersLog(Log):
     runs: list[DeepRun]
 
 
-EXPERIMENT = Experiment("thousand_layers", __doc__, ThousandLayersLog)
+EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)
 
 
 def guess(y: np.ndarray) -> float:
@@ -173,4 +173,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
 
 if __name__ == "__main__":
-    start("thousand_layers")
+    start(__spec__.name)

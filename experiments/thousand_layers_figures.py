@@ -4,14 +4,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, FAINT_INK, draw_seeds, label_ends, markdown, new_figure, number_layers, pale
-from reporting import final, mean_sd, name_tested, seeds_of
+from highway_lab.console import final, mean_sd, name_tested, seeds_of
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, markdown, new_figure, number_layers, pale
 
+from .beyond.very_deep_figures import minus, name_arm
 from .claims import Claim
 from .common import CHANCE, final_values, group_by, near_ends, points
 from .intervals import Interval, difference, interval
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
-from .very_deep_figures import minus, name_arm
 
 SHADES = {-4.0: 1.0, -6.0: 0.7, -20.0: 0.4}  # of the colour, by bias
 ERROR_TICKS = (2, 3, 5, 10, 20, 50, 90)  # %

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import InputError
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
+from highway_lab.cli import InputError
+from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_networks import BLOCKS, Config, DeepNet, Net, Training, part_of_layer
-from run_log import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, SOME_ENVIRONMENT
 
+from highway_lab.logs import SCHEMA, DatasetInfo, History, Run, RunLog
 from highway_networks import Config
-from run_log import SCHEMA, DatasetInfo, History, Run, RunLog
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> Run[Config]:

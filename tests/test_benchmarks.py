@@ -29,8 +29,8 @@ from benchmarks.main_job import JobLog
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
 from benchmarks.worker import Worker, seeing_cpus
-from command_line import InputError
-from run_log import dumps, environment, read, write
+from highway_lab.cli import InputError
+from highway_lab.logs import dumps, environment, read, write
 
 TABLES = figures.TABLES | main_job_figures.TABLES
 SMALL = Case(depth=3, width=8, batch=16)

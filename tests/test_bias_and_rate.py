@@ -19,8 +19,8 @@ from experiments.bias_and_rate import (
 )
 from experiments.bias_and_rate_figures import claims, init_table, rate_table
 from experiments.common import TrainedRun
+from highway_lab.logs import DatasetInfo, History
 from highway_networks import ACTIVATIONS, INITS, Config
-from run_log import DatasetInfo, History
 
 
 def test_the_first_grid_differs_by_rate_bias_and_seed_alone(as_many_as_mnist):

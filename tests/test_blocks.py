@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import small_batch, small_net
 
-from command_line import InputError
+from highway_lab.cli import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, DeepNet, Workspace, evaluate, softmax_cross_entropy
 
 DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: H > 0, "elu": lambda H: np.where(H > 0, 1, H + 1)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
-from experiments.blocks_compared import (
+from experiments.beyond.blocks_compared import (
     BLOCKS,
     CHOOSING_SEEDS,
     DEPTHS,
@@ -28,11 +28,11 @@ from experiments.blocks_compared import (
     plan,
     run_task,
 )
-from experiments.blocks_compared_figures import edge_note, flow_table
+from experiments.beyond.blocks_compared_figures import edge_note, flow_table
 from experiments.common import best_rates, final_values, tried_rates
+from highway_lab.logs import History
 from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
-from run_log import History
 
 SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
 TASK = Task("depth", False, SHORT)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers import assert_same_bits, assert_says, everything, files_below, limited_file_size, train_to
 
-import checkpoint
-from command_line import InputError, Interrupted
+from highway_lab import checkpoints
+from highway_lab.cli import InputError, Interrupted
 from highway_networks import Config, Training, train
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
@@ -31,7 +31,7 @@ def path(tmp_path) -> Path:
 def saved(digits, path) -> Training:
     """A run after two epochs, of which `path` holds the checkpoint."""
     training = train_to(Training(SHORT, digits), epochs=2)
-    checkpoint.save(path, training)
+    checkpoints.save(path, training)
     return training
 
 
@@ -40,9 +40,9 @@ def saved(digits, path) -> Training:
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, config, scored, epochs):
     whole = train_to(Training(config, digits), 4, scored)
     first = train_to(Training(config, digits), epochs, scored)
-    checkpoint.save(path, first)
+    checkpoints.save(path, first)
     second = Training(config, digits)
-    assert checkpoint.restore(path, second)
+    assert checkpoints.restore(path, second)
     assert_same_bits(second, first)
     assert second.history == first.history
     assert_same_bits(train_to(second, 4, scored), whole)
@@ -58,24 +58,24 @@ def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, pa
     training, restored = train_to(Training(config, digits), 4), Training(config, digits)
     assert training.diverged
     assert training.history.train_loss[-1] is None
-    checkpoint.save(path, training)
-    assert checkpoint.restore(path, restored)
+    checkpoints.save(path, training)
+    assert checkpoints.restore(path, restored)
     assert list(restored.epochs()) == []
     assert_same_bits(restored, training)
 
 
 @pytest.mark.parametrize("epochs", [2, 4])
 def test_where_a_run_goes_on_its_record_is_told_even_if_there_is_no_epoch_to_come(digits, path, epochs):
-    checkpoint.save(path, train_to(Training(SHORT, digits), epochs))
+    checkpoints.save(path, train_to(Training(SHORT, digits), epochs))
     told = []
     train(SHORT, digits, keep=path, report=lambda run: told.append(run.history.epoch[-1]))
     assert told == list(range(epochs, 5))
 
 
 def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):
-    checkpoint.save(path, train_to(saved, epochs=3))
+    checkpoints.save(path, train_to(saved, epochs=3))
     restored = Training(SHORT, digits)
-    assert checkpoint.restore(path, restored)
+    assert checkpoints.restore(path, restored)
     assert restored.history.epoch == [0, 1, 2, 3]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -83,13 +83,13 @@ def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):
 def test_a_checkpoint_that_the_disk_will_not_have_leaves_the_one_before(path, saved):
     before = files_below(path.parent)
     with limited_file_size(1000), pytest.raises(Interrupted, match="File too large"):
-        checkpoint.save(path, saved)
+        checkpoints.save(path, saved)
     assert files_below(path.parent) == before
 
 
 def test_without_a_checkpoint_a_run_begins(digits, path):
     training = Training(SHORT, digits)
-    assert not checkpoint.restore(path, training)
+    assert not checkpoints.restore(path, training)
     assert_same_bits(training, Training(SHORT, digits))
 
 
@@ -99,7 +99,7 @@ def test_without_a_checkpoint_a_run_begins(digits, path):
 def test_the_checkpoint_of_another_config_is_left_aside(digits, path, saved, change):
     config = dataclasses.replace(SHORT, **change)
     training = Training(config, digits)
-    assert not checkpoint.restore(path, training)
+    assert not checkpoints.restore(path, training)
     assert_same_bits(training, Training(config, digits))
 
 
@@ -108,7 +108,7 @@ def test_a_checkpoint_from_before_there_was_a_choice_of_loss_is_restored(digits,
     del config["loss"]
     change_state(path, config=config)
     training = Training(SHORT, digits)
-    assert checkpoint.restore(path, training)
+    assert checkpoints.restore(path, training)
     assert_same_bits(training, saved)
 
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_from_before_there_was_a_choice_of_loss_is_restored(digits,
 
 def refuse(path: Path, digits) -> None:
     with pytest.raises(InputError) as error:
-        checkpoint.restore(path, Training(SHORT, digits))
+        checkpoints.restore(path, Training(SHORT, digits))
     assert_says(error.value, f"{path}: expected a checkpoint, found", "delete it")
 
 

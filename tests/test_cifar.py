@@ -14,15 +14,14 @@ import numpy as np
 import pytest
 from helpers import assert_says, files_below, gz, limited_file_size, small_log
 
-import cifar
-import download
+import highway_lab.files
 import highway_networks as hn
-import run_log
 import visualize_highway_networks as viz
-from cifar import CIFARS, Batch
-from command_line import InputError
-from download import DownloadError
-from reporting import name_tested, summary
+from highway_lab import cifar, logs
+from highway_lab.cifar import CIFARS, Batch
+from highway_lab.cli import InputError
+from highway_lab.console import name_tested, summary
+from highway_lab.files import DownloadError
 
 TEST, FIRST = "test_batch.bin", "test_batch_first_2.bin"
 N_TRAIN, N_TEST, N_FIRST = 4, 5, 2  # records of each training batch, of the test batch, of its beginning
@@ -217,18 +216,18 @@ def test_what_is_not_exactly_one_xz_stream_is_refused(folder, content, found):
 @pytest.mark.parametrize("suffix", [".xz", ".gz"])
 def test_a_small_file_of_a_huge_payload_is_not_unpacked(monkeypatch, suffix):
     compress = {".xz": lzma.compress, ".gz": gz}[suffix]
-    monkeypatch.setattr(download, "MOST", 1000)
+    monkeypatch.setattr(highway_lab.files, "MOST", 1000)
     path = Path(f"file{suffix}")
-    assert download.uncompressed(compress(bytes(1000)), path) == bytes(1000)
+    assert highway_lab.files.uncompressed(compress(bytes(1000)), path) == bytes(1000)
     with pytest.raises(InputError) as error:
-        download.uncompressed(compress(bytes(1001)), path)
+        highway_lab.files.uncompressed(compress(bytes(1001)), path)
     assert_says(error.value, path, "more than 1,000 bytes in it")
 
 
 def test_an_xz_stream_that_wants_too_much_memory_is_refused():
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
     with pytest.raises(InputError) as error:
-        download.uncompressed(lzma.compress(b"small", filters=filters), Path("file.xz"))
+        highway_lab.files.uncompressed(lzma.compress(b"small", filters=filters), Path("file.xz"))
     assert_says(error.value, "file.xz", "Memory usage limit")
 
 
@@ -280,7 +279,7 @@ def test_a_log_and_what_is_shown_of_it_name_the_first_test_images(first, workdir
     assert hn.main([*words, "--out", "log.json"]) == 0
     assert "\ntest: first 2 test images\n" in capsys.readouterr().out
     log = viz.read_log(Path("log.json"))
-    assert log.dataset == run_log.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
+    assert log.dataset == logs.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
     assert viz.describe(log, log.runs) == "CIFAR-10, first 2 test images, depth 1, seed 0"
 
 
@@ -372,7 +371,7 @@ def without(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def uncompressed_tar(files: dict[str, bytes]) -> bytes:
-    return download.uncompressed(tar_of(files), Path("tar.gz"))
+    return highway_lab.files.uncompressed(tar_of(files), Path("tar.gz"))
 
 
 @pytest.mark.parametrize(("make", "found"), BAD_TARS.values(), ids=BAD_TARS)

@@ -11,8 +11,8 @@ import pytest
 from experiments import cifar_net, models
 from experiments.cifar_net import EXPERIMENT, HELD_OUT, choose, configs, means
 from experiments.common import TrainedRun, hold_out
+from highway_lab.logs import History
 from highway_networks import Config, DeepNet
-from run_log import History
 
 CONFIG = Config(epochs=3, n_train=1000, n_test=1000)  # a standard error of 1.6 points
 

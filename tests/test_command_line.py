@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, command_line, files_below
 
+import highway_lab.logs
 import highway_networks as hn
-import run_log
-from run_log import Run, RunLog, read
-from side_by_side import ResultFile
-from training_job import default_log, runs_beside
+from highway_lab.jobs import ResultFile, default_log, runs_beside
+from highway_lab.logs import Run, RunLog, read
 
 DIGITS = ("--dataset", "digits")
 SHORT = (*DIGITS, "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-test", "50")
@@ -189,8 +188,8 @@ def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
-    ours = {path.stem for path in ROOT.glob("*.py")}
-    assert {"highway_networks", "run_log"} <= set(done.stdout.split()) <= ours, done.stderr
+    ours = {"highway_lab", *(path.stem for path in ROOT.glob("*.py"))}
+    assert {"highway_networks", "highway_lab"} <= set(done.stdout.split()) <= ours, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -351,7 +350,7 @@ def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, monke
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
     lines = (workdir / "log.digits.jsonl").read_text()
-    code = run_log.environment().code
+    code = highway_lab.logs.environment().code
     (workdir / "log.digits.jsonl").write_text(lines.replace(code, "another"))
     before = files_below(workdir)
     capsys.readouterr()

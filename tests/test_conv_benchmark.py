@@ -14,7 +14,6 @@ import pytest
 from helpers import SOME_ENVIRONMENT
 from test_benchmarks import LINUX_ONLY, cells
 
-import readme_tables
 from benchmarks import conv_contenders, conv_step
 from benchmarks.contenders import CONV_CONTENDERS, TOLERANCES, build, check, why_missing
 from benchmarks.conv_contenders import ConvCase, Ours, Stopwatch, peak_mib
@@ -24,7 +23,8 @@ from benchmarks.measures import Spread
 from benchmarks.training_step import Pass, Row
 from benchmarks.worker import Team
 from conv_highway_networks import NETS, AveragePool, Blocks, Convolution, MaxPool, Recipe
-from run_log import dumps, read
+from experiments import readme_tables
+from highway_lab.logs import dumps, read
 
 SMALL = ConvCase("digits", batch=10)
 PEERS = [name for name, entry in CONV_CONTENDERS.items() if entry.library != "numpy"]

@@ -13,17 +13,17 @@ from helpers import ROOT, files_below, wait_until, without_seconds
 
 import conv_highway_networks as cn
 import make_highway_networks_gif as gif
-import run_log
 import visualize_highway_networks as viz
 from conv_highway_networks import ConvConfig, ConvNet, configure
-from run_log import RunLog
-from training_job import checkpoint_beside, default_log
+from highway_lab import logs
+from highway_lab.jobs import checkpoint_beside, default_log
+from highway_lab.logs import RunLog
 
 SHORT = ("--net", "digits", "--epochs", "1", "--n-train", "100")
 
 
 def read(path: Path | str) -> RunLog[ConvConfig]:
-    return run_log.read(path, RunLog[ConvConfig], "a remedy")
+    return logs.read(path, RunLog[ConvConfig], "a remedy")
 
 
 def without_times(path: Path) -> tuple:

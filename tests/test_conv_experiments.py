@@ -9,12 +9,13 @@ import pytest
 from helpers import SOME_ENVIRONMENT
 
 from conv_highway_networks import Blocks, ConvConfig, ConvNet, configure
-from experiments import batch_norm, conv_bias, conv_gates, conv_runs, conv_tables
-from experiments.batch_norm_figures import norm_table
+from experiments import conv_bias, conv_runs, conv_tables
+from experiments.beyond import batch_norm, conv_gates
+from experiments.beyond.batch_norm_figures import norm_table
+from experiments.beyond.conv_gates_figures import gates_table, inner_pixels
 from experiments.conv_bias_figures import bias_figure, bias_table, by_depth
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_figures import gains
-from experiments.conv_gates_figures import gates_table, inner_pixels
 from experiments.conv_tables import ConvTablesLog, Cost
 from experiments.conv_tables_figures import (
     PAPER,
@@ -28,8 +29,8 @@ from experiments.conv_tables_figures import (
     main_table,
     rows,
 )
-from figure_style import COLORS
-from run_log import SCHEMA, DatasetInfo, History, Log, Run, RunLog
+from highway_lab.figures import COLORS
+from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 
 MNIST = DatasetInfo("mnist", 55_000, 10_000)
 CIFAR = DatasetInfo("cifar-10", 45_000, 1_000, "first 1,000 test images")

@@ -22,7 +22,6 @@ from helpers import (
 )
 
 import conv_highway_networks as conv
-from command_line import InputError
 from conv_highway_networks import (
     NETS,
     AveragePool,
@@ -33,6 +32,7 @@ from conv_highway_networks import (
     Dropout,
     MaxPool,
 )
+from highway_lab.cli import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])

@@ -19,8 +19,6 @@ from helpers import (
     without_seconds,
 )
 
-import checkpoint
-from command_line import InputError
 from conv_highway_networks import (
     NETS,
     Blocks,
@@ -35,6 +33,8 @@ from conv_highway_networks import (
     fit_to,
     mean_image,
 )
+from highway_lab import checkpoints
+from highway_lab.cli import InputError
 from highway_networks import (
     LOSSES,
     Dataset,
@@ -177,9 +177,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, 
     """The generator of crops and dropout, running statistics, moments and the mean image are all restored."""
     whole = train_to(ConvTraining(config, digits), 3, scored)
     first = train_to(ConvTraining(config, digits), epochs, scored)
-    checkpoint.save(tmp_path / "checkpoint.npz", first)
+    checkpoints.save(tmp_path / "checkpoint.npz", first)
     second = ConvTraining(config, digits)
-    assert checkpoint.restore(tmp_path / "checkpoint.npz", second)
+    assert checkpoints.restore(tmp_path / "checkpoint.npz", second)
     assert_same_bits(second, first)
     assert_same_bits(train_to(second, 3, scored), whole)
 
@@ -187,10 +187,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, 
 def test_the_net_goes_on_normalising_by_the_statistics_that_were_restored(digits, tmp_path):
     """They are the arrays that the layers read, not copies of them."""
     first = train_to(ConvTraining(CONFIGS["momentum"], digits), 2)
-    checkpoint.save(tmp_path / "checkpoint.npz", first)
+    checkpoints.save(tmp_path / "checkpoint.npz", first)
     second = ConvTraining(CONFIGS["momentum"], digits)
     untrained = second.net.predict(second.inputs(digits.test_x[:5]))
-    checkpoint.restore(tmp_path / "checkpoint.npz", second)
+    checkpoints.restore(tmp_path / "checkpoint.npz", second)
     found, expected = (of.net.predict(of.inputs(digits.test_x[:5])) for of in (second, first))
     np.testing.assert_array_equal(found, expected)
     assert (found != untrained).any()
@@ -416,9 +416,9 @@ def test_each_step_has_the_rate_of_its_share_of_the_whole_run(digits, tmp_path, 
     monkeypatch.setattr(Momentum, "step", lambda self, grads, rate: rates.append(rate) or step(self, grads, rate))
     training = ConvTraining(dataclasses.replace(SMALL, schedule=schedule), digits)
     if stopped_after:
-        checkpoint.save(tmp_path / "checkpoint.npz", train_to(training, stopped_after))
+        checkpoints.save(tmp_path / "checkpoint.npz", train_to(training, stopped_after))
         training = ConvTraining(training.config, digits)
-        checkpoint.restore(tmp_path / "checkpoint.npz", training)
+        checkpoints.restore(tmp_path / "checkpoint.npz", training)
     train_to(training, 3)
     assert rates == pytest.approx([scheduled_rate(schedule, i / 9) for i in range(9)], rel=1e-12)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_networks as hn
-from command_line import InputError
-from download import IDX_SOURCES
+from highway_lab.cli import InputError
+from highway_lab.files import IDX_SOURCES
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
 PAYLOAD = idx_bytes(IMAGES)

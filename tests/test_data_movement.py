@@ -11,8 +11,8 @@ from helpers import SOME_ENVIRONMENT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import data_movement, data_movement_figures
-from experiments.data_movement import (
+from experiments.beyond import data_movement, data_movement_figures
+from experiments.beyond.data_movement import (
     BLOCKS,
     EXPERIMENT,
     PARTS,
@@ -30,9 +30,9 @@ from experiments.data_movement import (
     plan,
     trace_step,
 )
-from experiments.tracing import Event, Memory, Scalar, Trace, costs, depths
+from experiments.beyond.tracing import Event, Memory, Scalar, Trace, costs, depths
+from highway_lab.logs import SCHEMA
 from highway_networks import DeepNet
-from run_log import SCHEMA
 
 D, L, B = 3, 4, 2
 

@@ -8,9 +8,10 @@ import pytest
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
-from experiments import depth_per_example, early_exit, models
-from experiments.depth_per_example import EFFECTIVE, EXPERIMENT, JUDGE, SHARES, Depths, NetDepth, Relation
-from experiments.depth_per_example_figures import correlation, verdict
+from experiments import models
+from experiments.beyond import depth_per_example, early_exit
+from experiments.beyond.depth_per_example import EFFECTIVE, EXPERIMENT, JUDGE, SHARES, Depths, NetDepth, Relation
+from experiments.beyond.depth_per_example_figures import correlation, verdict
 from highway_networks import DeepNet, Training, as_inputs
 
 

@@ -20,9 +20,6 @@ from helpers import assert_says, files_below, limited_file_size, wait_until
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 
-import checkpoint
-import run_log
-from command_line import InputError
 from experiments import depth_search
 from experiments.depth_search import (
     BLOCKS,
@@ -42,9 +39,11 @@ from experiments.depth_search import (
     run_trial,
 )
 from experiments.depth_search_figures import arms_table, claims, curves_panel, settings_table
+from highway_lab import checkpoints, logs
+from highway_lab.cli import InputError
+from highway_lab.jobs import ResultFile
+from highway_lab.logs import History
 from highway_networks import LOSSES, DeepNet, Training, evaluate, load_dataset
-from run_log import History
-from side_by_side import ResultFile
 
 BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
 TRIAL = Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)
@@ -494,7 +493,7 @@ def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
 def shards(workdir) -> list[str]:
     """Two shards of a made-up search of one index at depth 3: a plain and a highway net, for one and for two epochs."""
     for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
-        made_on = dataclasses.replace(run_log.environment(), cpu=name)
+        made_on = dataclasses.replace(logs.environment(), cpu=name)
         for epochs in (1, 2):
             result = TrialResult(made_on, dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs], False, 1.0)
             ResultFile(f"{name}.jsonl", TrialResult).append(result)
@@ -503,13 +502,13 @@ def shards(workdir) -> list[str]:
 
 def test_results_say_where_they_were_made_however_often_their_log_is_written_again(shards, monkeypatch):
     """Made on a and b, merged on b (one shard given twice), trained for longer on c, from where d has them."""
-    here = run_log.environment()
+    here = logs.environment()
     merged = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     merge = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"]
     best = ["best", f"{merged}.json", *shards[:2], "--seeds", "1"]
     for machine, command in (("b", merge), ("c", best), ("d", best)):
         there = dataclasses.replace(here, cpu=machine)
-        monkeypatch.setattr(run_log, "environment", lambda threads=1, there=there: there)
+        monkeypatch.setattr(logs, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
         log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-seeds1.json")
         assert log.environment == there
@@ -613,17 +612,17 @@ def test_a_longer_run_killed_after_any_epoch_goes_on_as_if_it_had_not_been(digit
     assert whole.history.epoch == [0, 1, 2, 3, 4]
     (path,) = Path("runs/checkpoints").iterdir()
     path.rename("whole.npz")
-    save, train_epoch, trained = checkpoint.save, Training._train_epoch, []
+    save, train_epoch, trained = checkpoints.save, Training._train_epoch, []
 
     def save_and_die(path, training):
         save(path, training)
         if training.epoch == epochs:
             raise Killed
 
-    monkeypatch.setattr(checkpoint, "save", save_and_die)
+    monkeypatch.setattr(checkpoints, "save", save_and_die)
     with pytest.raises(Killed):
         run_best(LONGER, digits)
-    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(checkpoints, "save", save)
     monkeypatch.setattr(Training, "_train_epoch", lambda self: trained.append(self) or train_epoch(self))
 
     assert without_seconds(run_best(LONGER, digits)) == whole

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from helpers import MNIST_FILES, ROOT, Handler, assert_says, files_below, write_small_mnist
 
-import download
 import highway_networks as hn
-from command_line import InputError
-from download import IDX_SOURCES, DownloadError
+from highway_lab import files
+from highway_lab.cli import InputError
+from highway_lab.files import IDX_SOURCES, DownloadError
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[s
     if request.param == "closed port":
         yield closed_port
     elif request.param == "silent":
-        monkeypatch.setattr(download, "ANSWER_SECONDS", 2.0)
+        monkeypatch.setattr(files, "ANSWER_SECONDS", 2.0)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
@@ -228,8 +228,8 @@ def test_two_processes_may_start_at_once_on_an_empty_cache(mirrored, serve, tmp_
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
     program = (
-        "import sys, download, highway_networks\n"
-        f"download.IDX_SOURCES['mnist'] = download.{IDX_SOURCES['mnist']!r}\n"
+        "import sys, highway_networks\nfrom highway_lab import files\n"
+        f"files.IDX_SOURCES['mnist'] = files.{IDX_SOURCES['mnist']!r}\n"
         "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

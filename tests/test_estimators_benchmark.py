@@ -8,12 +8,12 @@ from helpers import ROOT, SOME_ENVIRONMENT
 from sklearn.datasets import load_diabetes, load_wine
 from test_benchmarks import LINUX_ONLY, cells
 
-import readme_tables
 from benchmarks import estimators
 from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets
 from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, difference, verdict
 from benchmarks.measures import Spread
-from run_log import DatasetInfo, dumps, read
+from experiments import readme_tables
+from highway_lab.logs import DatasetInfo, dumps, read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -18,12 +18,13 @@ OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
 
 def test_every_experiment_is_in_the_list_and_has_its_steps():
-    sources = {path.stem: path.read_text() for path in (ROOT / "experiments").glob("*.py")}
+    room = ROOT / "experiments"
+    sources = {".".join(path.relative_to(room).with_suffix("").parts): path.read_text() for path in room.rglob("*.py")}
     assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(STEPS)
     assert {name for name, text in sources.items() if "\nFIGURES = " in text} == {f"{name}_figures" for name in STEPS}
     for name, steps in STEPS.items():
         experiment = load(name)
-        assert experiment.name == name
+        assert experiment.module == f"experiments.{name}"
         assert experiment.parser.parse_args(["plot"]).action == experiment.plot
         for step in steps:
             assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
@@ -45,9 +46,10 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     expected = []
     for name in STEPS:
         experiment = load(name)
-        paths = [Path(f"runs/{name}.json"), *(Path(f"runs/{name}-{of}.json") for of in experiment.datasets[1:])]
+        short = experiment.name
+        paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in experiment.datasets[1:])]
         paths += [Path("viz") / figure for figure in experiment.figures.FIGURES]
-        expected.append(f"{name} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
+        expected.append(f"{short} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
     assert sum("there" in line.split()[:1] for line in lines) == 2
@@ -115,7 +117,8 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(workdir, called, refused, 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_each_experiment_runs_tabulates_and_draws_with_the_smoke_budget(workdir, capsys, name):
-    experiment, path, plot = load(name), f"runs/{name}-smoke.json", f"python -m experiments.{name} plot"
+    experiment, plot = load(name), f"python -m experiments.{name} plot"
+    path = f"runs/{experiment.name}-smoke.json"
     for step in STEPS[name]:
         assert experiment.main([step, "--smoke"]) == 0
         assert capsys.readouterr().out.endswith(f"saved {path}\nto see it: {plot} {path}\n")

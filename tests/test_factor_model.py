@@ -9,12 +9,9 @@ import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, small_log
 from scipy.stats import rankdata
 
-import run_log
-from command_line import InputError
 from experiments import __main__ as experiments
-from experiments import factor_model, simulated_markets
-from experiments.common import Experiment, load
-from experiments.factor_model import (
+from experiments.beyond import factor_model, simulated_markets
+from experiments.beyond.factor_model import (
     BUDGET,
     EXPERIMENT,
     GATED,
@@ -40,8 +37,8 @@ from experiments.factor_model import (
     train,
     watch,
 )
-from experiments.factor_model_figures import UNTRAINED, days_figure, regimes_table, returns_table, verdict
-from experiments.simulated_markets import (
+from experiments.beyond.factor_model_figures import UNTRAINED, days_figure, regimes_table, returns_table, verdict
+from experiments.beyond.simulated_markets import (
     FACTORS,
     MARKETS,
     NOISE,
@@ -51,6 +48,9 @@ from experiments.simulated_markets import (
     simulate,
     switching,
 )
+from experiments.common import Experiment, load
+from highway_lab import logs
+from highway_lab.cli import InputError
 
 SHORT = Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
 
@@ -409,7 +409,7 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
             scores = {name: Score(of + 0.01 * seed * of, of, None) for name, of in level.items()}
             task = replace(SHORT, market=market, seed=seed)
             runs.append(MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, []))
-    made = (run_log.SCHEMA, "2026-11-20T10:00:00Z", "python", None, SOME_ENVIRONMENT)
+    made = (logs.SCHEMA, "2026-11-20T10:00:00Z", "python", None, SOME_ENVIRONMENT)
     return FactorModelLog(*made, n_params={"plain": 4000, "highway": 4100}, runs=runs)
 
 
@@ -445,7 +445,7 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
     log = made_up_log(dict.fromkeys(MARKETS, 0.5))
     for run in log.runs[: len(MARKETS)]:
         run.second, run.mean_T = [True, False] * 20, {GATED[0]: [None] * 40, GATED[1]: [0.5] * 40}
-    run_log.write(tmp_path / "log.json", log)
+    logs.write(tmp_path / "log.json", log)
     (line, _), *_ = (axes.lines for axes in days_figure(EXPERIMENT.read(tmp_path / "log.json")).axes)
     assert np.isnan(line.get_ydata()).all()
 
@@ -478,17 +478,17 @@ def test_it_is_run_without_naming_a_data_set_and_its_log_names_none(monkeypatch,
         ("very_deep", "run", "--dataset", "mnist", "--jobs", "1"),
     ]
     path, log = tmp_path / "log.json", made_up_log(dict.fromkeys(MARKETS, 0.5))
-    run_log.write(path, log)
+    logs.write(path, log)
     assert EXPERIMENT.read(path) == log
-    run_log.write(path, replace(log, dataset=small_log().dataset))
+    logs.write(path, replace(log, dataset=small_log().dataset))
     with pytest.raises(InputError) as error:
         EXPERIMENT.read(path)
-    assert_says(error.value, path, "dataset", "python -m experiments.factor_model run")
+    assert_says(error.value, path, "dataset", "python -m experiments.beyond.factor_model run")
 
 
 def test_an_experiment_that_needs_a_data_set_takes_no_log_without_one(tmp_path):
-    very_deep, path = load("very_deep"), tmp_path / "log.json"
-    run_log.write(path, very_deep.log.new("python", None, by_depth=[], by_bias=[]))
+    very_deep, path = load("beyond.very_deep"), tmp_path / "log.json"
+    logs.write(path, very_deep.log.new("python", None, by_depth=[], by_bias=[]))
     with pytest.raises(InputError) as error:
         very_deep.read(path)
     assert_says(error.value, path, "found one of none")

@@ -14,9 +14,10 @@ import pytest
 from helpers import ROOT, assert_says, files_below
 from picture_helpers import committed_log
 
-from command_line import InputError
-from experiments import gate_explorer, gate_explorer_figures, lesions
-from experiments.gate_explorer import EXPERIMENT, SmallGenerator
+from experiments import lesions
+from experiments.beyond import gate_explorer, gate_explorer_figures
+from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
+from highway_lab.cli import InputError
 from highway_networks import INITS, Dataset, DeepNet, as_inputs
 
 TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
@@ -127,7 +128,8 @@ def test_the_page_is_that_of_its_log_and_of_no_net_that_came_later(digits, saved
     before = files_below(Path("viz"))
     net_for(digits, depth=4).save("mine.npz")
     message = refused(EXPERIMENT.main, ["plot", "runs/gate_explorer-digits-mine.json"])
-    assert_says(InputError(message.strip()), "mine.npz: expected the net of sha256", "experiments.gate_explorer run")
+    command = "experiments.beyond.gate_explorer run"
+    assert_says(InputError(message.strip()), "mine.npz: expected the net of sha256", command)
     assert files_below(Path("viz")) == before
 
 

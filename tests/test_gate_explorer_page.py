@@ -14,7 +14,8 @@ import pytest
 from helpers import ROOT
 from picture_helpers import committed_log
 
-from experiments import gate_explorer, lesions
+from experiments import lesions
+from experiments.beyond import gate_explorer
 from highway_networks import DeepNet, as_inputs, load_dataset
 
 WIDTHS = (360, 800, 1600)  # pixels: a phone, a tablet, a large screen

@@ -22,8 +22,8 @@ from experiments.gate_swaps import (
 )
 from experiments.gate_swaps_figures import settings
 from experiments.models import Source
+from highway_lab.logs import SCHEMA, DatasetInfo
 from highway_networks import DeepNet, as_inputs
-from run_log import SCHEMA, DatasetInfo
 
 
 def digits_net(**options) -> DeepNet:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
-from command_line import InputError
 from experiments import (
     class_routing,
     class_routing_figures,
@@ -27,8 +26,9 @@ from experiments import (
 )
 from experiments.common import load
 from experiments.depth_search import BestRun, Trial
+from highway_lab.cli import InputError
+from highway_lab.logs import DatasetInfo, History
 from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
-from run_log import DatasetInfo, History
 
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
@@ -449,7 +449,7 @@ def test_training_and_measuring_need_no_pictures():
     """Not even scikit-learn is imported before it is needed: listing the experiments stays quick."""
     code = f"import sys; from experiments import {', '.join(NAMES)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not {"matplotlib", "sklearn", "figure_style"} & set(done.stdout.split())
+    assert not {"matplotlib", "sklearn", "highway_lab.figures"} & set(done.stdout.split())
 
 
 def test_classifiers_without_an_error_are_drawn():

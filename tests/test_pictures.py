@@ -23,8 +23,8 @@ from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
-from command_line import InputError
-from figure_style import (
+from highway_lab.cli import InputError
+from highway_lab.figures import (
     differences,
     fingerprint,
     label_ends,
@@ -35,8 +35,8 @@ from figure_style import (
     save,
     spread,
 )
+from highway_lab.logs import write
 from highway_networks import CLASSES
-from run_log import write
 
 BLOCK = 5  # pixels; what is compared is the mean colour of blocks as wide and high
 BLUR = 1.5  # blocks: letters become grey

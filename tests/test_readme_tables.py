@@ -9,10 +9,10 @@ import pytest
 from helpers import ROOT, assert_says, files_below
 from picture_helpers import committed_log, made_up_log, outdated
 
-import readme_tables
-from command_line import InputError
-from figure_style import fingerprint
-from run_log import write
+from experiments import readme_tables
+from highway_lab.cli import InputError
+from highway_lab.figures import fingerprint
+from highway_lab.logs import write
 from visualize_highway_networks import headline, sweep_table
 
 README = """# Title
@@ -87,13 +87,13 @@ def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
     assert readme_tables.main(["--check"]) == 1
     readme_tables.main([])
     assert readme_tables.main(["--check"]) == 0
-    assert capsys.readouterr().err.count("python readme_tables.py") == 1
+    assert capsys.readouterr().err.count("python -m experiments.readme_tables") == 1
 
     text = Path("README.md").read_text(encoding="utf-8")
     Path("README.md").write_text(text.replace("0.926", "0.936"), encoding="utf-8")
     before = files_below(folder)
     assert readme_tables.main(["--check"]) == 1
-    assert "python readme_tables.py" in capsys.readouterr().err
+    assert "python -m experiments.readme_tables" in capsys.readouterr().err
     assert files_below(folder) == before
 
 

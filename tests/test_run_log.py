@@ -16,10 +16,11 @@ import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, files_below, limited_file_size, small_log
 from threadpoolctl import threadpool_info
 
-import run_log
-from command_line import InputError
+from highway_lab import logs
+from highway_lab.cli import InputError
+from highway_lab.files import atomic_write, check_writable
+from highway_lab.logs import RunLog, dumps, environment, now, number, numbers, read, write
 from highway_networks import Config
-from run_log import RunLog, atomic_write, check_writable, dumps, environment, now, number, numbers, read, write
 
 REMEDY = "run python highway_networks.py"
 LOG = asdict(small_log())
@@ -135,15 +136,15 @@ def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, monkeypatch):
         author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
         subprocess.run(["git", *author, *words], cwd=tmp_path, check=True, capture_output=True)
 
-    module = tmp_path / "run_log.py"
+    module = tmp_path / "logs.py"
     module.write_text("")
     git("init")
     git("add", ".")
     git("commit", "--message", "first")
     os.utime(module, (0, 0))  # no longer what the index says
     index = (tmp_path / ".git" / "index").read_bytes()
-    monkeypatch.setattr(run_log, "__file__", str(module))
-    assert run_log._git("status", "--porcelain", "--", "*.py") == ""
+    monkeypatch.setattr(logs, "__file__", str(module))
+    assert logs._git("status", "--porcelain", "--", "*.py") == ""
     assert (tmp_path / ".git" / "index").read_bytes() == index
     git("status")
     assert (tmp_path / ".git" / "index").read_bytes() != index, "or this test would see nothing"

@@ -8,7 +8,7 @@ import pytest
 from helpers import ROOT
 from picture_helpers import committed_log
 
-import run_log
+import highway_lab.logs
 from experiments import lesions, models, section_4
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
@@ -208,7 +208,7 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
     trained = []
     monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
     for code in ("a", "a", "b"):
-        here = dataclasses.replace(run_log.environment(), code=code)
+        here = dataclasses.replace(highway_lab.logs.environment(), code=code)
         monkeypatch.setattr(models, "environment", lambda here=here: here)
         models.obtain(source, digits)
     kept = [path.stem for path in models.CHECKPOINTS.glob("*-training-*")]

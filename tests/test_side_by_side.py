@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, end, limited_file_size, wait_until
 
-from command_line import InputError, Interrupted, OneLineParser, carry_out
-from run_log import Result, environment
-from side_by_side import ResultFile, finish, held
+from highway_lab.cli import InputError, Interrupted, OneLineParser, carry_out
+from highway_lab.files import held
+from highway_lab.jobs import ResultFile, finish
+from highway_lab.logs import Result, environment
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point

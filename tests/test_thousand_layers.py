@@ -28,8 +28,8 @@ from experiments.thousand_layers import (
     run_config,
 )
 from experiments.thousand_layers_figures import arms_table, claims
+from highway_lab.logs import DatasetInfo, History
 from highway_networks import Config, Training, as_inputs
-from run_log import DatasetInfo, History
 
 ARMS = [CONTROL, *((*block, depth) for block, depth in product(BLOCKS, DEPTHS))]
 SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="momentum", lr=0.1, clip=0.0)

@@ -11,10 +11,10 @@ import pytest
 from helpers import assert_says, small_net, without_seconds
 
 import highway_networks as hn
-from command_line import InputError
+from highway_lab.cli import InputError
+from highway_lab.console import mean_sd
+from highway_lab.threads import blas_pools
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, batches, evaluate, steps_an_epoch, train
-from reporting import mean_sd
-from side_by_side import blas_pools
 
 CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)

@@ -23,14 +23,15 @@ from helpers import (
 )
 
 import conv_highway_networks as conv
+import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
-import run_log
 import visualize_highway_networks as viz
-from command_line import InputError, deaf_to_interrupts
-from experiments import common, depth_search, gate_maps, models, very_deep
-from side_by_side import ResultFile
-from training_job import checkpoint_beside
+from experiments import common, depth_search, gate_maps, models
+from experiments.beyond import very_deep
+from highway_lab import logs
+from highway_lab.cli import InputError, deaf_to_interrupts
+from highway_lab.jobs import ResultFile, checkpoint_beside
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -48,7 +49,7 @@ def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 @pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2"])
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
     shell(f"python {MAIN} {shlex.join(DIGITS)} --depth 1 --jobs {jobs} --out log.json {redirected}", tmp_path)
-    assert len(run_log.read(tmp_path / "log.json", viz.Log, "").runs) == 2
+    assert len(logs.read(tmp_path / "log.json", viz.Log, "").runs) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
 
 
@@ -65,7 +66,7 @@ def test_stripped_docstrings_are_not_missed(tmp_path, words):
 
 
 def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
-    (tmp_path / "log.json").write_text(run_log.dumps(small_log()))
+    (tmp_path / "log.json").write_text(logs.dumps(small_log()))
     for program in ("visualize_highway_networks.py", "make_highway_networks_gif.py"):
         done = shell(f"python {ROOT / program} log.json", tmp_path, MPLBACKEND="nonsense")
         assert done.returncode == 0, done.stderr
@@ -75,7 +76,7 @@ def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
 
 def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
     assert hn.main([*SHORT, "--out", "a\udcff.json"]) == 0
-    assert r"a\udcff.json" in run_log.read("a\udcff.json", viz.Log, "").command
+    assert r"a\udcff.json" in logs.read("a\udcff.json", viz.Log, "").command
 
 
 @pytest.mark.parametrize(("number", "group"), [(signal.SIGTERM, False), (signal.SIGINT, True), (signal.SIGKILL, False)])
@@ -88,7 +89,7 @@ def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared
     error = process.communicate(timeout=120)[1]
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
     assert re.findall(f"-{process.pid}[-_]|_{process.pid}_", " ".join(os.listdir("/dev/shm"))) == []
-    assert ResultFile(kept, run_log.Run[hn.Config]).read()
+    assert ResultFile(kept, logs.Run[hn.Config]).read()
     if number != signal.SIGKILL:
         assert process.returncode == 130
         assert "runs are safe in log.digits.jsonl; to continue: python" in error
@@ -170,7 +171,7 @@ def test_a_huge_file_is_not_read(tmp_path):
 
 
 def spoilt_log(change) -> dict:
-    log = json.loads(run_log.dumps(small_log()))
+    log = json.loads(logs.dumps(small_log()))
     log["runs"].append(json.loads(json.dumps(log["runs"][0])))
     change(log, log["runs"][2])
     return log
@@ -202,7 +203,7 @@ def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
 
 @pytest.mark.parametrize("name", ["...json", "run-...json", "run-.json", "a\n$b_{.json"])
 def test_pictures_stay_in_a_folder_below_viz(workdir, name):
-    Path(name).write_text(run_log.dumps(small_log()))
+    Path(name).write_text(logs.dumps(small_log()))
     assert viz.main([name]) == gif.main([name]) == 0
     assert {len(Path(path).parts) for path in files_below(workdir) if path != name} == {3}
 
@@ -211,7 +212,7 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
     monkeypatch.setattr(gif, "MOST_FRAMES", 3)
     log = small_log()
     log.runs[0].history.train_loss[:] = log.runs[0].history.test_score[:] = [1e308, -1e308]
-    longer_log = json.loads(run_log.dumps(log))
+    longer_log = json.loads(logs.dumps(log))
     for _ in range(9):
         longer(longer_log, longer_log["runs"][0])
     Path("log.json").write_text(json.dumps(longer_log))
@@ -311,15 +312,15 @@ def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, re
 
 
 def test_the_longest_name_can_be_written(workdir):
-    name = "a" * run_log.LONGEST_NAME
-    with run_log.atomic_write(name) as file:
+    name = "a" * highway_lab.files.LONGEST_NAME
+    with highway_lab.files.atomic_write(name) as file:
         file.write("")
     assert files_below(workdir) == {name: b""}
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):
-    dumps = run_log.dumps
-    monkeypatch.setattr(run_log, "dumps", lambda log: "x" * 10**6 if log.finished else dumps(log))
+    dumps = logs.dumps
+    monkeypatch.setattr(logs, "dumps", lambda log: "x" * 10**6 if log.finished else dumps(log))
     with limited_file_size(10**5):
         error = refused(hn.main, [*SHORT, "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error

@@ -7,9 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import very_deep
+from experiments.beyond import very_deep
+from experiments.beyond.very_deep import (
+    ARMS,
+    BIAS_DEPTHS,
+    BIASES,
+    DEPTHS,
+    SEEDS,
+    bias_configs,
+    depth_configs,
+    run_config,
+)
 from experiments.common import final_values, group
-from experiments.very_deep import ARMS, BIAS_DEPTHS, BIASES, DEPTHS, SEEDS, bias_configs, depth_configs, run_config
 from highway_networks import Config, DeepNet, as_inputs, softmax_cross_entropy, train
 
 # ---------------------------------------------------------------------------------------- what is run

@@ -25,13 +25,12 @@ from picture_helpers import made_up_log, made_up_run
 
 import conv_highway_networks as cn
 import highway_networks as hn
-import run_log
-import training_job
 import visualize_highway_networks as viz
-from command_line import InputError
-from reporting import full_name
-from run_log import DatasetInfo, RunLog
-from training_job import REST, LogSoFar
+from highway_lab import jobs, logs
+from highway_lab.cli import InputError
+from highway_lab.console import full_name
+from highway_lab.jobs import REST, LogSoFar
+from highway_lab.logs import DatasetInfo, RunLog
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
 CONV = ("--net", "digits", "--n-train", "100", "--n-held-out", "20", "--n-test", "20")
@@ -40,7 +39,7 @@ HPARAMS = ("experiment", "session_start_info", "session_end_info")
 
 
 def read(path: Path, config: type = hn.Config) -> RunLog:
-    return run_log.read(path, RunLog[config], "a remedy")
+    return logs.read(path, RunLog[config], "a remedy")
 
 
 # ------------------------------------------------------------------------------ the log after every epoch
@@ -49,7 +48,7 @@ def read(path: Path, config: type = hn.Config) -> RunLog:
 @pytest.mark.parametrize("old", [None, "a whole log"])
 def test_the_log_is_there_after_every_epoch_and_gives_way_to_the_finished_one(workdir, monkeypatch, old):
     """Each run is trained as ever; the log is looked at before its next epoch."""
-    monkeypatch.setattr(training_job, "REST", 0)
+    monkeypatch.setattr(jobs, "REST", 0)
     if old:
         Path("log.json").write_text(old)
     train_epoch, seen = hn.Training._train_epoch, []
@@ -76,7 +75,7 @@ def test_what_no_unfinished_job_has_left_is_neither_replaced_nor_removed(workdir
     if there == "notes":
         UNFINISHED.write_text('{"my": "notes"}')
     else:
-        run_log.write(UNFINISHED, made_up_log())
+        logs.write(UNFINISHED, made_up_log())
     before = UNFINISHED.read_bytes()
     with pytest.raises(SystemExit) as stopped:
         hn.main([*SHORT, "--out", "log.json", old])
@@ -127,7 +126,7 @@ def log_of(*, runs: list, finished: bool, command: str = "a command", dataset: s
 
 
 def test_processes_add_their_runs_to_those_of_the_others(workdir, monkeypatch):
-    monkeypatch.setattr(training_job, "REST", 0)
+    monkeypatch.setattr(jobs, "REST", 0)
     first, second = (made_up_run("highway", 2, seed, 3, False) for seed in (0, 1))
     begun = made_up_run("highway", 2, 0, 3, True)  # of which there are two rows
     one, other = (LogSoFar(UNFINISHED, log_of, first.config) for _ in range(2))
@@ -141,17 +140,17 @@ def test_processes_add_their_runs_to_those_of_the_others(workdir, monkeypatch):
 def test_each_run_keeps_the_environment_that_it_was_made_in(workdir):
     runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
     earlier = log_of(runs=runs[:1], finished=False)
-    run_log.write(UNFINISHED, dataclasses.replace(earlier, environment=SOME_ENVIRONMENT))
+    logs.write(UNFINISHED, dataclasses.replace(earlier, environment=SOME_ENVIRONMENT))
     LogSoFar(UNFINISHED, log_of, runs[1].config)(runs[1])
     log = read(UNFINISHED)
-    assert log.environment == run_log.environment(1)
+    assert log.environment == logs.environment(1)
     assert [run.environment for run in log.runs] == [SOME_ENVIRONMENT, None]
 
 
 @pytest.mark.parametrize("change", [{"command": "another"}, {"dataset": "mnist"}], ids=str)
 def test_what_another_job_has_left_is_replaced(workdir, change):
     runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
-    run_log.write(UNFINISHED, log_of(runs=runs[:1], finished=False, **change))
+    logs.write(UNFINISHED, log_of(runs=runs[:1], finished=False, **change))
     LogSoFar(UNFINISHED, log_of, runs[1].config)(runs[1])
     assert read(UNFINISHED).runs == runs[1:]
 
@@ -159,7 +158,7 @@ def test_what_another_job_has_left_is_replaced(workdir, change):
 def test_one_part_in_a_hundred_of_the_time_is_spent_on_it(workdir, monkeypatch):
     times = [10.0, 10.5, 10.5 + 0.5 * REST - 0.1, 10.5 + 0.5 * REST, 99.0]
     run, now = made_up_run("highway", 2, 0, 3, False), iter(times)
-    monkeypatch.setattr(training_job.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: next(now))
     so_far = LogSoFar(UNFINISHED, log_of, run.config)
     for written in (True, False, True):
         UNFINISHED.unlink(missing_ok=True)
@@ -184,11 +183,11 @@ def test_what_is_no_log_in_its_place_is_refused_before_training_and_left_alone(w
 
 
 def test_somebody_elses_log_that_comes_to_lie_there_ends_the_job_with_a_line(workdir, monkeypatch, capsys):
-    monkeypatch.setattr(training_job, "REST", 0)
+    monkeypatch.setattr(jobs, "REST", 0)
     train_epoch = hn.Training._train_epoch
 
     def put_another_there(training):
-        run_log.write(UNFINISHED, made_up_log())
+        logs.write(UNFINISHED, made_up_log())
         return train_epoch(training)
 
     monkeypatch.setattr(hn.Training, "_train_epoch", put_another_there)
@@ -228,7 +227,7 @@ def events(folder: Path) -> Iterator:
     return found
 
 
-def check_events(folder: Path, run: run_log.Run) -> None:
+def check_events(folder: Path, run: logs.Run) -> None:
     """A folder holds every number of a run once, and nothing else."""
     shown = [(value.tag, event.step, value) for event in events(folder) for value in event.summary.value]
     keys = [(tag, step) for tag, step, _ in shown]
@@ -285,7 +284,7 @@ def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
 
 
 def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
-    from event_files import EventFile
+    from highway_lab.tensorboard import EventFile
 
     run = made_up_run("highway", 2, 0, 3, True)
     run.gate_means[1] = [None, None]
@@ -318,7 +317,7 @@ def test_nothing_of_it_is_imported_without_the_flag(tmp_path):
 def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
     for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "event_files", raising=False)
+    monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
     monkeypatch.setattr(program, "load_dataset", lambda *_: pytest.fail("data are read"))
     error = refused(program.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
@@ -375,7 +374,7 @@ def put(name: str | Path, log: RunLog | str | None):
         elif isinstance(log, str):
             Path(name).write_text(log)
         else:
-            run_log.write(name, log)
+            logs.write(name, log)
 
     return change
 

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
+from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 from highway_networks import DATASETS
-from reporting import final, name_tested, seeds_of
 
-from .common import final_values, group
+from ..common import final_values, group
 from .very_deep import DeepRun, VeryDeepLog
 
 SHADES = {-6.0: 1.0, -20.0: 0.55}

@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Config, Dataset, DeepNet, Training
-from run_log import Log, Result, number, numbers
 
-from .common import NO_DATA, Experiment, add_run_flags, start
+from ..common import NO_DATA, Experiment, add_run_flags, start
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))
@@ -113,7 +113,7 @@ class FactorModelLog(Log):
     runs: list[MarketRun]
 
 
-EXPERIMENT = Experiment("factor_model", __doc__, FactorModelLog, NO_DATA)
+EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)
 
 
 # ---------------------------------------------------------------------------------------------- models
@@ -311,4 +311,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "simulate, fit, measure; resumable"), default=None)
 
 if __name__ == "__main__":
-    start("factor_model")
+    start(__spec__.name)

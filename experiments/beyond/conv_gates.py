@@ -18,14 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from command_line import InputError
 from conv_highway_networks import ConvNet, ConvTraining, average_pool_forward
+from highway_lab.cli import InputError
+from highway_lab.files import make_place
+from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_networks import LOSSES, Dataset, evaluate, train
-from run_log import DatasetInfo, Log, make_place, number, numbers
 
-from .common import Experiment, add_run_flags, load_data, start
-from .conv_runs import FEW_EPOCHS, checkpoint_path, config_of
-from .conv_tables import MODEL
+from ..common import Experiment, add_run_flags, load_data, start
+from ..conv_runs import FEW_EPOCHS, checkpoint_path, config_of
+from ..conv_tables import MODEL
 
 BUDGET = {"epochs": 3, "n_train": 20_000, "n_test": 10_000}  # of a net that is trained here
 IMAGES = 1000
@@ -59,7 +60,7 @@ class ConvGatesLog(Log):
     untrained: Gates
 
 
-EXPERIMENT = Experiment("conv_gates", __doc__, ConvGatesLog)
+EXPERIMENT = Experiment(__name__, __doc__, ConvGatesLog)
 
 
 def gates(net: ConvNet, images: np.ndarray) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
@@ -161,4 +162,4 @@ add_run_flags(parser)
 parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {MODEL}, else train one")
 
 if __name__ == "__main__":
-    start("conv_gates")
+    start(__spec__.name)

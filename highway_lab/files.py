@@ -3,19 +3,26 @@
 A `Source` says where a data set's files lie, on the web and below the data directory, and how to know them.
 """
 
+import glob
 import hashlib
 import lzma
 import os
+import secrets
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from command_line import InputError
-from run_log import check_regular
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing keeps two commands from one log
+    fcntl = None
+
+from highway_lab.cli import InputError
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
 READ_SECONDS = 30.0
@@ -227,3 +234,120 @@ def _answers(url: str) -> bool:
     thread.start()
     thread.join(ANSWER_SECONDS)
     return any(answers)
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+LONGEST_NAME = 255 - len("..12345678")  # bytes, of a file; the temporary one's has so many more
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
+    """Open a temporary file beside `path`; on success it becomes `path`, on any failure it is gone.
+
+    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
+    or the disk is full; what lay at `path` is then untouched.
+    """
+    place = _followed(path)
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        check_writable(path)
+        try:
+            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, place)
+        finally:  # of a name known before the file is there, as Ctrl-C may come between the two
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(path, error.strerror) from error
+
+
+def remove_torn(path: str | os.PathLike) -> None:
+    """Remove the temporary files that processes killed in the midst of `atomic_write` have left beside `path`."""
+    place = _followed(path)
+    for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
+        torn.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
+    place = _followed(path)
+    if os.path.islink(place):
+        raise unwritable(path, "a link that leads nowhere")
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise unwritable(path, error.strerror) from error
+    if not os.path.isdir(place.parent):
+        raise unwritable(path, f"no directory {place.parent}")
+    if (length := len(os.fsencode(place.name))) > LONGEST_NAME:
+        raise unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
+    if not os.access(place.parent, os.W_OK):
+        raise unwritable(path, f"no permission to write in {place.parent}")
+
+
+def make_place(path: str | os.PathLike) -> None:
+    """Make the folder that a file is to lie in; raises InputError if the file could not be written there."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, f"{error.filename}: {error.strerror}") from error
+    check_writable(path)
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if something lies at `path` that is no regular file: reading a pipe or a device may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
+
+
+def _followed(path: str | os.PathLike) -> Path:
+    return Path(os.path.realpath(path) if os.path.islink(path) else path)
+
+
+def unwritable(path: str | os.PathLike, found: str) -> InputError:
+    """The error of whoever cannot write there."""
+    return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
+
+
+@contextmanager
+def held(log: str | os.PathLike) -> Iterator[None]:
+    """Keep a log, and what lies beside it until it is there, from every other command meanwhile; makes its folder.
+
+    By a lock on an empty file beside it, which ends with this process, however it ends. Raises InputError if another
+    command has it, or if that file cannot be written.
+    """
+    make_place(log)
+    place = Path(os.path.realpath(log))
+    lock = place.with_name(f".{place.name}.lock")
+    while fcntl is not None:
+        try:
+            file = open(lock, "w")  # noqa: SIM115, so that its error is told from those of the work
+        except OSError as error:
+            raise unwritable(lock, error.strerror) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                found = "expected a log that no other command is making, found one at work"
+                raise InputError(f"{log}: {found}; wait for it, or choose another log") from error
+            except OSError:  # a file system without locks
+                pass
+            if not _is_at(file, lock):  # whoever had it has just removed it
+                continue
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
+    yield
+
+
+def _is_at(file: IO, path: Path) -> bool:
+    """Whether an open file is the one that lies there."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False

@@ -15,14 +15,14 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex
 
-from command_line import InputError
-from figure_style import SEQUENTIAL, differences, fingerprint, markdown
+from highway_lab.cli import InputError
+from highway_lab.console import name_data
+from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
 from highway_networks import DeepNet
-from reporting import name_data
 
-from . import lesions
+from .. import lesions
+from ..models import Source
 from .gate_explorer import EXPERIMENT, GateExplorerLog
-from .models import Source
 
 TEMPLATE = Path(__file__).with_name("gate_explorer.html")
 MARK = '{"here": "goes what the page shows"}'  # in the template

@@ -18,11 +18,11 @@ from functools import partial
 
 import numpy as np
 
+from highway_lab.logs import DatasetInfo, History, Log, Result, numbers
+from highway_lab.threads import quiet_threads
 from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, softmax_cross_entropy, threads_for
-from run_log import DatasetInfo, History, Log, Result, numbers
-from side_by_side import quiet_threads
 
-from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
+from ..common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
 DEPTHS = (10, 30, 100)
@@ -85,7 +85,7 @@ class BlocksComparedLog(Log):
     runs: list[ComparedRun]
 
 
-EXPERIMENT = Experiment("blocks_compared", __doc__, BlocksComparedLog)
+EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)
 
 
 # ------------------------------------------------------------------------------------------- gradients
@@ -191,4 +191,4 @@ def arm(run: ComparedRun) -> tuple[str, str, int]:
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
 
 if __name__ == "__main__":
-    start("blocks_compared")
+    start(__spec__.name)

@@ -11,10 +11,10 @@ Deviations: Adam in place of SGD with momentum, and budgets of minutes, in the c
 import argparse
 from dataclasses import dataclass
 
+from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import Config, Dataset, train
-from run_log import DatasetInfo, History, Log, Result
 
-from .common import Experiment, add_run_flags, fit, load_data, start
+from ..common import Experiment, add_run_flags, fit, load_data, start
 
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
@@ -43,7 +43,7 @@ class VeryDeepLog(Log):
     by_bias: list[DeepRun]
 
 
-EXPERIMENT = Experiment("very_deep", __doc__, VeryDeepLog)
+EXPERIMENT = Experiment(__name__, __doc__, VeryDeepLog)
 
 
 def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
@@ -90,4 +90,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
 
 if __name__ == "__main__":
-    start("very_deep")
+    start(__spec__.name)

@@ -15,9 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from command_line import InputError
-from download import Source, data_directory, fetch, prepare_folder, read_bytes, read_verified, remedy, uncompressed
-from run_log import TEST_IMAGES, atomic_write
+from highway_lab.cli import InputError
+from highway_lab.files import (
+    Source,
+    atomic_write,
+    data_directory,
+    fetch,
+    prepare_folder,
+    read_bytes,
+    read_verified,
+    remedy,
+    uncompressed,
+)
+from highway_lab.logs import TEST_IMAGES
 
 IMAGE = (3, 32, 32)
 

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figure_style import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
-from reporting import mean_sd, seeds_of
+from highway_lab.console import mean_sd, seeds_of
+from highway_lab.figures import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
 
+from ..intervals import interval
 from .factor_model import GATED, NETS, FactorModelLog, MarketRun
-from .intervals import interval
 from .simulated_markets import BEST_AUC, MARKETS, NOISE
 
 COMPARED = GATED[0]  # the net that each model is compared with

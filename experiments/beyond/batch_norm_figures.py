@@ -3,13 +3,13 @@
 from matplotlib.figure import Figure
 
 from conv_highway_networks import ConvConfig
-from figure_style import COLORS, label_ends, markdown, new_figure
-from reporting import final, name_tested, seeds_of
-from run_log import RunLog
+from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.figures import COLORS, label_ends, markdown, new_figure
+from highway_lab.logs import RunLog
 
-from .common import group
-from .conv_figures import FIELDS, draw_epochs, gains
-from .intervals import interval
+from ..common import group
+from ..conv_figures import FIELDS, draw_epochs, gains
+from ..intervals import interval
 
 WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}
 

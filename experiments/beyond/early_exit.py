@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from highway_lab.logs import number
 from highway_networks import DeepNet, with_ones
-from run_log import number
 
-from . import models
+from .. import models
 
 DOUBTS = (  # ε; 0: nobody leaves
     *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),

@@ -6,18 +6,18 @@ over three seeds: 20,000 images, 6 epochs, one setting for all four, table 1's; 
 """
 
 from conv_highway_networks import ConvConfig
+from highway_lab.logs import RunLog
 from highway_networks import Dataset
-from run_log import RunLog
 
-from .common import Experiment, start
-from .conv_runs import FEW_EPOCHS, add_grid, config_of
+from ..common import Experiment, start
+from ..conv_runs import FEW_EPOCHS, add_grid, config_of
 
 NET = "mnist-16"
 BLOCKS = ("highway", "plain")
 SEEDS = (0, 1, 2)
 BUDGET = {"epochs": 6, "n_train": 20_000, "n_test": 10_000}
 
-EXPERIMENT = Experiment("batch_norm", __doc__, RunLog[ConvConfig])
+EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig])
 
 
 def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
@@ -33,4 +33,4 @@ def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
 add_grid(EXPERIMENT, configs)
 
 if __name__ == "__main__":
-    start("batch_norm")
+    start(__spec__.name)

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
-from figure_style import FAINT_INK, INK, SETTINGS, draw_level, draw_seeds, in_math, markdown, new_figure
-from reporting import name_tested
+from highway_lab.console import name_tested
+from highway_lab.figures import FAINT_INK, INK, SETTINGS, draw_level, draw_seeds, in_math, markdown, new_figure
 
+from ..intervals import Interval, interval
 from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, Relation, SettingDepth
 from .early_exit import Exit
-from .intervals import Interval, interval
 
 HARDNESS = ("own margin", JUDGE, "other seeds")  # that the table tells; a net's loss ranks images nearly as its margin
 WHEN = ("trained", "untrained")

@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from figure_style import empty_figure, markdown, set_title
-from reporting import name_data
+from highway_lab.console import name_data
+from highway_lab.figures import empty_figure, markdown, set_title
 
 from .conv_gates import ConvGatesLog, Gates
 

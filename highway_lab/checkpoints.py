@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from command_line import InputError, Interrupted
-from run_log import History, atomic_write, check_regular, completed, make_place
+from highway_lab.cli import InputError, Interrupted
+from highway_lab.files import atomic_write, check_regular, make_place
+from highway_lab.logs import History, completed
 
 
 def save(path: str | os.PathLike, training: Any) -> None:

@@ -1,7 +1,7 @@
 """Write the tables of the README files from the committed logs.
 
-    python readme_tables.py           rewrite them
-    python readme_tables.py --check   change nothing; exit code 1 if one differs from its log
+    python -m experiments.readme_tables           rewrite them
+    python -m experiments.readme_tables --check   change nothing; exit code 1 if one differs from its log
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of TABLES. The function
 that makes it stands beside the figures of the same log.
@@ -16,23 +16,24 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-import run_log
+import highway_lab.logs
 from benchmarks import conv_step_figures, estimators_figures, main_job_figures, training_step_figures
 from benchmarks.conv_step import ConvStepLog
 from benchmarks.estimators import EstimatorsLog
 from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
-from command_line import InputError, OneLineParser, carry_out
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_claims, verdicts
 from experiments.common import Experiment, load, step_words
-from figure_style import fingerprint
+from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.figures import fingerprint
+from highway_lab.files import atomic_write
+from highway_lab.logs import Log, RunLog
 from highway_networks import Config
-from run_log import Log, RunLog, atomic_write
 from visualize_highway_networks import COMMAND, SWEEP_COMMAND, headline, sweep_table
 
 READMES = (Path("README.md"), Path("experiments/README.md"), Path("benchmarks/README.md"))
-PROGRAM = "python readme_tables.py"
+PROGRAM = "python -m experiments.readme_tables"
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
 
@@ -68,7 +69,7 @@ def environment(log: Log) -> str:
 
 def all_tables() -> dict[str, Table]:
     """Every table by its name; those of an experiment, or a benchmark, are named in the module of its figures."""
-    experiments = {name: load(name) for name in STEPS}
+    experiments = {experiment.name: experiment for experiment in map(load, STEPS)}
     sources = {
         "run": [Source(Path("run.json"), RunLog[Config], COMMAND)],
         "run_sweep": [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)],
@@ -108,7 +109,7 @@ def block(name: str, readme: Path) -> str:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
     render, sources = tables[name]
-    logs = [run_log.read(source.log, source.schema, f"make it with: {source.command}") for source in sources]
+    logs = [highway_lab.logs.read(source.log, source.schema, f"make it with: {source.command}") for source in sources]
     links = ", ".join(f"[{source.log}]({os.path.relpath(source.log, readme.parent)})" for source in sources)
     return "\n".join(
         [

@@ -26,8 +26,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from command_line import InputError
-from run_log import atomic_write
+from highway_lab.cli import InputError
+from highway_lab.files import atomic_write
 
 WIDTH = 8.3  # inches: at 100 px an inch, the width of a README's column
 DPI = 200  # twice that, for dense screens

@@ -20,14 +20,15 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
+from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Dataset, DeepNet, Training, as_inputs
-from run_log import Log, Result, number, numbers
 
-from . import early_exit, models
-from .common import Experiment, add_run_flags, load_data, start
+from .. import models
+from ..common import Experiment, add_run_flags, load_data, start
+from ..models import Source
+from . import early_exit
 from .early_exit import Exit
 from .gate_explorer import effective_depth
-from .models import Source
 
 EFFECTIVE, JUDGE = "effective depth", "judge"  # the measures that the verdict goes by
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes it by more is used
@@ -105,7 +106,7 @@ class DepthPerExampleLog(Log):
     settings: list[SettingDepth]
 
 
-EXPERIMENT = Experiment("depth_per_example", __doc__, DepthPerExampleLog)
+EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
 
 
 # ------------------------------------------------------------------------------------------- depth
@@ -307,4 +308,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "measure the depth of every test image; resumable"))
 
 if __name__ == "__main__":
-    start("depth_per_example")
+    start(__spec__.name)

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figure_style import COLORS, INK, draw_level, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, INK, draw_level, label_ends, markdown, new_figure
 
 from .data_movement import BLOCKS, COMBINATION, RULES, USUAL, Comparison, DataMovementLog, Movement
 

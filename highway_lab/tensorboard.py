@@ -17,9 +17,10 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.summary import hparams, make_histogram
 
-from command_line import Interrupted
-from reporting import full_name
-from run_log import Run, make_place, unwritable
+from highway_lab.cli import Interrupted
+from highway_lab.console import full_name
+from highway_lab.files import make_place, unwritable
+from highway_lab.logs import Run
 
 BINS = np.linspace(0, 1, 101)  # for mean T
 

@@ -5,12 +5,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from figure_style import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
-from reporting import final, mean_sd, name_tested, seeds_of
+from highway_lab.console import final, mean_sd, name_tested, seeds_of
+from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
 
+from ..common import CHANCE, group, group_by, near_ends, points
+from ..intervals import interval
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
-from .common import CHANCE, group, group_by, near_ends, points
-from .intervals import interval
 
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a block"}
 ERROR_TICKS = (6, 8, 10, 20, 40)  # %

@@ -23,10 +23,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from highway_lab.logs import Log, Result
 from highway_networks import Activation, Block, DeepNet, Workspace
-from run_log import Log, Result
 
-from .common import NO_DATA, Experiment, add_run_flags, start
+from ..common import NO_DATA, Experiment, add_run_flags, start
 from .tracing import BYTES, Memory, Trace, costs, depths
 
 BLOCKS = ("plain", "residual", "highway")
@@ -116,7 +116,7 @@ class DataMovementLog(Log):
         return sorted(chosen, key=lambda of: getattr(of.setting, name))
 
 
-EXPERIMENT = Experiment("data_movement", __doc__, DataMovementLog, NO_DATA)
+EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
 
 
 class Blocks(DeepNet):
@@ -219,4 +219,4 @@ def run(arguments: argparse.Namespace) -> None:
 add_run_flags(EXPERIMENT.add("run", run, "trace all nets; resumable"), default=None)
 
 if __name__ == "__main__":
-    start("data_movement")
+    start(__spec__.name)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from command_line import name_numbers
-from run_log import TEST_IMAGES, DatasetInfo, Run
+from highway_lab.cli import name_numbers
+from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
 
 
 def name_data(dataset: str) -> str:

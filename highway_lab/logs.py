@@ -5,7 +5,6 @@ adds what was measured to the envelope; whatever results it lists are dataclasse
 """
 
 import functools
-import glob
 import hashlib
 import itertools
 import json
@@ -13,20 +12,20 @@ import math
 import os
 import platform
 import re
-import secrets
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from command_line import InputError
+from highway_lab.cli import InputError
+from highway_lab.files import atomic_write, check_regular
 
 SCHEMA = 1
 TEST_IMAGES = "test images"  # all that a data set has
-TRAINING_CODE = [Path(__file__).with_name(name) for name in ("highway_networks.py", "conv_highway_networks.py")]
+ROOT = Path(__file__).parent.parent
+TRAINING_CODE = [ROOT / name for name in ("highway_networks.py", "conv_highway_networks.py")]
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 
@@ -279,79 +278,6 @@ def _cpu() -> str:
 
 
 # ------------------------------------------------------------------------------------ writing, reading
-
-LONGEST_NAME = 255 - len("..12345678")  # bytes, of a file; the temporary one's has so many more
-
-
-@contextmanager
-def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a temporary file beside `path`; on success it becomes `path`, on any failure it is gone.
-
-    A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
-    or the disk is full; what lay at `path` is then untouched.
-    """
-    place = _followed(path)
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-    try:
-        check_writable(path)
-        try:
-            with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, place)
-        finally:  # of a name known before the file is there, as Ctrl-C may come between the two
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(path, error.strerror) from error
-
-
-def remove_torn(path: str | os.PathLike) -> None:
-    """Remove the temporary files that processes killed in the midst of `atomic_write` have left beside `path`."""
-    place = _followed(path)
-    for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
-        torn.unlink(missing_ok=True)
-
-
-def check_writable(path: str | os.PathLike) -> None:
-    """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
-    place = _followed(path)
-    if os.path.islink(place):
-        raise unwritable(path, "a link that leads nowhere")
-    try:
-        check_regular(path)
-    except OSError as error:
-        raise unwritable(path, error.strerror) from error
-    if not os.path.isdir(place.parent):
-        raise unwritable(path, f"no directory {place.parent}")
-    if (length := len(os.fsencode(place.name))) > LONGEST_NAME:
-        raise unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
-    if not os.access(place.parent, os.W_OK):
-        raise unwritable(path, f"no permission to write in {place.parent}")
-
-
-def make_place(path: str | os.PathLike) -> None:
-    """Make the folder that a file is to lie in; raises InputError if the file could not be written there."""
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, f"{error.filename}: {error.strerror}") from error
-    check_writable(path)
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raise OSError if something lies at `path` that is no regular file: reading a pipe or a device may never end."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
-
-
-def _followed(path: str | os.PathLike) -> Path:
-    return Path(os.path.realpath(path) if os.path.islink(path) else path)
-
-
-def unwritable(path: str | os.PathLike, found: str) -> InputError:
-    """The error of whoever cannot write there."""
-    return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 
 def write(path: str | os.PathLike, log: Any) -> None:

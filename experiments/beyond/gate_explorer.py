@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from command_line import InputError
+from highway_lab.cli import InputError
+from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet
-from run_log import Log, numbers
 
-from . import models
-from .common import Experiment, start
+from .. import models
+from ..common import Experiment, start
+from ..models import Model
 from .conv_gates import first_of_each_class
-from .models import Model
 
 SEED = 0  # of the untrained net
 DIGITS = 4  # significant ones
@@ -49,7 +49,7 @@ class GateExplorerLog(Log):
     untrained: EffectiveDepth
 
 
-EXPERIMENT = Experiment("gate_explorer", __doc__, GateExplorerLog)
+EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog)
 
 
 class SmallGenerator:
@@ -123,4 +123,4 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
 models.add_look(EXPERIMENT, look)
 
 if __name__ == "__main__":
-    start("gate_explorer")
+    start(__spec__.name)

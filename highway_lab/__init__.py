@@ -1,0 +1,1 @@
+"""The machinery around the nets: configuration, data, training, jobs, logs, pictures. Imports point down only."""

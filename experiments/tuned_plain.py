@@ -1,0 +1,193 @@
+"""What is left of the highway nets' lead once plain nets are tuned, too?
+
+The depth sweep of the first page trains both kinds of net in one setting, in which plain nets fail from 20 blocks on.
+Here three arms are tuned alike, by the sweep's budget: highway blocks of 50 units, plain blocks of 50, and plain blocks
+of 71, which have as many parameters as a highway block. An overview of such nets says that highway blocks double the
+parameters without proportional gains (compare section 3.3.1); the third arm tests that.
+
+Each arm chooses at each depth its initialisation and its learning rate; the highway arm then also its b_T. The choice
+is the setting of the highest mean validation accuracy over three seeds; validation images are training images beyond
+the 6,000 that train, and a diverged run counts as chance. Twenty other seeds of the chosen setting are scored on test
+images, beside the sweep's setting (highway and plain, 50 units), run again.
+
+Rules, fixed before the run. Accuracy is the final one on test images; a diverged run counts as chance (0.1). An arm
+outperforms another if the 95 % interval of the difference of their means (Welch) excludes 0. It is as good as another
+if that interval lies within 1 point of accuracy on both sides of 0. If both hold, it outperforms by less than the
+margin; if neither holds, the comparison is inconclusive. Depth 5 is shown, but no verdict depends on it.
+
+"Highway nets outperform plain ones" is reproduced if the tuned highway nets outperform the tuned plain ones of 50 units
+at 10, 20, 30 and 50 blocks; partly, if at some of them; inconclusive, if at none and a comparison is inconclusive; else
+not reproduced. "Without proportional gains" is reproduced if the interval of highway minus plain of 71 units stays
+below 1 point at 10, 20 and 30 blocks; failing that, it is not reproduced if highway outperforms plain of 71 units at
+all three; else inconclusive.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from highway_lab.logs import DatasetInfo, Log, Result
+from highway_networks import Config, Dataset, train
+
+from .common import CHANCE, Experiment, add_run_flags, fit, group_by, load_data, start
+
+DEPTHS = (5, 10, 20, 30, 50)
+INITS = ("uniform", "glorot", "he")
+RATES = (5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)
+GATE_BIASES = (-1.0, -2.0, -4.0)
+CHOOSING_SEEDS = (100, 101, 102)
+SEEDS = tuple(range(20))
+BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
+MARGIN = 1.0  # points of accuracy within which two arms are as good as each other
+
+
+class Arm(NamedTuple):
+    """What is compared, at each depth."""
+
+    block: str
+    hidden: int
+
+
+class Setting(NamedTuple):
+    """What an arm chooses."""
+
+    init: str
+    lr: float
+    gate_bias: float
+
+
+HIGHWAY, PLAIN, WIDE = Arm("highway", 50), Arm("plain", 50), Arm("plain", 71)
+UNTUNED = Setting(Config.init, Config.lr, Config.gate_bias)  # the sweep's
+
+
+@dataclass
+class ScoredRun(Result):
+    """One training run by its last scores; validation accuracy is null unless the run chooses a setting."""
+
+    config: Config
+    n_params: int
+    diverged: bool
+    train_loss: float | None
+    test_score: float | None
+    validation_score: float | None
+
+
+@dataclass
+class TriedSetting:
+    """What the log keeps of a run that tried a setting; validation accuracy is null if the run diverged."""
+
+    block: str
+    hidden: int
+    depth: int
+    init: str
+    lr: float
+    gate_bias: float
+    seed: int
+    validation_score: float | None
+
+
+@dataclass
+class TunedPlainLog(Log):
+    """runs/tuned_plain.json; `tried` chose the settings of `runs`, among which are those of the untuned setting."""
+
+    tried: list[TriedSetting]
+    runs: list[ScoredRun]
+
+
+EXPERIMENT: Experiment = Experiment(__name__, __doc__, TunedPlainLog)
+
+
+def run_config(config: Config, data: Dataset) -> ScoredRun:
+    """Train one net."""
+    run = train(config, data)
+    history = run.history
+    validation_score = history.held_out_score[-1] if config.n_held_out else None
+    scores = history.train_loss[-1], history.test_score[-1], validation_score
+    return ScoredRun(None, config, run.n_params, run.diverged, *((None,) * 3 if run.diverged else scores))
+
+
+def arm_of(of: Config | TriedSetting) -> Arm:
+    """The arm of a run or a try."""
+    return Arm(of.block, of.hidden)
+
+
+def setting_of(of: Config | TriedSetting) -> Setting:
+    """The setting of a run or a try."""
+    return Setting(of.init, of.lr, of.gate_bias)
+
+
+def best_settings(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], Setting]:
+    """By arm and depth, the setting of the highest mean validation accuracy over its seeds."""
+
+    def mean_score(seeds: list[TriedSetting]) -> float:
+        return float(np.mean([CHANCE if run.validation_score is None else run.validation_score for run in seeds]))
+
+    best = {}
+    for key, runs in group_by(tried, lambda run: (arm_of(run), run.depth)).items():
+        by_setting = group_by(runs, setting_of)
+        best[key] = max(by_setting, key=lambda setting: mean_score(by_setting[setting]))
+    return best
+
+
+def configure(arm: Arm, depth: int, setting: Setting, seeds: Sequence[int], budget: dict) -> list[Config]:
+    """The runs of an arm at a depth, in one setting."""
+    return [Config(**arm._asdict(), **setting._asdict(), depth=depth, seed=seed, **budget) for seed in seeds]
+
+
+def plan_choice(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Setting] | None = None) -> list[Config]:
+    """The runs that choose initialisation and rate, or, given the best of those, b_T of the highway arm."""
+    depths, inits, rates, biases = (
+        ((4, 2), INITS[:2], RATES[5:7], GATE_BIASES[:2]) if smoke else (DEPTHS[::-1], INITS, RATES, GATE_BIASES)
+    )
+    budget = fit(BUDGET, data, smoke)
+    budget |= {"n_held_out": budget["n_test"], "n_test": 1, "n_scored": 1}
+    if best is None:
+        arms = (HIGHWAY, PLAIN, WIDE)
+        settings = [Setting(init, lr, Config.gate_bias) for init in inits for lr in rates]
+        tries = [(arm, depth, setting) for depth in depths for arm in arms for setting in settings]
+    else:
+        tries = [(HIGHWAY, depth, best[HIGHWAY, depth]._replace(gate_bias=b_T)) for depth in depths for b_T in biases]
+    return [config for one in tries for config in configure(*one, CHOOSING_SEEDS[: 1 if smoke else None], budget)]
+
+
+def plan_measurement(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Setting]) -> list[Config]:
+    """The runs that are scored on test images; one that is both tuned and untuned stands once."""
+    budget, seeds = fit(BUDGET, data, smoke), SEEDS[: 2 if smoke else None]
+    untuned = {(arm, depth): UNTUNED for arm, depth in best if arm != WIDE}
+    measured = [*best.items(), *untuned.items()]
+    runs = (configure(arm, depth, setting, seeds, budget) for (arm, depth), setting in measured)
+    return list(dict.fromkeys(config for of_setting in runs for config in of_setting))
+
+
+def tried_settings(runs: Iterable[ScoredRun]) -> list[TriedSetting]:
+    """What the log keeps of runs that choose."""
+    return [
+        TriedSetting(
+            *arm_of(run.config), run.config.depth, *setting_of(run.config), run.config.seed, run.validation_score
+        )
+        for run in runs
+    ]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Choose the settings, measure with them, write the log."""
+    dataset, data = load_data(arguments)
+    path = EXPERIMENT.log_path(dataset, arguments.smoke)
+    finish = partial(EXPERIMENT.finish, run_config, data=data, schema=ScoredRun, log=path, arguments=arguments)
+    choice = plan_choice(data, arguments.smoke)
+    best = best_settings(tried_settings(finish(choice)))
+    choice = list(dict.fromkeys(choice + plan_choice(data, arguments.smoke, best)))
+    tried = tried_settings(finish(choice))
+    runs = finish(plan_measurement(data, arguments.smoke, best_settings(tried)))
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
+    EXPERIMENT.keep(path, arguments.command_line, info, tried=tried, runs=runs)
+
+
+add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+
+if __name__ == "__main__":
+    start(__spec__.name)

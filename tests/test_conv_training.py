@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ from conv_highway_networks import (
     fit_to,
     mean_image,
 )
-from highway_lab import checkpoints
+from highway_lab import checkpoints, logs
 from highway_lab.cli import InputError
 from highway_networks import (
     LOSSES,
@@ -159,6 +160,21 @@ def test_a_net_learns_the_digits(digits, others):
     assert run.history.held_out_score[-1] > 0.8
     assert run.history.test_score[-1] > 0.8
     assert not run.diverged
+
+
+def test_recorded_runs_come_out_again(digits):
+    """With the recorded processor, NumPy and kernels to every digit of the log, elsewhere to four."""
+    log = logs.read(Path(__file__).with_name("conv_run.json"), logs.RunLog[ConvConfig], "restore it")
+    here, there = ((of.numpy, of.kernels, of.cpu) for of in (logs.environment(), log.environment))
+    for recorded in log.runs:
+        runs = train(recorded.config, digits, training=ConvTraining), recorded
+        found, expected = (
+            dataclasses.asdict(without_seconds(run).history) | {"gates": run.gate_means, "n_params": run.n_params}
+            for run in runs
+        )
+        for name, values in expected.items():
+            both = (np.array(numbers, float) for numbers in (found[name], values))  # null as NaN
+            np.testing.assert_allclose(*both, rtol=0 if here == there else 1e-4, err_msg=name)
 
 
 @every_config

@@ -15,8 +15,6 @@ best tenth to the end, all by the schedule of the whole training; the loss is th
 
     python -m experiments.depth_search list                   the settings, as data
     python -m experiments.depth_search run --jobs 2           search; may be stopped and started again
-    python -m experiments.depth_search run --shard 1/4        two of the eight arms, for a batch queue
-    python -m experiments.depth_search merge A.jsonl B.jsonl  shards into one log
     python -m experiments.depth_search best --jobs 2          train each arm's best settings from other seeds
     python -m experiments.depth_search plot                   the tables and figures
 """
@@ -38,7 +36,7 @@ import numpy as np
 from highway_lab import checkpoints
 from highway_lab.cli import InputError, count, list_of_numbers, name_numbers
 from highway_lab.files import make_place
-from highway_lab.jobs import ResultFile, check_number
+from highway_lab.jobs import check_number
 from highway_lab.logs import DatasetInfo, History, Log, Result, number
 from highway_networks import Config, Dataset, Training
 
@@ -270,10 +268,9 @@ def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -
     return path.with_stem("-".join([path.stem, *words]))
 
 
-def write_log(arguments: argparse.Namespace, results: list[TrialResult], data: Dataset) -> None:
+def write_log(arguments: argparse.Namespace, path: Path, results: list[TrialResult], data: Dataset) -> None:
     """Write the log of a search; what an earlier log of the same search has that was trained again stays in it."""
     trial = results[0].trial
-    path = named(EXPERIMENT.log_path(trial.dataset, arguments.smoke), arguments, SEARCH)
     info = DatasetInfo(trial.dataset, trial.n_train, len(data.test_x), data.test_set)
     fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "results": results}
     fields |= {"best_command": None, "best": []}
@@ -303,14 +300,6 @@ def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
     return draw_trials(arguments.configs, arguments.depths, **budget), data
 
 
-def shard(text: str) -> tuple[int, int]:
-    """`2/8` as (2, 8): the second of eight equal parts; raises argparse's error for anything else."""
-    part, _, parts = text.partition("/")
-    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise argparse.ArgumentTypeError(f"expected a part like 2/8, found {text!r}")
-    return int(part), int(parts)
-
-
 def show(arguments: argparse.Namespace) -> None:
     """Print the settings, a JSON object a line."""
     trials, _ = planned(arguments)
@@ -321,24 +310,13 @@ def show(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Train what is missing; write the log once all rungs are there."""
     trials, data = planned(arguments)
-    part, parts = arguments.shard
-    arms = sorted({trial.arm for trial in trials})
-    if parts > len(arms):
-        raise InputError(f"--shard: expected at most {len(arms)} parts, one for each arm, found {parts}; ask for fewer")
-    trials = [trial for trial in trials if trial.arm in arms[part - 1 :: parts]]
     path = named(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH)
-    if parts > 1:
-        path = path.with_stem(f"{path.stem}-{part}-of-{parts}")
 
     def train(rung: list[Trial]) -> list[TrialResult]:
         options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(rung))}
         return EXPERIMENT.finish(run_trial, rung, data, TrialResult, path, arguments, **options)
 
-    results = halve(trials, train)
-    if parts == 1:
-        write_log(arguments, results, data)
-    else:
-        print(f"shard {part} of {parts} is whole: {path.with_suffix('.jsonl')}; join the shards with merge")
+    write_log(arguments, path, halve(trials, train), data)
 
 
 def report(done: list[TrialResult], total: int) -> str | None:
@@ -347,27 +325,6 @@ def report(done: list[TrialResult], total: int) -> str | None:
         return None
     reached = (f"{block} {depth}: {ranked[0].lowest_loss:.3g}" for (block, depth), ranked in by_arm(done).items())
     return f"{len(done)} of {total} settings; lowest loss: {', '.join(reached)}"
-
-
-def merge(arguments: argparse.Namespace) -> None:
-    """Join shards into the log that `run` with the same flags would have written."""
-    trials, data = planned(arguments)
-    found = {}
-    for path in arguments.files:
-        if not path.exists():
-            raise InputError(f"{path}: expected a shard, found no file; check the path")
-        found |= {result.trial: result for result in ResultFile(path, TrialResult).read()}
-
-    def look_up(rung: list[Trial]) -> list[TrialResult]:
-        missing = sum(trial not in found for trial in rung)
-        if missing:
-            raise InputError(
-                f"merge: expected {len(rung)} trials of {rung[0].epochs} epochs, found {missing} missing; "
-                "finish the shards, or give their flags"
-            )
-        return [found[trial] for trial in rung]
-
-    write_log(arguments, halve(trials, look_up), data)
 
 
 def best(arguments: argparse.Namespace) -> None:
@@ -433,12 +390,6 @@ parser = EXPERIMENT.add("run", run, "search by successive halving; resumable")
 add_run_flags(parser)
 add_search_flags(parser)
 parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
-parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="only part I of N of the arms")
-
-parser = EXPERIMENT.add("merge", merge, "join shards into one log")
-parser.add_argument("files", nargs="+", type=Path, metavar="JSONL")
-add_data_flags(parser)
-add_search_flags(parser)
 
 parser = EXPERIMENT.add("best", best, "train each arm's best settings from other seeds; resumable")
 add_run_flags(parser)

@@ -473,48 +473,26 @@ def test_the_log_holds_every_setting_in_order(whole):
     assert (whole.best, whole.best_command) == ([], None)
 
 
-def test_two_shards_merge_into_the_log_of_one_run(workdir, whole, capsys):
-    shards = []
-    for part in (1, 2):
-        assert main("run", *SEARCH, "--shard", f"{part}/2") == 0
-        shards.append(f"{LOG}-{part}-of-2.jsonl")
-    kept = [ResultFile(path, TrialResult).read() for path in shards]
-    assert [len(results) for results in kept] == [TRIALS // 2] * 2
-    assert [{result.trial.arm for result in results} for results in kept] == [
-        {("highway", 3), ("plain", 3)},
-        {("highway", 5), ("plain", 5)},
-    ]
-    assert files_below(Path("runs")).keys() == {Path(path).name for path in shards}
-    assert main("merge", *SEARCH, *reversed(shards)) == 0
-    assert findings(read_log()) == findings(whole)
-
-
-@pytest.fixture
-def shards(workdir) -> list[str]:
-    """Two shards of a made-up search of one index at depth 3: a plain and a highway net, for one and for two epochs."""
-    for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
-        made_on = dataclasses.replace(logs.environment(), cpu=name)
-        for epochs in (1, 2):
-            result = TrialResult(made_on, dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs], False, 1.0)
-            ResultFile(f"{name}.jsonl", TrialResult).append(result)
-    return ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
-
-
-def test_results_say_where_they_were_made_however_often_their_log_is_written_again(shards, monkeypatch):
-    """Made on a and b, merged on b (one shard given twice), trained for longer on c, from where d has them."""
+def test_results_say_where_they_were_made_however_often_their_log_is_written_again(workdir, monkeypatch):
+    """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
     here = logs.environment()
-    merged = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
-    merge = ["merge", *shards, "a.jsonl", "b.jsonl", "a.jsonl"]
-    best = ["best", f"{merged}.json", *shards[:2], "--seeds", "1"]
-    for machine, command in (("b", merge), ("c", best), ("d", best)):
+    searched = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
+    for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
+        for epochs in (1, 2):
+            trial, losses = dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs]
+            result = TrialResult(dataclasses.replace(here, cpu=name), trial, losses, False, 1.0)
+            ResultFile(f"{searched}.jsonl", TrialResult).append(result)
+    flags = ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
+    run, best = ["run", *flags], ["best", f"{searched}.json", *flags[:2], "--seeds", "1"]
+    for machine, command in (("b", run), ("c", best), ("d", best)):
         there = dataclasses.replace(here, cpu=machine)
         monkeypatch.setattr(logs, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
-        log = read_log(f"{merged}.json" if machine == "b" else f"{merged}-seeds1.json")
+        log = read_log(f"{searched}.json" if machine == "b" else f"{searched}-seeds1.json")
         assert log.environment == there
         assert [(result.environment or there).cpu for result in log.results] == ["b", "a", "b", "a"]
         assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
-        assert log.command == f"python -m experiments.depth_search {shlex.join(merge)}", "that of the search alone"
+        assert log.command == f"python -m experiments.depth_search {shlex.join(run)}", "that of the search alone"
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
@@ -527,24 +505,6 @@ def test_a_search_that_is_run_again_keeps_what_was_trained_again(workdir):
     assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
 
 
-@pytest.mark.parametrize(
-    ("flags", "files", "message"),
-    [
-        ([], ["a.jsonl"], "merge: expected 2 trials of 1 epochs, found 1 missing"),
-        (["--configs", "2"], ["a.jsonl", "b.jsonl"], "merge: expected 4 trials of 1 epochs, found 2 missing"),
-        (["--epochs", "3"], ["a.jsonl", "b.jsonl"], "merge: expected 2 trials of 1 epochs, found 2 missing"),
-        ([], ["a.jsonl", "c.jsonl"], "c.jsonl: expected a shard, found no file"),
-        ([], ["a.jsonl", "."], ".: expected "),
-        ([], ["a.jsonl", "letter.txt"], "letter.txt: line 1: expected a TrialResult, found"),
-    ],
-)
-def test_shards_that_do_not_make_the_search_are_refused(shards, refused, flags, files, message):
-    Path("letter.txt").write_text("Dear diary")
-    before = files_below(Path())
-    assert f"error: {message}" in refused(main, "merge", *shards, *flags, *files)
-    assert files_below(Path()) == before
-
-
 BAD_ARGUMENTS = {
     "run --configs 0": "argument --configs: expected a positive number, found '0'",
     "run --epochs 0": "argument --epochs: expected a positive number, found '0'",
@@ -553,10 +513,6 @@ BAD_ARGUMENTS = {
     "run --depths 1,10": "--depths: expected at least 2, found 1",
     "run --depths 10,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '10,x'",
     "run --jobs 0": "argument --jobs: expected a positive number, found '0'",
-    "run --shard 0/4": "argument --shard: expected a part like 2/8, found '0/4'",
-    "run --shard 5/4": "argument --shard: expected a part like 2/8, found '5/4'",
-    "run --shard 1": "argument --shard: expected a part like 2/8, found '1'",
-    "run --shard 2/9": "--shard: expected at most 8 parts, one for each arm, found 9",
     "best --seeds 0": "argument --seeds: expected a positive number, found '0'",
     "best --top 0": "argument --top: expected a positive number, found '0'",
 }

@@ -1,7 +1,8 @@
-"""Data movement: depths and costs worked by hand, and that what is traced is what nets compute."""
+"""Data movement: depths and costs worked by hand, and traces that compute what nets compute."""
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,16 +38,11 @@ from highway_networks import DeepNet
 D, L, B = 3, 4, 2
 
 
-def traced(program: Callable, *arguments: float, copies: bool = False) -> Trace:
-    """The trace of a program of numbers."""
+def events_of(program: Callable, *arguments: float, copies: bool = False) -> list[Event]:
+    """Trace a program of numbers."""
     trace = Trace(copies=copies)
     program(*trace.argument(np.array(arguments)))
-    return trace
-
-
-def cost_of(program: Callable, *arguments: float, kept: tuple[int, ...] | None = None, copies: bool = False) -> int:
-    """What it costs where a number is a byte."""
-    return costs(depths(traced(program, *arguments, copies=copies).events, kept), 1).sum()
+    return trace.events
 
 
 # ------------------------------------------------------------------------------------------ by hand
@@ -60,32 +56,30 @@ def test_depths_of_a_program_worked_by_hand():
         b - 1  # 5; then c a d e b f
         1 / c  # 6
 
-    found = depths(traced(program, 2, 3).events)
+    found = depths(events_of(program, 2, 3))
     assert found.tolist() == [2, 1, 1, 3, 1, 1, 5, 6]
     assert costs(found, 1).tolist() == [2, 1, 1, 2, 1, 1, 3, 3]
     # Of four bytes the one on top lies at 1 to 4, the next at 5 to 8: ⌈√1⌉ + ... + ⌈√4⌉ = 1 + 2 + 2 + 2, 3 + 3 + 3 + 3.
     assert costs(found).tolist() == [12, 7, 7, 15, 7, 7, 20, 20]
 
 
-def test_the_left_operand_is_moved_first():
-    def program(swapped):
-        def of(a, b, c):
-            a - b if swapped else b - a
-            c * a  # in a stack b a or a b, above c and below the difference
+@pytest.mark.parametrize(
+    ("subtract", "expected"),
+    [(lambda a, b: b - a, [2, 3, 4, 2]), (lambda a, b: a - b, [3, 2, 4, 3])],
+)
+def test_the_left_operand_is_moved_first(subtract, expected):
+    def program(a, b, c):
+        subtract(a, b)
+        c * a  # in a stack b a or a b, above c and below the difference
 
-        return of
-
-    assert depths(traced(program(False), 1, 2, 3).events).tolist() == [2, 3, 4, 2]
-    assert depths(traced(program(True), 1, 2, 3).events).tolist() == [3, 2, 4, 3]
+    assert depths(events_of(program, 1, 2, 3)).tolist() == expected
 
 
 def test_programs_cost_what_the_authors_of_bytedmd_say():
-    def dot(a0, a1, b0, b1):
-        return sum(x * y for x, y in ((a0, b0), (a1, b1)))  # 0 + a0·b0 reads the product, as a copy does
-
-    assert cost_of(lambda a, b, c, d: b + c, 1, 2, 3, 4) == 4
-    assert cost_of(dot, 0, 1, 2, 3, copies=True) == 14
-    assert cost_of(dot, 0, 1, 2, 3, kept=(), copies=True) == 12
+    added = events_of(lambda a, b, c, d: b + c, 1, 2, 3, 4)
+    dot = events_of(lambda a0, a1, b0, b1: 0 + a0 * b0 + a1 * b1, 0, 1, 2, 3, copies=True)  # 0 + a0·b0 copies
+    for events, kept, expected in ((added, None, 4), (dot, None, 14), (dot, (), 12)):
+        assert costs(depths(events, kept), 1).sum() == expected
 
 
 def test_a_matrix_times_a_vector_is_read_row_by_row():
@@ -93,7 +87,7 @@ def test_a_matrix_times_a_vector_is_read_row_by_row():
     W, x = trace.argument(np.array([[1, 2], [3, 4]])), trace.argument(np.array([[5], [6]]))
     y = np.matmul(W, x, out=np.empty((2, 1), object))
     assert y.astype(float).tolist() == [[17], [39]]
-    # The stack is W00 W01 W10 W11 x0 x1; p, q and their sum s are those of the first row, r and t those of the second.
+    # The stack is W00 W01 W10 W11 x0 x1; the first row makes p, q and their sum s, the second r and t.
     expected = [6, 2]  # W00·x0, then W01 W10 W11 x1 W00 x0 p
     expected += [7, 4]  # W01·x1, then W10 W11 W00 x0 p W01 x1 q
     expected += [4, 1]  # p + q, then W10 W11 W00 x0 W01 x1 p q s
@@ -111,26 +105,17 @@ def test_a_copy_is_a_read_and_a_new_value_or_the_same_value(copies):
     place[:1] = arguments
     place[1:] = 0  # a constant: never an operation
     assert place.astype(float).tolist() == [3, 0]
-    assert (place[0] is a) is not copies
-    assert depths(trace.events).tolist() == [1] * copies
-    place *= 2  # no copy, but an operation
-    assert len(trace.events) == 2 + copies
-
-
-@pytest.mark.parametrize("copies", [True, False])
-def test_what_is_added_to_a_constant_0_is_copied(copies):
-    trace = Trace(copies=copies)
-    (a,) = trace.argument(np.array([3.0]))
-    assert (0.0 + a is a) is not copies
-    assert len(trace.events) == 1 + copies
+    for copy in (place[0], 0.0 + a):  # a constant 0 plus a value copies it
+        assert (copy is a) is not copies
+    assert depths(trace.events).tolist() == [1, 2] * copies
     assert float(1.0 + a) == 4
-    assert len(trace.events) == 2 + copies
+    place *= 2
+    assert len(trace.events) == 3 + 2 * copies
 
 
-def test_numbers_compute_as_floats_do():
+def test_scalars_compute_as_floats_do():
     a, b = Trace(copies=True).argument(np.array([0.3, -1.7]))
-    operations = (operator.add, operator.sub, operator.mul, operator.truediv)
-    for operation in operations:
+    for operation in (operator.add, operator.sub, operator.mul, operator.truediv):
         for left, right in ((a, b), (a, 2), (2, b)):
             found = operation(left, right)
             assert isinstance(found, Scalar)
@@ -138,19 +123,16 @@ def test_numbers_compute_as_floats_do():
     assert [float(x) for x in (-a, +a, a.exp(), a.tanh())] == [-0.3, 0.3, math.exp(0.3), math.tanh(0.3)]
 
 
-# ---------------------------------------------------------------------------------- against brute force
-
-
 @st.composite
 def programs(draw) -> list[Event]:
-    """Events that read up to two values made before them, the same twice perhaps."""
+    """Draw events that read up to two values made before them, perhaps the same twice."""
     length = draw(st.integers(1, 20))
     values = [draw(st.lists(st.integers(0, i - 1), max_size=2)) if i else [] for i in range(length)]
     return [((), tuple(operands)) for operands in values]
 
 
 def brute_force(events: list[Event], kept: set[int] | None, size: int) -> list[int]:
-    """The costs of all reads from a list of all bytes, the top first."""
+    """Return the costs of all reads from a list of all bytes, the top first."""
     stack, found = [], []
     for event, (_, operands) in enumerate(events):
         places = [[stack.index((value, byte)) for byte in range(size)] for value in operands]
@@ -178,13 +160,13 @@ def net_of(block: str, seed: int = 0) -> DeepNet:
 
 
 def flows(seed: int = 0) -> np.ndarray:
-    """x_0 and dL/dx_L."""
+    """Draw x_0 and dL/dx_L."""
     return np.random.default_rng(seed).standard_normal((2, D, B))
 
 
 @pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize("block", BLOCKS)
-def test_what_is_traced_is_what_the_net_computes(block, copies):
+def test_a_trace_computes_what_the_net_computes(block, copies):
     net, rng = net_of(block), np.random.default_rng(0)
     _, cache = net.forward(rng.standard_normal((B, 5)))
     dlogits = rng.standard_normal((B, 4))
@@ -200,19 +182,28 @@ def test_what_is_traced_is_what_the_net_computes(block, copies):
         np.testing.assert_allclose(found.astype(float), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_costs_depend_on_no_value(block):
-    assert measure(net_of(block), *flows()) == measure(net_of(block, seed=1), *flows(1))
-
-
-COPIES = {"plain": 3, "residual": 2, "highway": 0}  # y, dH and dx = another, dx = 0 + another; of D·B values
+COPIES = {"plain": 3, "residual": 2, "highway": 0}  # y, dH and dx = another, dx = 0 + another; D·B values each
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_copies_are_those_of_the_blocks_functions(block):
-    copying, free = (trace_step(net_of(block), *flows(), copies=copies)[0] for copies in (True, False))
-    assert len(copying.events) - len(free.events) == COPIES[block] * L * D * B
-    assert measure(net_of(block), *flows()).operations == sum(operands != () for _, operands in free.events)
+def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
+    found = measure(net_of(block), *flows())
+    assert found == measure(net_of(block, seed=1), *flows(1)), "a cost depends on a value"
+    steps = {copies: trace_step(net_of(block), *flows(), copies=copies) for copies in (True, False)}
+    copying, free = steps[True][0].events, steps[False][0].events
+    assert len(copying) - len(free) == COPIES[block] * L * D * B
+    assert found.operations == sum(operands != () for _, operands in free)
+    for rule, (copies, stays) in RULES.items():
+        trace, _, workspace = steps[copies]
+        lasting = {value for value, (label, _) in enumerate(trace.events) if label == ("weights",)}
+        lasting |= {scalar.number for scalar in workspace.gradients.blocks.flat}
+        assert len(lasting) == 2 * found.n_params
+        assert found.costs[rule] == costs(depths(trace.events, None if stays else lasting)).sum()
+    stays, leaves, stays_free, leaves_free = (found.costs[rule] for rule in RULES)
+    assert leaves < stays
+    assert leaves_free < stays_free
+    assert (stays_free < stays, leaves_free < leaves) == (COPIES[block] > 0,) * 2
+    assert sum(reads.cost for reads in found.reads) == found.costs[USUAL]
 
 
 OWN_READS = {  # by a block's functions, activations aside, of D·B values each: forward, backward
@@ -222,20 +213,19 @@ OWN_READS = {  # by a block's functions, activations aside, of D·B values each:
 }
 
 
-def counts_of(block: str, *, by_value: bool = False) -> dict[tuple[str, str], int]:
-    """How many reads there are by which pass and part reads, or by which pass reads what."""
+def counts_of(block: str, *fields: str) -> Counter:
+    """Count the reads of a step by these fields of Reads."""
     trace, *_ = trace_step(net_of(block), *flows(), copies=True)
-    free = data_movement.take_apart(trace, np.ones(sum(len(operands) for _, operands in trace.events), int))
-    counts = {}
-    for reads in free:
-        key = reads.reader, reads.read if by_value else reads.part
-        counts[key] = counts.get(key, 0) + reads.cost
+    ones = np.ones(sum(len(operands) for _, operands in trace.events), int)
+    counts = Counter()
+    for reads in data_movement.by_part(trace, ones):
+        counts[tuple(getattr(reads, field) for field in fields)] += reads.cost
     return counts
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_reads_are_told_apart_where_they_happen(block):
-    counts, G, values = counts_of(block), len(net_of(block).block.branches), L * D * B
+def test_each_part_reads_what_its_formulas_say(block):
+    counts, G, values = counts_of(block, "reader", "part"), len(net_of(block).block.branches), L * D * B
     affine, activation, combination = PARTS
     assert (counts["forward", activation], counts["backward", activation]) == (values, 5 * values)
     assert tuple(counts[which, combination] // values for which in ("forward", "backward")) == OWN_READS[block]
@@ -243,57 +233,31 @@ def test_reads_are_told_apart_where_they_happen(block):
     assert counts["forward", affine] == G * values * (4 * (D + 1) - 3)
     of_W, of_x, added = 4 * B * D * (D + 1) - 2 * D * (D + 1) - D * B, 4 * G * D - 2, 1 if block == "plain" else 2
     assert counts["backward", affine] == L * G * of_W + values * (of_x + added)
-    found = measure(net_of(block), *flows())
-    assert sum(reads.cost for reads in found.reads) == found.costs[USUAL]
 
 
 def test_weights_are_read_where_they_are_used():
-    counts = counts_of("highway", by_value=True)
+    counts = counts_of("highway", "reader", "read")
     assert counts["forward", "weights"] == L * 2 * D * (D + 1) * B
-    assert counts["backward", "weights"] == L * 2 * D * D * B  # biases hand nothing back
+    assert counts["backward", "weights"] == L * 2 * D * D * B  # biases pass no gradient back
     assert ("forward", "backward") not in counts
-
-
-def test_what_leaves_and_what_is_not_copied_makes_no_net_dearer():
-    for block in BLOCKS:
-        found = measure(net_of(block), *flows()).costs
-        assert list(found) == list(RULES)
-        stays, leaves, stays_free, leaves_free = found.values()
-        assert leaves < stays
-        assert leaves_free < stays_free
-        assert (stays_free == stays) == (leaves_free == leaves) == (COPIES[block] == 0)
-        assert stays_free <= stays
-        assert leaves_free <= leaves
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_parameters_and_gradients_outlast_the_step_and_nothing_else_does(block):
-    for rule, (copies, stays) in RULES.items():
-        trace, _, workspace = trace_step(net_of(block), *flows(), copies=copies)
-        lasting = {value for value, (label, _) in enumerate(trace.events) if label == ("weights",)}
-        lasting |= {scalar.number for scalar in workspace.gradients.blocks.flat}
-        assert len(lasting) == 2 * net_of(block).params.blocks.size
-        expected = costs(depths(trace.events, None if stays else lasting)).sum()
-        assert measure(net_of(block), *flows()).costs[rule] == expected
 
 
 # --------------------------------------------------------------------------------- what is compared
 
 
-def test_blocks_of_equal_parameters_have_as_many():
-    for width, wider in WIDER.items():
-        assert 2 * width * (width + 1) == wider * (wider + 1)
-        setting = Setting("parameters", width, 2, 1)
-        assert [setting.width_of(block) for block in BLOCKS] == [wider, wider, width]
-        assert {Setting("width", width, 2, 1).width_of(block) for block in BLOCKS} == {width}
+@pytest.mark.parametrize(("width", "wider"), WIDER.items())
+def test_blocks_of_equal_parameters_have_as_many(width, wider):
+    assert 2 * width * (width + 1) == wider * (wider + 1)
+    assert [Setting("parameters", width, 2, 1).width_of(block) for block in BLOCKS] == [wider, wider, width]
+    assert {Setting("width", width, 2, 1).width_of(block) for block in BLOCKS} == {width}
 
 
 @pytest.mark.parametrize("smoke", [True, False])
 def test_each_setting_is_planned_once_and_the_longest_first(smoke):
     settings = plan(smoke)
     assert len(set(settings)) == len(settings)
-    sizes = [setting.width**2 * setting.depth * setting.batch for setting in settings]
-    assert sizes == sorted(sizes, reverse=True)
+    lengths = [setting.width**2 * setting.depth * setting.batch for setting in settings]
+    assert lengths == sorted(lengths, reverse=True)
 
 
 @pytest.mark.parametrize("equal", ["width", "parameters"])
@@ -317,7 +281,6 @@ def test_a_second_run_traces_nothing(workdir, monkeypatch):
         log = EXPERIMENT.read(Path("runs/data_movement-smoke.json"))
         assert [comparison.setting for comparison in log.comparisons] == compared == plan(smoke=True)
     assert (log.dataset, log.bytes) == (None, 4)
-
     least = log.varied("depth", "width")[0]
     net = least.nets["highway"]
     assert (net.width, net.n_params) == (2, 2 * 2 * 2 * 3)
@@ -327,23 +290,23 @@ def test_a_second_run_traces_nothing(workdir, monkeypatch):
 # ----------------------------------------------------------------------------------------- the tables
 
 
-def made_up_log(costs_of_highway: dict[str, float]) -> DataMovementLog:
-    """Nets whose cost is 1,000 · depth^1.5; those of highway blocks cost so many times as much, at equal parameters."""
+def made_up_log(highway: dict[str, float]) -> DataMovementLog:
+    """Make up nets that cost 1,000 · depth^1.5 (plain) or twice that; `highway` times at equal parameters."""
 
     def net(block: str, setting: Setting) -> Movement:
-        times = costs_of_highway if (block, setting.equal) == ("highway", "parameters") else dict.fromkeys(RULES, 2.0)
+        times = highway if (block, setting.equal) == ("highway", "parameters") else dict.fromkeys(RULES, 2.0)
         plain = 1000 * setting.depth**1.5 * setting.batch
         found = {rule: round(plain * (1 if block == "plain" else times[rule])) for rule in RULES}
-        quarters = [Reads("forward", "affine maps", "weights", found[USUAL] // 4)]
-        quarters += [Reads("backward", part, "forward", 3 * found[USUAL] // 8) for part in PARTS[1:]]
-        return Movement(setting.width_of(block), 10 * setting.depth, 20, found, quarters)
+        reads = [Reads("forward", "affine maps", "weights", found[USUAL] // 4)]
+        reads += [Reads("backward", part, "forward", 3 * found[USUAL] // 8) for part in PARTS[1:]]
+        return Movement(setting.width_of(block), 10 * setting.depth, 20, found, reads)
 
     comparisons = [Comparison(None, of, {block: net(block, of) for block in BLOCKS}) for of in plan(smoke=False)]
     return DataMovementLog(SCHEMA, "2026-11-20T10:00:00Z", "made up", None, SOME_ENVIRONMENT, 4, comparisons)
 
 
 def rows(table: str) -> dict[str, list[str]]:
-    """Of a Markdown table: the cells by the first one."""
+    """Return the cells of a Markdown table by the first of their row."""
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
     return {first: others for first, *others in cells}
 
@@ -352,18 +315,22 @@ def rows(table: str) -> dict[str, list[str]]:
     ("times", "more"),
     [((1.5, 1.25, 1.75, 1.01), 4), ((0.9, 0.8, 0.75, 0.5), 0), ((0.9, 0.8, 1.1, 0.7), 1)],
 )
-def test_the_table_of_multiples_tells_all_counts(times, more):
+def test_the_table_of_multiples_counts_every_rule_and_setting(times, more):
     found = rows(data_movement_figures.multiples_table(made_up_log(dict(zip(RULES, times, strict=True)))))
     usual, *others = (f"{multiple:.3f}" for multiple in times)
     settings = 7 + 2 + 5  # depths, other widths, other batches
-    span = f"{min(times):.3f} to {max(times):.3f}"
-    expected = [*[usual] * 7, *others, span, f"in {more * settings} of {4 * settings}"]
+    expected = [
+        *[usual] * 7,
+        *others,
+        f"{min(times):.3f} to {max(times):.3f}",
+        f"in {more * settings} of {4 * settings}",
+    ]
     assert found["equal parameters: 10 a block, highway"] == expected
     assert found["equal width: 14, residual"] == [*["2.000"] * 10, "2.000 to 2.000", "in 28 of 28"]
     assert len(found) == 2 + 4
 
 
-def test_the_table_of_costs_says_how_they_grow_and_on_what_they_are_spent():
+def test_the_table_of_costs_says_how_they_grow_and_which_reads_cause_them():
     found = rows(data_movement_figures.costs_table(made_up_log(dict.fromkeys(RULES, 3.0))))
     assert found["plain, 14 wide"] == ["1,280", "20", "1.4", "1.50 to 1.50", "25.0%", "37.5%"]
     assert found["residual, 20 wide"] == ["1,280", "20", "2.9", "1.50 to 1.50", "25.0%", "37.5%"]

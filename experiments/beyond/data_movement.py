@@ -1,19 +1,18 @@
 """Do carry paths move less data than a plain net of the same depth?
 
-The sketch's last question, which the paper does not ask. The blocks of plain, residual and highway nets, forward and
-backward, run on numbers that record every read, and each read is charged as tracing.py says: ⌈√d⌉ for a byte at depth d
-of a stack of all that was touched so far. Blocks are of equal width and, separately, of equal parameters, at depths of
-2 to 128, one sample at a time; then of other widths and in larger batches. Ours: what is common to all nets, the first
-and the last layer and the loss, is left out. On the stack lie the blocks' parameters, in the order in which an
-optimiser passes over them, when x_0 is pushed, and later dL/dx_L.
+The paper does not ask this. The blocks of plain, residual and highway nets, forward and backward, run on Scalars that
+record every read, and tracing.py charges each read of a byte at depth d of the stack of touched values with ⌈√d⌉. The
+nets have blocks of equal width or of equal parameters, at depths of 2 to 128 and one sample; then other widths and
+larger batches. Ours: the parts that all nets share are left out, which are the first layer, the last layer and the
+loss. The stack holds the parameters, in the order of the optimiser, then x_0, and later dL/dx_L.
 
-Two things are open in such a count, so there are four: a copy, such as a plain block's y = H, may be a read, as it is
-in arrays of floats, or free, as it makes no new number; and what is never read again may stay in the stack, as the
-definition has it, or leave, as where its memory is used anew (parameters and their gradients never do).
+Two rules of such a count are open, so there are four counts. A copy, such as a plain block's y = H, may be a read, as
+in arrays of floats, or free, as it makes no new number. A value that is never read again may stay in the stack, as in
+the definition, or leave it, as where its memory is reused; parameters and their gradients always stay.
 
-No branch of the code looks at a value, so a cost depends on sizes alone: the numbers are random, neither they nor the
-seed change it, and there is no spread. What reads is one of three: the affine maps, with the sum of what flows back
-through and around them; the activations; and whatever else blocks do, which is gates, carry paths and copies.
+No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread. Three parts
+of a block read: the affine maps, with the sum of the gradients through and around them; the activations; and all else,
+which is gates, carry paths and copies.
 """
 
 import argparse
@@ -37,25 +36,25 @@ AFFINE, ACTIVATION, COMBINATION = PARTS = ("affine maps", "activations", "gates,
 
 
 class Rule(NamedTuple):
-    """A way to count: whether copies are reads, and whether what is never read again stays in the stack."""
+    """A way to count: whether copies are reads, and whether values that are never read again stay in the stack."""
 
     copies: bool
     stays: bool
 
 
 RULES = {
-    "nothing leaves the stack": Rule(copies=True, stays=True),  # the one whose reads are taken apart
+    "nothing leaves the stack": Rule(copies=True, stays=True),
     "dead values leave it": Rule(copies=True, stays=False),
     "nothing leaves, copies free": Rule(copies=False, stays=True),
     "dead values leave, copies free": Rule(copies=False, stays=False),
 }
-USUAL = next(iter(RULES))
+USUAL = next(iter(RULES))  # the rule by which reads are split into parts
 Pair = TypeVar("Pair", Activation, Block)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What nets of several kinds of block are compared at: `equal` "width" or "parameters", the highway net's width."""
+    """Sizes of the nets that are compared: equal "width" or "parameters"; `width` is the highway net's."""
 
     equal: str
     width: int
@@ -63,14 +62,14 @@ class Setting:
     batch: int
 
     def width_of(self, block: str) -> int:
-        """Of a net with such blocks."""
+        """Return the width of the net with such blocks."""
         wider = self.equal == "parameters" and block != "highway"
         return WIDER[self.width] if wider else self.width
 
 
 @dataclass
 class Reads:
-    """What one part of one pass reads of weights, or of what a pass ("forward", "backward") has made."""
+    """Cost of the reads by one part of one pass, `reader`, of "weights" or of values that a pass made."""
 
     reader: str
     part: str
@@ -80,7 +79,7 @@ class Reads:
 
 @dataclass
 class Movement:
-    """What a step of one net costs by each of RULES; how many operations it has beside copies; its reads by USUAL."""
+    """Data movement of one step: cost by each of RULES, number of operations beside copies, reads by USUAL."""
 
     width: int
     n_params: int
@@ -91,26 +90,26 @@ class Movement:
 
 @dataclass
 class Comparison(Result):
-    """Nets by their kind of block."""
+    """Nets of one setting by their kind of block."""
 
     setting: Setting
     nets: dict[str, Movement]
 
     def relative(self, block: str, rule: str = USUAL) -> float:
-        """A net's cost as a multiple of the plain one's."""
+        """Return a net's cost as a multiple of the plain net's."""
         return self.nets[block].costs[rule] / self.nets["plain"].costs[rule]
 
 
 @dataclass
 class DataMovementLog(Log):
-    """runs/data_movement.json; `bytes` of a value."""
+    """runs/data_movement.json; `bytes` per value."""
 
     dataset: None
     bytes: int
     comparisons: list[Comparison]
 
     def varied(self, name: str, equal: str = "parameters") -> list[Comparison]:
-        """Those that differ in one of SIZES alone, in its order."""
+        """Return the comparisons in which only that size differs from SIZES, in its order."""
         usual = Setting(equal, **SIZES)
         chosen = [of for of in self.comparisons if replace(of.setting, **{name: SIZES[name]}) == usual]
         return sorted(chosen, key=lambda of: getattr(of.setting, name))
@@ -120,9 +119,9 @@ EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
 
 
 class Blocks(DeepNet):
-    """The blocks of a net alone, their parameters Scalars; a label says which pass and which of PARTS an event is of.
+    """The blocks of a net alone, with Scalars as parameters; events are labelled by their pass and by one of PARTS.
 
-    What the layer before them would make, x_0, has to be in the workspace when `forward` begins.
+    The workspace holds x_0 when `forward` begins.
     """
 
     def __init__(self, net: DeepNet, trace: Trace):
@@ -137,7 +136,7 @@ class Blocks(DeepNet):
 
 
 def labelled(pair: Pair, trace: Trace, part: str) -> Pair:
-    """A pair of functions, forward and backward, that label what they do."""
+    """Return a pair of functions, forward and backward, that label their events."""
     passes = ("forward", "backward")
     return pair._replace(**{which: trace.labelled(which, part)(getattr(pair, which)) for which in passes})
 
@@ -145,12 +144,12 @@ def labelled(pair: Pair, trace: Trace, part: str) -> Pair:
 def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, Blocks, Workspace]:
     """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each.
 
-    Returns the blocks and the workspace with what they computed, too.
+    Returns the trace, the blocks, and the workspace with all that they computed.
     """
     trace, nothing = Trace(copies=copies), np.empty((x_0.shape[1], 0))
     blocks = Blocks(net, trace)
     workspace = Workspace(blocks, len(nothing))
-    for name in ("x", "dz", "flows"):  # into which blocks copy
+    for name in ("x", "dz", "flows"):  # to which blocks copy
         setattr(workspace, name, getattr(workspace, name).view(Memory))
     with trace.labelled("forward", AFFINE):
         np.copyto(workspace.x[0], trace.argument(x_0))
@@ -164,7 +163,7 @@ def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool)
 
 
 def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
-    """Trace a step of a net's blocks, and charge it in every way."""
+    """Trace a step of a net's blocks, and charge it by each rule."""
     steps = {copies: trace_step(net, x_0, dx_L, copies=copies) for copies in (True, False)}
     charged = {}
     for rule, (copies, stays) in RULES.items():
@@ -176,17 +175,17 @@ def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
         n_params=net.params.blocks.size,
         operations=sum(operands != () for _, operands in steps[False][0].events),
         costs={rule: int(charges.sum()) for rule, charges in charged.items()},
-        reads=take_apart(steps[RULES[USUAL].copies][0], charged[USUAL]),
+        reads=by_part(steps[RULES[USUAL].copies][0], charged[USUAL]),
     )
 
 
-def take_apart(trace: Trace, charged: np.ndarray) -> list[Reads]:
-    """The reads by their label and by what they read, given what each was charged."""
+def by_part(trace: Trace, charges: np.ndarray) -> list[Reads]:
+    """Sum the charges of all reads, given in their order, by reader and by what is read."""
     kinds = [(*label, trace.events[value][0][0]) for label, operands in trace.events for value in operands]
-    cost = Counter()
-    for kind, charge in zip(kinds, charged.tolist(), strict=True):
-        cost[kind] += charge
-    return [Reads(*kind, cost[kind]) for kind in sorted(cost)]
+    totals = Counter()
+    for kind, charge in zip(kinds, charges.tolist(), strict=True):
+        totals[kind] += charge
+    return [Reads(*kind, cost) for kind, cost in sorted(totals.items())]
 
 
 def compare(setting: Setting, _: None) -> Comparison:
@@ -200,17 +199,16 @@ def compare(setting: Setting, _: None) -> Comparison:
 
 
 def plan(smoke: bool) -> list[Setting]:
-    """What is compared, the largest first."""
+    """Return the settings to compare, the largest first."""
     few = slice(2 if smoke else None)
-    settings = {Setting("width", **SIZES | {"depth": depth}) for depth in (*VARIED["depth"][few], SIZES["depth"])}
-    settings |= {
-        Setting("parameters", **SIZES | {name: value}) for name, values in VARIED.items() for value in values[few]
-    }
+    panels = [("width", "depth"), *(("parameters", name) for name in VARIED)]
+    settings = {Setting(equal, **SIZES | {name: value}) for equal, name in panels for value in VARIED[name][few]}
+    settings.add(Setting("width", **SIZES))
     return sorted(settings, key=lambda s: (s.width**2 * s.depth * s.batch, s.equal), reverse=True)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Trace all nets, write the log."""
+    """Trace all nets, and write the log."""
     path = EXPERIMENT.log_path(smoke=arguments.smoke)
     comparisons = EXPERIMENT.finish(compare, plan(arguments.smoke), None, Comparison, path, arguments)
     EXPERIMENT.keep(path, arguments.command_line, None, bytes=BYTES, comparisons=comparisons)

@@ -1,4 +1,4 @@
-"""Pictures and tables of data movement: residual and highway nets beside plain ones."""
+"""Pictures and tables of data movement: residual and highway nets compared with plain ones."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from highway_lab.figures import COLORS, INK, draw_level, label_ends, markdown, n
 
 from .data_movement import BLOCKS, COMBINATION, RULES, USUAL, Comparison, DataMovementLog, Movement
 
-STYLES = {  # of the ways to count
+STYLES = {  # of lines, by rule
     rule: {"linestyle": line, "linewidth": 2.5 if rule == USUAL else 1.2}
     for rule, line in zip(RULES, ("-", "--", "-.", ":"), strict=True)
 }
@@ -19,7 +19,7 @@ NAMES = {"width": "width of highway blocks", "depth": "blocks", "batch": "sample
 
 
 def name_setting(comparison: Comparison) -> str:
-    """What is equal, and how much of it."""
+    """Say what is equal: `equal width: 14`."""
     plain, setting = comparison.nets["plain"], comparison.setting
     if setting.equal == "width":
         return f"equal width: {plain.width}"
@@ -27,13 +27,13 @@ def name_setting(comparison: Comparison) -> str:
 
 
 def share(net: Movement, **wanted: str) -> float:
-    """Share of a net's cost that such reads make."""
+    """Return the share of a net's cost that the reads with these fields cause."""
     chosen = (reads for reads in net.reads if wanted.items() <= vars(reads).items())
     return sum(reads.cost for reads in chosen) / net.costs[USUAL]
 
 
-def values(comparisons: list[Comparison], name: str) -> list[int]:
-    """Those of a size that they differ in."""
+def sizes(comparisons: list[Comparison], name: str) -> list[int]:
+    """Return the comparisons' values of one size."""
     return [getattr(comparison.setting, name) for comparison in comparisons]
 
 
@@ -41,7 +41,7 @@ def values(comparisons: list[Comparison], name: str) -> list[int]:
 
 
 def multiples_figure(log: DataMovementLog) -> Figure:
-    """Multiples of the plain net's cost: above by depth, below at equal parameters by width and by batch."""
+    """Draw multiples of the plain net's cost: above by depth, below at equal parameters by width and by batch."""
     figure, axes = new_figure("Data movement of a step through all blocks / the plain net's", 8.0, nrows=2, ncols=2)
     panels = (("depth", "width"), ("depth", "parameters"), ("width", "parameters"), ("batch", "parameters"))
     for panel, (name, equal) in zip(axes.flat, panels, strict=True):
@@ -51,7 +51,7 @@ def multiples_figure(log: DataMovementLog) -> Figure:
             for rule, style in STYLES.items():
                 multiples = [comparison.relative(block, rule) for comparison in comparisons]
                 label = block if rule == USUAL else "_"
-                panel.plot(values(comparisons, name), multiples, label=label, color=COLORS[block], **style)
+                panel.plot(sizes(comparisons, name), multiples, label=label, color=COLORS[block], **style)
         by = f"equal parameters, {comparisons[0].setting.depth} blocks, by {name}"
         panel.set_title(name_setting(comparisons[0]) if name == "depth" else by)
         put_ticks(panel, name, comparisons)
@@ -63,7 +63,7 @@ def multiples_figure(log: DataMovementLog) -> Figure:
 
 
 def shares_figure(log: DataMovementLog) -> Figure:
-    """Shares of the cost by batch at equal parameters: reads of weights; what blocks read beside their affine maps."""
+    """Draw shares of the cost by batch at equal parameters: reads of weights; reads for gates, carry paths, copies."""
     comparisons = log.varied("batch")
     title = f"What is read, as shares of the cost, at equal parameters, {comparisons[0].setting.depth} blocks"
     figure, axes = new_figure(title, 4.2, ncols=2, sharey=True)
@@ -71,7 +71,7 @@ def shares_figure(log: DataMovementLog) -> Figure:
     for panel, (title, reads) in zip(axes, wanted.items(), strict=True):
         for block in BLOCKS:
             shares = [100 * share(comparison.nets[block], **reads) for comparison in comparisons]
-            panel.plot(values(comparisons, "batch"), shares, color=COLORS[block], marker="o", label=block)
+            panel.plot(sizes(comparisons, "batch"), shares, color=COLORS[block], marker="o", label=block)
         panel.set(title=title, ylim=(0, 100))
         put_ticks(panel, "batch", comparisons)
         label_ends(panel)
@@ -80,9 +80,9 @@ def shares_figure(log: DataMovementLog) -> Figure:
 
 
 def put_ticks(axes: Axes, name: str, comparisons: list[Comparison]) -> None:
-    """A log scale of a size, whose ticks are its values."""
+    """Set the x axis to a log scale with a tick at each value of a size."""
     axes.set(xscale="log", xlabel=NAMES[name])
-    axes.set_xticks(values(comparisons, name), values(comparisons, name))
+    axes.set_xticks(sizes(comparisons, name), sizes(comparisons, name))
     axes.set_xticks([], minor=True)
 
 
@@ -90,17 +90,18 @@ def put_ticks(axes: Axes, name: str, comparisons: list[Comparison]) -> None:
 
 
 def multiples_table(log: DataMovementLog) -> str:
-    """Cost as a multiple of the plain net's by depth, in the other ways to count at the greatest, and the verdict."""
+    """Tabulate multiples of the plain net's cost: by depth, by the other rules at the last depth, and their range."""
     rows, others = [], [rule for rule in RULES if rule != USUAL]
     for equal in EQUAL:
         comparisons = log.varied("depth", equal)
         for block in CARRYING:
             multiples = [comparison.relative(block) for comparison in comparisons]
             multiples += [comparisons[-1].relative(block, rule) for rule in others]
-            found = all_multiples(log, equal, block)
+            found = [of.relative(block, rule) for of in log.comparisons if of.setting.equal == equal for rule in RULES]
             cells = [*(f"{multiple:.3f}" for multiple in multiples), f"{min(found):.3f} to {max(found):.3f}"]
-            rows.append([f"{name_setting(comparisons[0])}, {block}", *cells, f"in {count_more(found)}"])
-    depths = values(comparisons, "depth")
+            dearer = f"in {sum(multiple > 1 for multiple in found)} of {len(found)}"
+            rows.append([f"{name_setting(comparisons[0])}, {block}", *cells, dearer])
+    depths = sizes(comparisons, "depth")
     header = ["beside the plain net", *map(str, depths), *(f"{depths[-1]}, {rule}" for rule in others)]
     by_width, by_batch = log.varied("width"), log.varied("batch")
     wider = [comparison.nets["plain"].width for comparison in by_width]
@@ -108,33 +109,23 @@ def multiples_table(log: DataMovementLog) -> str:
         f"{markdown([*header, 'all that was measured', 'more than plain'], rows)}\n\nCost of a step of so many blocks, "
         f"forward and backward, as a multiple of the plain net's; one sample, {log.bytes} bytes a number. Counted by "
         f'"{USUAL}", then in the other ways. All that was measured: every depth in every way, and at equal parameters '
-        f"also highway blocks {listed(values(by_width, 'width'))} wide beside others {listed(wider)} wide, and batches "
-        f"of {listed(values(by_batch, 'batch'))}, all with {by_batch[0].setting.depth} blocks. A cost "
+        f"also highway blocks {listed(sizes(by_width, 'width'))} wide beside others {listed(wider)} wide, and batches "
+        f"of {listed(sizes(by_batch, 'batch'))}, all with {by_batch[0].setting.depth} blocks. A cost "
         "depends on sizes alone, not on seeds or values: no spread."
     )
 
 
-def all_multiples(log: DataMovementLog, equal: str, block: str) -> list[float]:
-    """Every multiple of the plain net's cost in the log, at equal width or parameters."""
-    return [of.relative(block, rule) for of in log.comparisons if of.setting.equal == equal for rule in RULES]
-
-
-def count_more(multiples: list[float]) -> str:
-    """How many of the multiples are above 1: `42 of 48`."""
-    return f"{sum(multiple > 1 for multiple in multiples)} of {len(multiples)}"
-
-
 def listed(values: list[int]) -> str:
-    """`1, 2 and 4`."""
+    """Join numbers in words: `1, 2 and 4`."""
     return f"{', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
 def costs_table(log: DataMovementLog) -> str:
-    """Each net of the greatest depth: sizes, cost, how it grows, and what it is spent on."""
+    """Tabulate each net of the greatest depth: sizes, cost, growth with depth, and shares of the cost."""
     rows = {}
     for equal in EQUAL:
         comparisons = log.varied("depth", equal)
-        depths = np.log(values(comparisons, "depth"))
+        depths = np.log(sizes(comparisons, "depth"))
         for block in BLOCKS:
             nets = [comparison.nets[block] for comparison in comparisons]
             deepest = nets[-1]

@@ -1,7 +1,4 @@
-"""Data files: from the first of several mirrors that delivers, verified, moved into place only then; and read again.
-
-A `Source` says where a data set's files lie, on the web and below the data directory, and how to know them.
-"""
+"""Files: read and verified, downloaded from mirrors, written as a whole, locked."""
 
 import glob
 import hashlib
@@ -11,11 +8,10 @@ import secrets
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 try:
     import fcntl
@@ -24,22 +20,22 @@ except ImportError:  # Windows, where nothing keeps two commands from one log
 
 from highway_lab.cli import InputError
 
-ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is passed over
+ANSWER_SECONDS = 5.0  # the next mirror is tried if this one has not answered by then
 READ_SECONDS = 30.0
-MOST = 2**28  # bytes of a file, and of its payload; what claims to be more is a bomb
+MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
 
 
 class Source(NamedTuple):
-    """Where a data set's files come from, and how to know that they arrived whole."""
+    """Files of a data set: their folder, mirrors and checksums."""
 
-    folder: str  # below the data directory; "": that itself
+    folder: str  # below the data directory
     mirrors: Sequence[str]
-    checksum_of: str  # "payload", the uncompressed bytes, or "file", the file itself
-    algorithm: str
+    checksum_of: str  # "payload" (the uncompressed bytes) or "file"
+    algorithm: str  # as hashlib names it
     checksums: Mapping[str, str]  # file name -> hex digest
 
 
-IDX_SOURCES = {  # of each: images and labels to train, then to test
+IDX_SOURCES = {  # files of each: training images, training labels, test images, test labels
     "mnist": Source(
         "hinton-mnist",
         (
@@ -73,21 +69,6 @@ IDX_SOURCES = {  # of each: images and labels to train, then to test
 }
 
 
-class Compression(NamedTuple):
-    """A way to compress a file: its name, what one file holds one of, how that begins, what undoes it."""
-
-    name: str
-    unit: str
-    magic: bytes
-    decompressor: Callable[[], Any]
-
-
-COMPRESSIONS = {  # by the suffix of a file's name
-    ".gz": Compression("gzip", "member", b"\x1f\x8b", partial(zlib.decompressobj, wbits=31)),  # RFC 1952
-    ".xz": Compression("xz", "stream", b"\xfd7zXZ\0", partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=MOST)),
-}
-
-
 class DownloadError(InputError):
     """No mirror delivered the file."""
 
@@ -96,14 +77,77 @@ class DownloadError(InputError):
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
-    """Where data sets lie: `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache."""
+    """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache."""
     return Path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache")
 
 
-def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
-    """Paths of the source's files below the data directory, each downloaded if it is not there.
+def read_verified(path: Path, source: Source) -> bytes:
+    """Return the payload of a file of the source; raise InputError unless its checksum is the published one."""
+    return _verify(read_bytes(path), path, source)
 
-    Raises InputError if that cannot be written, DownloadError if no mirror delivers.
+
+def _verify(content: bytes, path: Path, source: Source) -> bytes:
+    payload = uncompressed(content, path)
+    hashed = payload if source.checksum_of == "payload" else content
+    expected, found = source.checksums[path.name], hashlib.new(source.algorithm, hashed).hexdigest()
+    if found != expected:
+        raise InputError(
+            f"{path}: expected {source.algorithm} {expected} of the {source.checksum_of}, found {found}; {remedy(path)}"
+        )
+    return payload
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file; raise InputError if it cannot be read."""
+    try:
+        check_regular(path)
+        if path.stat().st_size > MAX_BYTES:
+            raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
+        ) from error
+
+
+def uncompressed(content: bytes, path: Path) -> bytes:
+    """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
+
+    Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
+    several, and trailing zeros.
+    """
+    if path.suffix == ".gz":
+        stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
+    elif path.suffix == ".xz":
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
+    else:
+        return content
+    try:
+        payload = stream.decompress(content, MAX_BYTES + 1)
+    except (zlib.error, lzma.LZMAError) as error:
+        found = f"a damaged one ({error})"
+    else:
+        if len(payload) > MAX_BYTES:
+            found = f"more than {MAX_BYTES:,} bytes in it"
+        elif stream.eof and not stream.unused_data:
+            return payload
+        else:
+            found = f"{len(stream.unused_data)} bytes after its end" if stream.eof else "a truncated one"
+    raise InputError(f"{path}: expected one complete {path.suffix[1:]} stream, found {found}; {remedy(path)}")
+
+
+def remedy(path: Path) -> str:
+    """Return the remedy for a damaged file."""
+    return f"delete {path.name} and run again to download it, or put an intact copy there"
+
+
+# ---------------------------------------------------------------------------------------- downloading
+
+
+def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
+    """Return the paths of the source's files; download those that are missing.
+
+    Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
     """
     paths = [data_directory(data_dir) / source.folder / name for name in source.checksums]
     for path in paths:
@@ -112,73 +156,8 @@ def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Pat
     return paths
 
 
-def read_verified(path: Path, source: Source) -> bytes:
-    """The payload of one of the source's files; raises InputError unless it is what its checksum says."""
-    return _verified(read_bytes(path), path, source)
-
-
-def read_bytes(path: Path) -> bytes:
-    """All of a regular file; raises InputError if it cannot be read."""
-    try:
-        check_regular(path)
-        if path.stat().st_size <= MOST:
-            return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
-        ) from error
-    raise InputError(f"{path}: expected at most {MOST:,} bytes, found more; {remedy(path)}")
-
-
-def uncompressed(content: bytes, path: Path) -> bytes:
-    """The payload of one gzip member or one xz stream, which must fill the file: Python's modules forgive too much.
-
-    The path's suffix tells which; content of a path with another one is its own payload. Raises InputError.
-    """
-    if path.suffix not in COMPRESSIONS:
-        return content
-    name, unit, magic, decompressor = COMPRESSIONS[path.suffix]
-    found = None
-    member = decompressor()
-    try:
-        payload = member.decompress(content, MOST + 1)
-    except (zlib.error, lzma.LZMAError) as error:
-        found = f"damage ({error})" if content.startswith(magic) else f"{content[:15]!r}, which is not {name}"
-    else:
-        if not content:
-            found = "an empty file"
-        elif len(payload) > MOST:
-            found = f"more than {MOST:,} bytes in it"
-        elif not member.eof:
-            found = "a truncated one"
-        elif member.unused_data:
-            found = f"{len(member.unused_data)} bytes after its end"
-    if found:
-        raise InputError(f"{path}: expected one {name} {unit}, found {found}; {remedy(path)}")
-    return payload
-
-
-def remedy(path: Path) -> str:
-    """What to do about a damaged file."""
-    return f"delete {path.name} and run again to download it, or put an intact copy there"
-
-
-def _verified(content: bytes, path: Path, source: Source) -> bytes:
-    payload = uncompressed(content, path)
-    checked = payload if source.checksum_of == "payload" else content
-    found, expected = hashlib.new(source.algorithm, checked).hexdigest(), source.checksums[path.name]
-    if found != expected:
-        raise InputError(
-            f"{path}: expected {source.algorithm} {expected} of the {source.checksum_of}, found {found}; {remedy(path)}"
-        )
-    return payload
-
-
-# ---------------------------------------------------------------------------------------- downloading
-
-
 def _download(path: Path, source: Source) -> None:
-    """Download one file: the next mirror on any failure, moved into place only once it is verified."""
+    """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
     import pooch
 
     prepare_folder(path.parent)
@@ -187,7 +166,7 @@ def _download(path: Path, source: Source) -> None:
 
     def verified_transfer(url: str, temporary: str, _: object) -> None:
         transfer(url, temporary, None)
-        _verified(Path(temporary).read_bytes(), path, source)
+        _verify(Path(temporary).read_bytes(), path, source)
 
     failures = []
     for mirror in source.mirrors:
@@ -205,7 +184,7 @@ def _download(path: Path, source: Source) -> None:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make a folder for data; raises InputError if it cannot be made or written."""
+    """Make a folder for data; raise InputError if that fails or the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -218,7 +197,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def _answers(url: str) -> bool:
-    """Whether a server answers at `url` in time; in a thread, as a name look-up cannot be given a timeout."""
+    """Return whether a server answers at `url` in time; a thread, because a name look-up has no timeout of its own."""
     import pooch
 
     answers = []
@@ -227,7 +206,7 @@ def _answers(url: str) -> bool:
         probe = pooch.HTTPDownloader(timeout=ANSWER_SECONDS)
         try:
             answers.append(probe(url, None, None, check_only=True))
-        except Exception:  # no answer, then; the caller says so
+        except Exception:  # no answer
             return
 
     thread = threading.Thread(target=ask, daemon=True)

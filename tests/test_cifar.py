@@ -36,16 +36,14 @@ def records(name: str, n: int, labels: int = 1, classes: int = 10) -> bytes:
     return table.tobytes()
 
 
-def tar_of(files: dict[str, bytes], *others: tarfile.TarInfo) -> bytes:
-    """A tar file, gzipped, of these files and of `others`, which are empty."""
+def tar_of(files: dict[str, bytes]) -> bytes:
+    """A tar file, gzipped, of these files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-        for member in others:
-            tar.addfile(member)
     return gz(buffer.getvalue())
 
 
@@ -191,17 +189,12 @@ def test_a_bad_file_is_refused_and_left_alone(folder, name, change, found):
 
 STREAM = lzma.compress(b"0123456789" * 20)
 BAD_STREAMS = {
-    "empty": (b"", "an empty file"),
-    "not xz": (b"<!DOCTYPE html>", "not xz"),
-    "gzip": (gz(b"0123456789"), "not xz"),
-    "the older lzma": (lzma.compress(b"0123456789", lzma.FORMAT_ALONE), "not xz"),
-    "cut in the header": (STREAM[:4], "truncated"),
-    "cut in the data": (STREAM[: len(STREAM) // 2], "truncated"),
+    "empty": (b"", "truncated"),
+    "gzip": (gz(b"0123456789"), "damaged"),
+    "the older lzma": (lzma.compress(b"0123456789", lzma.FORMAT_ALONE), "damaged"),
     "cut in the footer": (STREAM[:-1], "truncated"),
-    "a flipped bit": (STREAM[:30] + bytes([STREAM[30] ^ 1]) + STREAM[31:], "damage"),
+    "a flipped bit": (STREAM[:30] + bytes([STREAM[30] ^ 1]) + STREAM[31:], "damaged"),
     "trailing bytes": (STREAM + b"junk", "4 bytes after its end"),
-    "trailing zeros": (STREAM + bytes(8), "8 bytes after its end"),
-    "two streams": (STREAM + STREAM, f"{len(STREAM)} bytes after its end"),
 }
 
 
@@ -216,12 +209,12 @@ def test_what_is_not_exactly_one_xz_stream_is_refused(folder, content, found):
 @pytest.mark.parametrize("suffix", [".xz", ".gz"])
 def test_a_small_file_of_a_huge_payload_is_not_unpacked(monkeypatch, suffix):
     compress = {".xz": lzma.compress, ".gz": gz}[suffix]
-    monkeypatch.setattr(highway_lab.files, "MOST", 1000)
+    monkeypatch.setattr(highway_lab.files, "MAX_BYTES", 2**24)
     path = Path(f"file{suffix}")
-    assert highway_lab.files.uncompressed(compress(bytes(1000)), path) == bytes(1000)
+    assert highway_lab.files.uncompressed(compress(bytes(2**24)), path) == bytes(2**24)
     with pytest.raises(InputError) as error:
-        highway_lab.files.uncompressed(compress(bytes(1001)), path)
-    assert_says(error.value, path, "more than 1,000 bytes in it")
+        highway_lab.files.uncompressed(compress(bytes(2**24 + 1)), path)
+    assert_says(error.value, path, "more than 16,777,216 bytes in it")
 
 
 def test_an_xz_stream_that_wants_too_much_memory_is_refused():
@@ -329,56 +322,6 @@ def test_without_files_and_without_an_archive_there_is_no_data_set(data_dir):
         load(data_dir)
     assert_says(error.value, data_dir / "cifar-10-binary.tar.gz", "--dataset digits")
     assert files_below(data_dir) == {}
-
-
-def link(kind: bytes, target: str, name: str = "cifar-10-batches-bin/link", size: int = 0) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname, member.size = kind, target, size
-    return member
-
-
-BATCH = "cifar-10-batches-bin/data_batch_3.bin"
-BAD_TARS = {
-    "a path that climbs out": (lambda files: tar_of({"../evil": b"x"} | files), "'../evil'"),
-    "a path that climbs out below": (lambda files: tar_of(files | {"cifar-10-batches-bin/../../e": b"x"}), "../e"),
-    "an absolute path": (lambda files: tar_of(files | {"/tmp/evil": b"x"}), "'/tmp/evil'"),
-    "a link": (lambda files: tar_of(files, link(tarfile.SYMTYPE, "/etc/passwd")), "batches-bin/link"),
-    "a hard link": (lambda files: tar_of(files, link(tarfile.LNKTYPE, "../x")), "batches-bin/link"),
-    "a device": (lambda files: tar_of(files, link(tarfile.CHRTYPE, "")), "batches-bin/link"),
-    "a link in a file's place": (
-        lambda files: tar_of(without(files), link(tarfile.SYMTYPE, "x", BATCH)),
-        BATCH,
-    ),
-    "a folder in a file's place": (
-        lambda files: tar_of(without(files), link(tarfile.DIRTYPE, "", BATCH, len(files[BATCH]))),
-        f"a folder in the place of {BATCH}",
-    ),
-    "a file missing": (lambda files: tar_of(without(files)), f"no {BATCH}"),
-    "the files elsewhere": (
-        lambda files: tar_of({f"other/{k}": v for k, v in files.items()}),
-        "no cifar-10-batches-bin/",
-    ),
-    "a file too long": (lambda files: tar_of(files | {BATCH: files[BATCH] + b"x"}), f"bytes in {BATCH}"),
-    "no tar": (lambda files: gz(b"x" * 3000), "damage"),
-    "nothing": (lambda files: gz(b""), "damage"),
-    "cut short": (lambda files: gz(uncompressed_tar(files)[:20_000]), "damage"),
-    "no gzip": (lambda files: b"PK\3\4 a zip file", "not gzip"),
-}
-
-
-def without(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: content for name, content in files.items() if name != BATCH}
-
-
-def uncompressed_tar(files: dict[str, bytes]) -> bytes:
-    return highway_lab.files.uncompressed(tar_of(files), Path("tar.gz"))
-
-
-@pytest.mark.parametrize(("make", "found"), BAD_TARS.values(), ids=BAD_TARS)
-def test_a_bad_archive_is_refused_and_nothing_of_it_is_written(data_dir, put_archive, payloads, make, found):
-    path = put_archive(make(inside(payloads)))
-    refuse(data_dir, path, found, "delete")
-    assert not Path("/tmp/evil").exists()
 
 
 def test_an_archive_of_another_checksum_is_refused(data_dir, put_archive, payloads, monkeypatch):

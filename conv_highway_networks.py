@@ -927,7 +927,9 @@ class ConvConfig(TrainingConfig):
     batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
     epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(55_000, "training samples, drawn at random", POSITIVE)
-    n_held_out: int = hyperparameter(5000, "more of them to choose by; then test scores are taken last", ZERO_OR_MORE)
+    n_validation: int = hyperparameter(
+        5000, "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
+    )
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
@@ -1008,7 +1010,7 @@ CONV_FIELDS = ("stages", "block", "activation", "init", "gate_bias", "batch_norm
 
 
 QUICK = {  # so few steps want small batches, and nothing dropped, to learn anything
-    **{"epochs": 2, "n_train": 2000, "n_held_out": 500, "n_test": 1000},
+    **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
     **{"batch_size": 20, "dropout": 0.0},
 }
 
@@ -1044,10 +1046,10 @@ def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
 def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given fields of a config, and numbers of samples cut to those that there are where none are given."""
     usual, n_train, n_test = configure(net), len(data.train_x), len(data.test_x)
-    n_held_out = min(usual.n_held_out, n_train // 10)
-    cut = {"n_held_out": n_held_out, "n_test": min(usual.n_test, n_test)}
+    n_validation = min(usual.n_validation, n_train // 10)
+    cut = {"n_validation": n_validation, "n_test": min(usual.n_test, n_test)}
     cut |= given
-    return {"n_train": min(usual.n_train, max(n_train - cut["n_held_out"], 1))} | cut
+    return {"n_train": min(usual.n_train, max(n_train - cut["n_validation"], 1))} | cut
 
 
 def run_command(arguments: argparse.Namespace) -> None:

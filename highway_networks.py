@@ -1014,12 +1014,12 @@ def as_inputs(x: np.ndarray, dtype: type = np.float32) -> np.ndarray:
     return scaled
 
 
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_held_out: int = 0) -> Dataset:
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
     """The first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
 
-    The n_held_out training samples after those are the last of train_x and train_y.
+    The n_validation training samples after those are the last of train_x and train_y.
     """
-    wanted_train, flags = n_train + n_held_out, "--n-train" + " and --n-held-out" * bool(n_held_out)
+    wanted_train, flags = n_train + n_validation, "--n-train" + " and --n-validation" * bool(n_validation)
     for flag, wanted, x in ((flags, wanted_train, data.train_x), ("--n-test", n_test, data.test_x)):
         if wanted > len(x):
             raise InputError(f"{flag}: expected at most {len(x)} images, found {wanted}; ask for fewer")
@@ -1057,7 +1057,7 @@ class TrainingConfig:
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
-    n_held_out: int = hyperparameter(0, "more of them to choose by; then test scores are taken last", ZERO_OR_MORE)
+    n_validation: int = hyperparameter(0, "validation samples; if any, the test set is scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
@@ -1179,7 +1179,7 @@ class Training:
 
     epoch, diverged         how many epochs have been trained; whether a loss was not finite, which ends the run
     history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
-    data, held_out          the samples that are used; of the training samples, those (x, y) to choose by
+    data, validation        the samples that are used; the validation samples (x, y)
 
     For nets of another kind, override the methods from `memory` to `training_inputs`.
     """
@@ -1190,8 +1190,8 @@ class Training:
         self.config, self.loss = config, LOSSES[config.loss]
         check_targets(data, config.loss)
         check_memory(self.memory(data))
-        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_held_out)
-        self.held_out = data.train_x[config.n_train :], data.train_y[config.n_train :]
+        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
+        self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
         self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
         self.net = self.new_net(weight_rng)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
@@ -1260,19 +1260,19 @@ class Training:
     def _record(self, norm: float, start: float) -> None:
         """Keep losses and scores, and the gates' means; training is left as it was.
 
-        Where samples are held out, to choose by, those of test samples are kept after the last epoch alone.
+        With validation samples, the test set is scored after the last epoch only.
         """
         data, scored = self.data, slice(self.config.n_scored or None)
         last = self.diverged or self.epoch == self.config.epochs
         with quiet_threads(self.threads()):
             train = self._scores(data.train_x[scored], data.train_y[scored])
-            held_out = self._scores(*self.held_out) if self.config.n_held_out else ()
-            test = self._scores(data.test_x, data.test_y) if last or not held_out else (math.nan, math.nan)
+            validation = self._scores(*self.validation) if self.config.n_validation else ()
+            test = self._scores(data.test_x, data.test_y) if last or not validation else (math.nan, math.nan)
             if "T" in self.net.block.branches and self.net.depth:
                 self.gate_means.append(self.net.gate_means(self.inputs(data.test_x[:GATE_SAMPLES])))
-        measured = (train, held_out) if held_out else (train, test)
+        measured = (train, validation) if validation else (train, test)
         self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
-        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *held_out)
+        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
     def _scores(self, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         return evaluate(self.net, x, y, self.loss, self.inputs)

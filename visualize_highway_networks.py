@@ -85,12 +85,12 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
 
 def judged_by(log: Log) -> str:
     """The field of the scores that were taken of other samples than those trained on, after every epoch."""
-    return "held_out_score" if log.runs[0].config.n_held_out else "test_score"
+    return "validation_score" if log.runs[0].config.n_validation else "test_score"
 
 
 def images_of(field: str) -> str:
-    """What a field of scores is of, in words: held-out, of held_out_score."""
-    return field.removesuffix("_score").replace("_", "-")
+    """Name the images that a field of scores is measured on."""
+    return "held-out" if field == "validation_score" else "test"
 
 
 def gated(log: Log) -> list[Run]:

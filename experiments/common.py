@@ -183,8 +183,8 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
 
 def choosing(budget: dict) -> dict:
     """A budget for runs to choose by: of its training images a sixth is held out, and one test image is enough."""
-    n_held_out = budget["n_train"] // 6
-    return budget | {"n_train": budget["n_train"] - n_held_out, "n_held_out": n_held_out, "n_test": 1}
+    n_validation = budget["n_train"] // 6
+    return budget | {"n_train": budget["n_train"] - n_validation, "n_validation": n_validation, "n_test": 1}
 
 
 # ---------------------------------------------------------------------------------------------- results
@@ -225,12 +225,12 @@ class TriedRate:
     arm: tuple[str | float, ...]
     lr: float
     seed: int
-    held_out_loss: float | None
+    validation_loss: float | None
 
 
 def tried_rates(runs: Sequence, arm: Callable[[Any], tuple]) -> list[TriedRate]:
     """Of runs that try rates, each for arm(run)."""
-    losses = (None if run.diverged else run.history.held_out_loss[-1] for run in runs)
+    losses = (None if run.diverged else run.history.validation_loss[-1] for run in runs)
     return [TriedRate(arm(run), run.config.lr, run.config.seed, loss) for run, loss in zip(runs, losses, strict=True)]
 
 
@@ -238,7 +238,7 @@ def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:
     """By arm, the rate of lowest mean held-out loss over its seeds; a diverged run counts as infinite."""
 
     def mean_loss(seeds: list[TriedRate]) -> float:
-        return float(np.mean([np.inf if run.held_out_loss is None else run.held_out_loss for run in seeds]))
+        return float(np.mean([np.inf if run.validation_loss is None else run.validation_loss for run in seeds]))
 
     rates = {}
     for arm, runs in group_by(tried, lambda run: run.arm).items():

@@ -48,14 +48,14 @@ def bias_figure(log: RunLog[ConvConfig]) -> Figure:
     figure, grid = new_figure(title, 6.6, nrows=2, ncols=len(depths), sharey="row", squeeze=False)
     for (upper, lower), (depth, arms) in zip(grid.T, depths.items(), strict=True):
         lines = {name(of).replace("-", "−"): ({"color": color(of)}, runs) for of, runs in arms.items()}
-        draw_epochs(upper, "held_out_score", lines)
+        draw_epochs(upper, "validation_score", lines)
         upper.set_title(f"{depth} layers; guideline {minus(GUIDELINE[depth])}")
         errors = 100 - 100 * np.transpose([final_values(arms[bias], "test_score") for bias in BIASES])
         draw_seeds(lower, np.arange(len(BIASES)), errors, label="_", color=COLORS["highway"], marker="o")
         lower.set_xticks(range(len(BIASES)), map(minus, BIASES))
         lower.set_xlabel("$b_T$")
         scale_by_logarithm(lower)
-    grid[0, 0].set_ylabel(FIELDS["held_out_score"])
+    grid[0, 0].set_ylabel(FIELDS["validation_score"])
     grid[1, 0].set_ylabel("error on test images (%)")
     for axes in grid[0]:
         label_ends(axes)

@@ -14,7 +14,7 @@ from highway_lab.logs import Run
 from .common import curve, final_values
 
 Runs = Sequence[Run[ConvConfig]]
-FIELDS = {"held_out_score": "error on held-out images (%)", "train_loss": "training loss"}
+FIELDS = {"validation_score": "error on held-out images (%)", "train_loss": "training loss"}
 
 
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
@@ -24,8 +24,8 @@ def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any],
     """
     for label, (style, runs) in arms.items():
         values = np.array([curve(run, field)[1:] for run in runs])
-        if field == "held_out_score":
-            values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_held_out)  # none wrong is half an image
+        if field == "validation_score":
+            values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_validation)  # none wrong is half an image
         draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
     axes.set(xlabel="epoch", title=FIELDS[field])
     axes.margins(x=0)

@@ -22,10 +22,10 @@ def config_of(data: Dataset, net: str, smoke: bool, budget: dict[str, Any], **fi
 
     A budget that does not say how many images takes them all.
     """
-    n_held_out = min(HELD_OUT, len(data.train_x) // 10)
-    room = data._replace(train_x=data.train_x[n_held_out:])
+    n_validation = min(HELD_OUT, len(data.train_x) // 10)
+    room = data._replace(train_x=data.train_x[n_validation:])
     budget = {"n_train": len(room.train_x), "n_test": len(room.test_x)} | budget
-    return configure(net, **fit(budget, room, smoke), n_held_out=n_held_out, **fields)
+    return configure(net, **fit(budget, room, smoke), n_validation=n_validation, **fields)
 
 
 def train_one(name: str, config: ConvConfig, data: Dataset) -> Run[ConvConfig]:

@@ -86,7 +86,7 @@ def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> d
     """By block, the fields of the run whose last held-out accuracy is highest; one that diverged is taken last."""
 
     def held_out(arm: tuple[tuple[str, dict], Run]) -> tuple[bool, float]:
-        return not arm[1].diverged, arm[1].history.held_out_score[-1] or 0
+        return not arm[1].diverged, arm[1].history.validation_score[-1] or 0
 
     of_block = group_by(zip(arms, runs, strict=True), lambda arm: arm[0][0])
     return {block: max(of, key=held_out)[0][1] for block, of in of_block.items()}
@@ -95,7 +95,7 @@ def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> d
 def cost(net: str, data: Dataset, steps: int = 5) -> Cost:
     """Time steps of a net that is not trained to the end."""
     config = config_of(data, net, False, {"epochs": 1})
-    config = replace(config, n_train=config.batch_size, n_held_out=1, n_test=1)
+    config = replace(config, n_train=config.batch_size, n_validation=1, n_test=1)
     training, seconds = ConvTraining(config, data), []
     for _ in range(steps):
         begun = time.perf_counter()

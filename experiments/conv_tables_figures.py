@@ -90,11 +90,11 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
     """Error on held-out images by epoch, a panel a net; dots, and dashed the paper's: error on test images."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
     dots = f"dots: on {log.dataset.test_set}"
-    set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['held_out_score']}; {dots}")
+    set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['validation_score']}; {dots}")
     for axes, (net, arms) in zip(figure.subplots(ncols=len(nets), squeeze=False)[0], nets.items(), strict=True):
         first = arms[0][0].config
         lines = {label(runs[0].config, first): (line_style(runs[0].config, first), runs) for runs in arms}
-        draw_epochs(axes, "held_out_score", lines)
+        draw_epochs(axes, "validation_score", lines)
         draw_shorter(axes, log, first)
         axes.set_title(net + f"; paper: {PAPER[net].epochs} epochs" if net in PAPER else net)
         if net in PAPER:
@@ -113,7 +113,7 @@ def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
     shorter = [run for run in chosen if run.config.epochs < config.epochs]
     for run in shorter:
         style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
-        draw_epochs(axes, "held_out_score", {"_": (style, [run])})
+        draw_epochs(axes, "validation_score", {"_": (style, [run])})
     for epochs in {run.config.epochs for run in shorter}:
         axes.text(0.97, 0.92, f"dotted: {epochs} epochs", transform=axes.transAxes, ha="right")
 
@@ -140,8 +140,8 @@ def main_table(*logs: ConvTablesLog) -> str:
     for name, parameters, accuracy in (FITNETS[net] for net in FITNETS if net in trained):
         cells.append([name, "taught by hints", parameters, *[""] * 5, accuracy, ""])
     notes = [
-        f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, {log.runs[0].config.n_held_out:,} held-out and "
-        f"{log.dataset.n_test:,} test images."
+        f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, "
+        f"{log.runs[0].config.n_validation:,} held-out and {log.dataset.n_test:,} test images."
         for log in logs
     ]
     return (
@@ -156,7 +156,7 @@ def main_table(*logs: ConvTablesLog) -> str:
 def row_cells(runs: Runs) -> list[str]:
     """A line of the main table."""
     config = runs[0].config
-    scores = [final(runs, field, percent=True) for field in ("held_out_score", "test_score")]
+    scores = [final(runs, field, percent=True) for field in ("validation_score", "test_score")]
     paper = PAPER.get(config.net) if kind(config) == "highway" else None
     net = [config.net, kind(config), f"{runs[0].n_params:,}", str(config.epochs), str(len(runs))]
     return [*net, *scores, f"{images_error(runs):.2f}", *((paper.accuracy, paper.epochs) if paper else ("", ""))]
@@ -170,14 +170,14 @@ def choosing_table(*logs: ConvTablesLog) -> str:
             run.config.block,
             ", ".join(f"{name} {getattr(run.config, name)}" for name in tried(log)),
             str(run.config.epochs),
-            final([run], "held_out_score", percent=True),
+            final([run], "validation_score", percent=True),
             "yes" if is_chosen(log, run) else "",
         ]
         for log in logs
         for run in log.choosing
     ]
     header = ["net", "block", "tried", "epochs", "held-out accuracy (%)", "chosen"]
-    images = " and ".join({f"{log.choosing[0].config.n_held_out:,}": None for log in logs})
+    images = " and ".join({f"{log.choosing[0].config.n_validation:,}": None for log in logs})
     return (
         f"{markdown(header, cells)}\n\nOne run each, scored on {images} held-out training images. Dropout: a factor on "
         "the recipe's. Of equals the first is chosen, for all nets of the data set."
@@ -189,7 +189,7 @@ def tried(log: ConvTablesLog) -> list[str]:
     return list(dict.fromkeys(name for run in log.choosing for name in differences(run.config)))
 
 
-BUDGET = ("block", "epochs", "seed", "n_train", "n_held_out", "n_test")
+BUDGET = ("block", "epochs", "seed", "n_train", "n_validation", "n_test")
 
 
 def differences(config: ConvConfig) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net, and look at its gates unless it chooses a rate."""
     training, gates = Training(config, data), None
     images = training.inputs(training.data.train_x[:GATE_IMAGES])
-    gated = config.block == "highway" and not config.n_held_out
+    gated = config.block == "highway" and not config.n_validation
     with quiet_threads(threads_for(config)):
         untrained = training.net.gate_means(images) if gated else []
         for _ in training.epochs():

@@ -51,7 +51,7 @@ def describe_scores(run: Run) -> str:
     history = run.history
     if history.train_loss[-1] is None:
         return "loss not finite: diverged"
-    columns = {"test": history.test_score, "held out": history.held_out_score, "train": history.train_score}
+    columns = {"test": history.test_score, "validation": history.validation_score, "train": history.train_score}
     last = {name: column[-1] for name, column in columns.items() if column and column[-1] is not None}
     return "  ".join([*(f"{name} {score:.3f}" for name, score in last.items()), f"loss {history.train_loss[-1]:.3f}"])
 

@@ -370,7 +370,7 @@ def add_training_flags(parser: argparse.ArgumentParser, log: str) -> None:
 def event_folder(text: str) -> Path:
     """A folder for event files; raises argparse's error if there is nothing to write them with."""
     try:
-        from highway_lab import tensorboard  # noqa: F401
+        import highway_lab.tensorboard  # noqa: F401
     except ImportError as error:
         found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
         raise argparse.ArgumentTypeError(found) from error

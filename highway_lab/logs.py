@@ -35,7 +35,7 @@ HYPERPARAMETERS = {
     "loss": "cross-entropy",
     "schedule": "constant",
     "weight_decay": 0.0,
-    "n_held_out": 0,
+    "n_validation": 0,
     "n_scored": 0,
 }
 ADDED = {
@@ -43,7 +43,7 @@ ADDED = {
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": HYPERPARAMETERS,
     "training": HYPERPARAMETERS,
-    "history": {"held_out_loss": [], "held_out_score": []},
+    "history": {"validation_loss": [], "validation_score": []},
     "RunLog": {"finished": True},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},
     "results": {"environment": None},
@@ -53,7 +53,14 @@ ADDED = {
     "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
     "trial": {"repeat": 0},
 }
-RENAMED = {"train_acc": "train_score", "test_acc": "test_score", "architecture": "block"}
+RENAMED = {
+    "train_acc": "train_score",
+    "test_acc": "test_score",
+    "architecture": "block",
+    "n_held_out": "n_validation",
+    "held_out_loss": "validation_loss",
+    "held_out_score": "validation_score",
+}
 
 
 # ---------------------------------------------------------------------------------------- the envelope
@@ -132,8 +139,8 @@ class Log:
 class History:
     """One row an epoch, the untrained net first (epoch 0); losses are means over samples.
 
-    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time. Those of
-    held-out samples are empty where none were held out; where some were, test samples are scored in the last row alone.
+    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time. The two
+    validation columns are empty without validation samples; with them, the test set is scored in the last row only.
     """
 
     epoch: list[int]
@@ -143,13 +150,13 @@ class History:
     test_score: list[float | None]
     grad_norm: list[float | None]
     seconds: list[float]
-    held_out_loss: list[float | None] = field(default_factory=list)
-    held_out_score: list[float | None] = field(default_factory=list)
+    validation_loss: list[float | None] = field(default_factory=list)
+    validation_score: list[float | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         lengths = {column.name: len(getattr(self, column.name)) for column in fields(self)}
-        if not self.held_out_loss and not self.held_out_score:
-            lengths = {name: length for name, length in lengths.items() if not name.startswith("held_out")}
+        if not self.validation_loss and not self.validation_score:
+            lengths = {name: length for name, length in lengths.items() if not name.startswith("validation")}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"expected lists of one length, found {lengths}")
 
@@ -161,7 +168,7 @@ class History:
     def append(self, epoch: int, *row: float) -> None:
         """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null.
 
-        The last two are left out where no samples are held out.
+        Without validation samples the last two are left out.
         """
         self.epoch.append(epoch)
         for column, value in zip(fields(self)[1:], row, strict=False):

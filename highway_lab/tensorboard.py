@@ -83,10 +83,10 @@ def scalars(run: Run, row: int) -> dict[str, float]:
     columns = {
         "loss/train": h.train_loss,
         "loss/test": h.test_loss,
-        "loss/held_out": h.held_out_loss,
+        "loss/validation": h.validation_loss,
         f"{run.metric}/train": h.train_score,
         f"{run.metric}/test": h.test_score,
-        f"{run.metric}/held_out": h.held_out_score,
+        f"{run.metric}/validation": h.validation_score,
         "gradient_norm": h.grad_norm,
     }
     found = {tag: column[row] for tag, column in columns.items() if column}

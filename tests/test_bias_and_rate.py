@@ -36,11 +36,11 @@ def test_the_second_chooses_by_seeds_that_then_do_not_measure(as_many_as_mnist):
     arms = set(product(ACTIVATIONS, INITS, STARTS))
     assert {(c.activation, c.init, (c.block, c.gate_bias, c.depth)) for c in tried} == arms
     assert len(tried) == len(arms) * len(START_RATES) * len(CHOOSING_SEEDS)
-    assert {(c.seed, c.n_train, c.n_held_out) for c in tried} == {(seed, 5_000, 1_000) for seed in CHOOSING_SEEDS}
+    assert {(c.seed, c.n_train, c.n_validation) for c in tried} == {(seed, 5_000, 1_000) for seed in CHOOSING_SEEDS}
     rates = {(activation, init, *start): 0.1 + i for i, (activation, init, start) in enumerate(arms)}
     measured = init_configs(as_many_as_mnist, smoke=False, rates=rates)
     assert len(measured) == len(arms) * len(SEEDS)
-    assert {(c.seed, c.n_train, c.n_held_out) for c in measured} == {(seed, 6_000, 0) for seed in SEEDS}
+    assert {(c.seed, c.n_train, c.n_validation) for c in measured} == {(seed, 6_000, 0) for seed in SEEDS}
     assert all(c.lr == rates[c.activation, c.init, c.block, c.gate_bias, c.depth] for c in measured)
     assert not set(SEEDS) & set(CHOOSING_SEEDS)
 
@@ -48,7 +48,7 @@ def test_the_second_chooses_by_seeds_that_then_do_not_measure(as_many_as_mnist):
 def made_up(score: float | None, **fields) -> TrainedRun:
     """A run that ends with that score; one of none diverged."""
     config = Config(**{"depth": 50} | fields)
-    history = History(*([0.5, score] for _ in range(7)), held_out_loss=[], held_out_score=[])
+    history = History(*([0.5, score] for _ in range(7)), validation_loss=[], validation_score=[])
     return TrainedRun(None, config, score is None, history)
 
 

@@ -172,7 +172,7 @@ def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many
     for task in choosing + measuring:
         if "highway" in task.config.block or task.config.block == "lstm":
             assert task.config.gate_bias == GATE_BIAS[task.config.depth]
-    budgets = {(c.n_train, c.n_held_out, c.n_test, c.epochs) for c in beside_the_rate}
+    budgets = {(c.n_train, c.n_validation, c.n_test, c.epochs) for c in beside_the_rate}
     assert budgets == {(6_000, 0, 10_000, 12), (5_000, 1_000, 1, 12)}
 
 
@@ -181,7 +181,7 @@ def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many
 
 def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "depth") -> ComparedRun:
     config = dataclasses.replace(SHORT, block=block, lr=lr, seed=seed)
-    history = History(*([0, 2] for _ in range(7)), held_out_loss=[2.3, loss], held_out_score=[0.1, 0.9])
+    history = History(*([0, 2] for _ in range(7)), validation_loss=[2.3, loss], validation_score=[0.1, 0.9])
     return ComparedRun(None, Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
 
 
@@ -238,15 +238,15 @@ def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_im
     assert [(run.arm[1:], run.lr, run.seed) for run in log.tried] == [
         ((task.config.block, task.config.depth), task.config.lr, task.config.seed) for task in tasks
     ]
-    assert {task.config.n_held_out for task in tasks} == {85}
+    assert {task.config.n_validation for task in tasks} == {85}
     assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.tried))
-    assert {(run.config.n_held_out, len(run.history.held_out_loss)) for run in log.runs} == {(0, 0)}
+    assert {(run.config.n_validation, len(run.history.validation_loss)) for run in log.runs} == {(0, 0)}
 
 
 def test_no_test_image_has_a_say_in_the_choice(digits):
     noise = digits._replace(test_x=255 - digits.test_x[::-1])
     task = plan(digits, smoke=True)[0]
-    losses = [run_task(task, data).history.held_out_loss for data in (digits, noise)]
+    losses = [run_task(task, data).history.validation_loss for data in (digits, noise)]
     assert losses[0] == losses[1]
 
 

@@ -105,7 +105,7 @@ def test_every_hyperparameter_has_a_flag_that_reaches_the_log(workdir):
         **{"lr_decay": 0.99, "momentum": 0.8, "nesterov": True, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "clip": 0.0},
         **{"batch_size": 30, "drop_last": True, "epochs": 2, "n_train": 100, "n_test": 50, "dtype": "float64"},
         **{"depth": 2, "seed": 7, "block": "plain", "loss": "cross-entropy", "schedule": "0.5,0.75"},
-        **{"weight_decay": 1e-3, "n_held_out": 40, "n_scored": 50},
+        **{"weight_decay": 1e-3, "n_validation": 40, "n_scored": 50},
     }
     assert given.keys() == {field.name for field in dataclasses.fields(hn.Config)}
     flags = []

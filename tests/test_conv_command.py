@@ -58,9 +58,9 @@ def test_the_recipe_of_a_net_is_what_no_flag_changes(as_many_as_mnist):
 
 def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
     (config,) = cn.plan(cn.build_parser().parse_args([]), digits)
-    assert (config.n_train, config.n_held_out, config.n_test) == (1437 - 143, 143, 360)
-    (config,) = cn.plan(cn.build_parser().parse_args(["--n-held-out", "37"]), digits)
-    assert (config.n_train, config.n_held_out) == (1400, 37)
+    assert (config.n_train, config.n_validation, config.n_test) == (1437 - 143, 143, 360)
+    (config,) = cn.plan(cn.build_parser().parse_args(["--n-validation", "37"]), digits)
+    assert (config.n_train, config.n_validation) == (1400, 37)
 
 
 def test_a_quick_job_takes_few_images_and_what_is_given(as_many_as_mnist):
@@ -73,7 +73,7 @@ def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir):
         **{"block": "plain", "activation": "tanh", "loss": "cross-entropy", "init": "uniform", "gate_bias": -2.5},
         **{"optimizer": "adam", "lr": 0.002, "schedule": "0.5", "lr_decay": 0.99, "momentum": 0.8, "nesterov": False},
         **{"beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 1e-4, "clip": 1.0, "batch_size": 30},
-        **{"drop_last": True, "epochs": 1, "n_train": 100, "n_held_out": 40, "n_scored": 50, "n_test": 50},
+        **{"drop_last": True, "epochs": 1, "n_train": 100, "n_validation": 40, "n_scored": 50, "n_test": 50},
         **{"seed": 7, "dtype": "float64", "net": "digits", "batch_norm": True, "dropout": 0.5, "contrast": True},
         **{"augment": True},
     }
@@ -169,7 +169,7 @@ def test_a_log_names_the_data_and_the_command(workdir):
         (["--seeds", "0,1", "--save-model", "net.npz"], ["--save-model: expected a single run, found 2"]),
         (["--schedule", "0.5,,"], ["--schedule: expected constant, cosine or shares", "0.5,,"]),
         (["--dropout", "2"], ["--dropout: expected a number in [0, 1], found 2"]),
-        (["--n-train", "9999"], ["--n-train and --n-held-out: expected at most 1437 images"]),
+        (["--n-train", "9999"], ["--n-train and --n-validation: expected at most 1437 images"]),
         (["--batch-size", "0"], ["--batch-size: expected a positive number, found 0"]),
         (["--dataset", "nothing"], ["--dataset", "'nothing'"]),
     ],

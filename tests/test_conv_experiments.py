@@ -95,7 +95,7 @@ def test_every_bias_is_run_at_every_depth_with_every_seed_and_plain_nets_beside_
     arms = (-1.0, -2.0, -3.0, "plain")
     assert found == {(layers, arm, seed) for layers in (10, 20, 30) for arm in arms for seed in (0, 1, 2)}
     assert len(configs) == len(found) == 36
-    assert {(c.epochs, c.n_train, c.n_held_out, c.n_test) for c in configs} == {(8, 10_000, 5_000, 10_000)}
+    assert {(c.epochs, c.n_train, c.n_validation, c.n_test) for c in configs} == {(8, 10_000, 5_000, 10_000)}
     assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True), "the longest first"
 
 
@@ -121,12 +121,12 @@ def test_normalisation_is_all_that_a_pair_of_runs_differs_by(as_many_as_mnist):
 @pytest.mark.parametrize("smoke", [False, True])
 def test_budgets_fit_the_data(digits, configs, smoke):
     for config in configs(digits, smoke):
-        assert config.n_train + config.n_held_out <= len(digits.train_x)
+        assert config.n_train + config.n_validation <= len(digits.train_x)
         assert config.n_test <= len(digits.test_x)
 
 
 def test_a_killed_run_goes_on_and_another_data_set_does_not_go_on_with_it(workdir, digits, monkeypatch):
-    config = configure("digits", epochs=2, n_train=100, n_held_out=20, n_test=20)
+    config = configure("digits", epochs=2, n_train=100, n_validation=20, n_test=20)
     whole = conv_runs.train_one("conv_bias", config, digits)
     seen = []
     monkeypatch.setattr(conv_runs.ConvTraining, "_train_epoch", lambda training: seen.append(training))

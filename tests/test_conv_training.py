@@ -50,7 +50,7 @@ from highway_networks import (
 )
 
 # A net with dropout, on 8 x 8 images; steps of 50, 50 and 20 images.
-SMALL = configure("mnist-8", n_train=120, n_held_out=30, n_test=40, n_scored=50, batch_size=50, epochs=3)
+SMALL = configure("mnist-8", n_train=120, n_validation=30, n_test=40, n_scored=50, batch_size=50, epochs=3)
 EVERYTHING = {"batch_norm": True, "contrast": True, "augment": True}
 CONFIGS = {
     "momentum": dataclasses.replace(SMALL, **EVERYTHING),
@@ -137,7 +137,7 @@ def test_the_mean_image_is_that_of_the_training_samples_alone(digits):
     training = ConvTraining(CONFIGS["momentum"], digits)
     expected = mean_image(training.data.train_x)
     np.testing.assert_allclose(training.net.state["mean"], expected, rtol=1e-6, atol=1e-7)
-    assert np.abs(expected - mean_image(np.concatenate([training.data.train_x, training.held_out[0]]))).max() > 1e-3
+    assert np.abs(expected - mean_image(np.concatenate([training.data.train_x, training.validation[0]]))).max() > 1e-3
 
 
 def test_only_training_images_are_cropped_and_only_if_the_config_says_so(digits):
@@ -154,10 +154,12 @@ def test_only_training_images_are_cropped_and_only_if_the_config_says_so(digits)
 @pytest.mark.parametrize("others", [{}, {"batch_norm": True}], ids=str)
 def test_a_net_learns_the_digits(digits, others):
     run = train(
-        configure("digits", n_train=800, n_held_out=100, n_test=200, epochs=3, **others), digits, training=ConvTraining
+        configure("digits", n_train=800, n_validation=100, n_test=200, epochs=3, **others),
+        digits,
+        training=ConvTraining,
     )
     assert run.history.train_loss[0] > 2 > 0.8 > run.history.train_loss[-1]
-    assert run.history.held_out_score[-1] > 0.8
+    assert run.history.validation_score[-1] > 0.8
     assert run.history.test_score[-1] > 0.8
     assert not run.diverged
 
@@ -215,7 +217,7 @@ def test_the_net_goes_on_normalising_by_the_statistics_that_were_restored(digits
 OTHER_VALUES = {
     **{"block": "plain", "activation": "tanh", "init": "uniform", "gate_bias": -2.0, "optimizer": "adam", "lr": 0.02},
     **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
-    **{"n_train": 110, "n_held_out": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
+    **{"n_train": 110, "n_validation": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
     **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
     **{"lr_decay": 0.9, "momentum": 0.8},
 }
@@ -263,12 +265,13 @@ def numbers_of(images: np.ndarray) -> list[int]:
 
 
 def test_no_sample_is_both_trained_on_and_held_out_and_each_keeps_its_class():
-    training = ConvTraining(dataclasses.replace(SMALL, n_train=150, n_held_out=50), numbered())
-    trained_on, held_out, tested = map(numbers_of, (training.data.train_x, training.held_out[0], training.data.test_x))
-    assert sorted(trained_on + held_out) == list(range(200))
-    assert (len(trained_on), len(held_out), len(set(tested))) == (150, 50, 40)
+    training = ConvTraining(dataclasses.replace(SMALL, n_train=150, n_validation=50), numbered())
+    data, validation_x = training.data, training.validation[0]
+    trained_on, validated, tested = map(numbers_of, (data.train_x, validation_x, data.test_x))
+    assert sorted(trained_on + validated) == list(range(200))
+    assert (len(trained_on), len(validated), len(set(tested))) == (150, 50, 40)
     assert min(tested) >= 1000
-    assert [n % 10 for n in trained_on + held_out] == [*training.data.train_y, *training.held_out[1]]
+    assert [n % 10 for n in trained_on + validated] == [*training.data.train_y, *training.validation[1]]
 
 
 def test_every_training_sample_is_seen_once_an_epoch_and_no_other(monkeypatch):
@@ -284,15 +287,15 @@ def test_every_training_sample_is_seen_once_an_epoch_and_no_other(monkeypatch):
 
 def test_too_many_held_out_samples_are_refused():
     with pytest.raises(InputError) as error:
-        ConvTraining(dataclasses.replace(SMALL, n_train=150, n_held_out=51), numbered())
-    assert_says(error.value, "--n-train and --n-held-out", 200, 201)
+        ConvTraining(dataclasses.replace(SMALL, n_train=150, n_validation=51), numbered())
+    assert_says(error.value, "--n-train and --n-validation", 200, 201)
 
 
 def test_if_all_samples_are_held_out_the_flag_that_was_given_is_named(digits):
-    given = fit_to(digits, "digits", {"net": "digits", "n_held_out": 5000})
+    given = fit_to(digits, "digits", {"net": "digits", "n_validation": 5000})
     with pytest.raises(InputError) as error:
         ConvTraining(configure(**given), digits)
-    assert_says(error.value, "--n-held-out", 1437, 5001)
+    assert_says(error.value, "--n-validation", 1437, 5001)
 
 
 def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():
@@ -300,11 +303,11 @@ def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():
     for scores in (history.test_loss, history.test_score):
         assert scores[:-1] == [None, None, None]
         assert scores[-1] is not None
-    for scores in (history.train_loss, history.held_out_loss, history.held_out_score):
+    for scores in (history.train_loss, history.validation_loss, history.validation_score):
         assert len(scores) == 4
         assert None not in scores
-    history = train_to(ConvTraining(dataclasses.replace(SMALL, n_held_out=0), numbered()), 3).history
-    assert (history.held_out_loss, history.held_out_score) == ([], [])
+    history = train_to(ConvTraining(dataclasses.replace(SMALL, n_validation=0), numbered()), 3).history
+    assert (history.validation_loss, history.validation_score) == ([], [])
     assert len(history.test_score) == 4
     assert None not in history.test_score
 
@@ -315,7 +318,7 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores():
     runs = [ConvTraining(SMALL, with_tests) for with_tests in (data, data._replace(test_x=255 - data.test_x))]
     first, other = (train_to(run, 3) for run in runs)
     np.testing.assert_array_equal(first.net.params.flat, other.net.params.flat)
-    for name in ("train_loss", "train_score", "held_out_loss", "held_out_score", "grad_norm"):
+    for name in ("train_loss", "train_score", "validation_loss", "validation_score", "grad_norm"):
         assert getattr(first.history, name) == getattr(other.history, name)
     assert first.history.test_loss[-1] != other.history.test_loss[-1]
 
@@ -330,7 +333,7 @@ def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored):
     scored = slice(n_scored or None)
     parts = {
         "train": (data.train_x[scored], data.train_y[scored]),
-        "held_out": training.held_out,
+        "validation": training.validation,
         "test": (data.test_x, data.test_y),
     }
     assert len(parts["train"][0]) == {0: 120, 1: 1, 50: 50, 1000: 120}[n_scored]
@@ -353,7 +356,7 @@ def test_a_run_that_diverges_ends_there_and_says_so(digits):
     assert run.diverged
     assert len(run.history.epoch) < 6
     assert run.history.train_loss[0] is not None
-    assert run.history.held_out_loss[-1] is None
+    assert run.history.validation_loss[-1] is None
 
 
 # ------------------------------------------------------------------------------------- decay and schedule
@@ -464,7 +467,7 @@ def test_dropout_is_a_factor_on_the_nets_probabilities(factor):
     ("name", "value"),
     [
         *(("net", "mnist-17"), ("init", "glorot"), ("activation", "sine"), ("optimizer", "none"), ("dropout", 1.1)),
-        *(("weight_decay", -1.0), ("weight_decay", math.nan), ("n_held_out", -1), ("n_scored", -1)),
+        *(("weight_decay", -1.0), ("weight_decay", math.nan), ("n_validation", -1), ("n_scored", -1)),
     ],
 )
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):

@@ -75,10 +75,10 @@ LATER = {  # what a log means that was written before these fields were added
     ("runs", 0, "config", "loss"): "cross-entropy",
     ("runs", 0, "config", "schedule"): "constant",
     ("runs", 0, "config", "weight_decay"): 0.0,
-    ("runs", 0, "config", "n_held_out"): 0,
+    ("runs", 0, "config", "n_validation"): 0,
     ("runs", 0, "config", "n_scored"): 0,
-    ("runs", 0, "history", "held_out_loss"): [],
-    ("runs", 0, "history", "held_out_score"): [],
+    ("runs", 0, "history", "validation_loss"): [],
+    ("runs", 0, "history", "validation_score"): [],
     ("runs", 0, "metric"): "accuracy",
     ("finished",): True,
 }
@@ -173,7 +173,7 @@ def test_a_log_of_the_first_edition_is_read_as_what_it_meant():
         assert asdict(run.config) == old["config"] | later
         assert (run.environment, run.metric) == (None, "accuracy")
         history = asdict(run.history)
-        assert (history.pop("held_out_loss"), history.pop("held_out_score")) == ([], [])
+        assert (history.pop("validation_loss"), history.pop("validation_score")) == ([], [])
         assert list(history.values()) == list(old["history"].values())
         assert [name.replace("_score", "_acc") for name in history] == list(old["history"])
         assert (run.n_params, run.gate_means) == (old["n_params"], old["gate_means"])
@@ -194,6 +194,14 @@ def test_a_field_that_was_added_later_means_what_is_documented_where_it_is_missi
     log = fresh()
     del holder(log, path)[path[-1]]
     assert holder(asdict(read_text(tmp_path, json.dumps(log))), path)[path[-1]] == meaning
+
+
+def test_fields_under_their_old_names_are_read_as_the_new_ones(tmp_path):
+    log, text = fresh(), json.dumps(LOG)
+    for old, new in logs.RENAMED.items():
+        text = text.replace(f'"{new}"', f'"{old}"')
+    assert text.count("held_out") == 3 * len(log["runs"])
+    assert asdict(read_text(tmp_path, text)) == log
 
 
 def test_a_field_under_both_its_old_and_its_new_name_is_refused(tmp_path):

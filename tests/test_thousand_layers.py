@@ -66,7 +66,7 @@ def test_all_train_by_sgd_without_clipping_and_as_wide_and_test_images_choose_no
     others = {dataclasses.replace(c, lr=0.1, seed=0, block="plain", depth=0, gate_bias=0.0) for c in configs}
     shared = {(c.optimizer, c.momentum, c.clip, c.schedule, c.init, c.batch_size, c.hidden, c.epochs) for c in others}
     assert shared == {("momentum", 0.9, 0.0, "cosine", "glorot", 128, 50, 3)}
-    assert {(c.n_train, c.n_held_out, c.n_test) for c in others} == {(25_000, 5_000, 1), (60_000, 0, 10_000)}
+    assert {(c.n_train, c.n_validation, c.n_test) for c in others} == {(25_000, 5_000, 1), (60_000, 0, 10_000)}
     assert len(others) == 2, "all else is equal among those that choose, and among the others"
 
 
@@ -146,7 +146,7 @@ def test_a_run_keeps_its_gates_before_and_after_unless_it_chooses_or_has_none(di
     assert run.history.test_score == training.history.test_score
     assert run.gates.kept[-1] == SHORT.depth
     assert run.gates.scores[-1] == pytest.approx(run.history.test_score[-1])
-    for other in ({"block": "plain"}, {"n_held_out": 20}, {"block": "plain", "depth": 0}):
+    for other in ({"block": "plain"}, {"n_validation": 20}, {"block": "plain", "depth": 0}):
         assert run_config(dataclasses.replace(SHORT, **other), digits).gates is None
 
 

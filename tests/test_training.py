@@ -52,7 +52,7 @@ OTHER_VALUES = {
     **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
     **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
-    **{"schedule": "cosine", "weight_decay": 0.1, "n_held_out": 50},
+    **{"schedule": "cosine", "weight_decay": 0.1, "n_validation": 50},
 }
 OTHER_MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
 
@@ -89,7 +89,7 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
     run = train(dataclasses.replace(SMALL, block=block), digits)
     history = dataclasses.asdict(run.history)
     assert history["epoch"] == [0, 1, 2]
-    assert (history.pop("held_out_loss"), history.pop("held_out_score")) == ([], [])
+    assert (history.pop("validation_loss"), history.pop("validation_score")) == ([], [])
     assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
     assert history["grad_norm"][0] is None
     assert history["train_loss"][0] == pytest.approx(math.log(10), abs=0.3)
@@ -99,23 +99,23 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
 
 
 def test_held_out_samples_are_scored_after_every_epoch_and_test_samples_then_after_the_last_alone(digits):
-    training = Training(dataclasses.replace(SMALL, n_held_out=40), digits)
+    training = Training(dataclasses.replace(SMALL, n_validation=40), digits)
     list(training.epochs())
     history = training.history
     assert [score is None for score in history.test_score] == [True, True, False]
     assert [loss is None for loss in history.test_loss] == [True, True, False]
-    loss, accuracy = evaluate(training.net, *training.held_out, CROSS_ENTROPY)
-    assert (history.held_out_loss[-1], history.held_out_score[-1]) == pytest.approx((loss, accuracy), rel=1e-5)
-    assert len(history.held_out_loss) == len(history.held_out_score) == 3
+    loss, accuracy = evaluate(training.net, *training.validation, CROSS_ENTROPY)
+    assert (history.validation_loss[-1], history.validation_score[-1]) == pytest.approx((loss, accuracy), rel=1e-5)
+    assert len(history.validation_loss) == len(history.validation_score) == 3
 
 
 def test_held_out_samples_are_other_training_samples(digits):
     """Those trained on are the same as without any."""
     numbered = digits._replace(train_x=np.arange(len(digits.train_x), dtype=float)[:, None])
-    without, training = (Training(dataclasses.replace(SMALL, n_held_out=n), numbered) for n in (0, 40))
+    without, training = (Training(dataclasses.replace(SMALL, n_validation=n), numbered) for n in (0, 40))
     np.testing.assert_array_equal(training.data.train_x, without.data.train_x)
-    assert len(set(training.data.train_x[:, 0]) | set(training.held_out[0][:, 0])) == SMALL.n_train + 40
-    np.testing.assert_array_equal(digits.train_y[training.held_out[0][:, 0].astype(int)], training.held_out[1])
+    assert len(set(training.data.train_x[:, 0]) | set(training.validation[0][:, 0])) == SMALL.n_train + 40
+    np.testing.assert_array_equal(digits.train_y[training.validation[0][:, 0].astype(int)], training.validation[1])
 
 
 def test_fewer_training_samples_may_be_scored(digits):

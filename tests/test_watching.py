@@ -33,7 +33,7 @@ from highway_lab.jobs import REST, LogSoFar
 from highway_lab.logs import DatasetInfo, RunLog
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
-CONV = ("--net", "digits", "--n-train", "100", "--n-held-out", "20", "--n-test", "20")
+CONV = ("--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20")
 UNFINISHED = Path("log.unfinished.json")
 HPARAMS = ("experiment", "session_start_info", "session_end_info")
 
@@ -236,7 +236,7 @@ def check_events(folder: Path, run: logs.Run) -> None:
     for tag, column in {
         **{"loss/train": history.train_loss, "accuracy/train": history.train_score, "gradient_norm": history.grad_norm},
         **{"loss/test": history.test_loss, "accuracy/test": history.test_score},
-        **{"loss/held_out": history.held_out_loss, "accuracy/held_out": history.held_out_score},
+        **{"loss/validation": history.validation_loss, "accuracy/validation": history.validation_score},
     }.items():
         expected |= {(tag, epoch): value for epoch, value in enumerate(column) if value is not None}
     for epoch, means in enumerate(run.gate_means or []):

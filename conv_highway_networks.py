@@ -65,25 +65,133 @@ from highway_networks import (
     train,
 )
 
-# ------------------------------------------------------------------------------------- maps and patches
+# ------------------------------------------------------------------------------ what a net is made of
+# A list of stages. Each takes maps of one shape and gives maps of another, `output`.
 
 
-class Maps:
-    """C maps H x W of each of B images, amid zeros, so that a window which hangs over an edge finds zeros there.
+Shape = tuple[int, int, int]  # C, H, W
 
-    Each row of pixels is followed by `padding` zeros, each image by as many rows of them; what comes before a row or an
-    image is what follows the one before. So all windows move alike: a pixel to the right is a column further.
 
-    padded (C, ...)      all of it: a margin of zeros, the columns, a margin
+class Convolution(NamedTuple):
+    """A plain layer k x k with `maps` maps, however many come in."""
+
+    maps: int
+    kernel: int = 3
+    padding: int = 1
+
+    def output(self, shape: Shape) -> Shape:
+        _, *sizes = shape
+        return self.maps, *(size + 2 * self.padding - self.kernel + 1 for size in sizes)
+
+
+class Blocks(NamedTuple):
+    """`number` blocks k x k, each with as many maps as come in."""
+
+    number: int
+    kernel: int = 3
+
+    @property
+    def padding(self) -> int:
+        return self.kernel // 2
+
+    def output(self, shape: Shape) -> Shape:
+        return shape
+
+
+class MaxPool(NamedTuple):
+    """The largest number of each window, size x size."""
+
+    size: int
+    stride: int
+
+    def overhang(self, shape: Shape) -> int:
+        """Return how many pixels the last window reaches over the edge."""
+        return max((window_count(length, *self) - 1) * self.stride + self.size - length for length in shape[1:])
+
+    def output(self, shape: Shape) -> Shape:
+        C, *sizes = shape
+        return C, *(window_count(length, self.size, self.stride) for length in sizes)
+
+
+class AveragePool(NamedTuple):
+    """The mean of each window, size x size, side by side; of all pixels where the size is that of the maps."""
+
+    size: int
+
+    def output(self, shape: Shape) -> Shape:
+        C, *sizes = shape
+        return C, *(window_count(length, self.size, self.size) for length in sizes)
+
+
+class Dropout(NamedTuple):
+    """Numbers set to zero in training, each with probability `rate`."""
+
+    rate: float
+
+    def output(self, shape: Shape) -> Shape:
+        return shape
+
+
+STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
+Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
+MOST_BLOCKS = 10_000  # of a net: a file that claims more is damaged
+
+
+def window_count(length: int, size: int, stride: int) -> int:
+    """Return how many windows cover a row of `length` pixels; the last may hang over the edge (Caffe rounds up).
+
+    Each window starts inside the row. Where the stride is larger than a window, the last pixels may be in none.
+    """
+    return min(max(math.ceil((length - size) / stride), 0) + 1, math.ceil(length / stride))
+
+
+def as_stage(entry: Stage | Sequence) -> Stage:
+    """Return a stage, given as itself or as a list of its name and numbers; raises InputError for anything else."""
+    try:
+        return entry if isinstance(entry, Stage) else STAGES[entry[0]](*entry[1:])
+    except (KeyError, IndexError, TypeError) as error:
+        names = ", ".join(STAGES)
+        raise InputError(f"stages: expected one of {names} and its numbers, found {entry!r}; choose one") from error
+
+
+def check_stage(stage: Stage, shape: Shape) -> None:
+    """Raise InputError for a stage with a wrong number, or one that does not fit maps of this shape."""
+
+    def expect(expected: str, fits: bool) -> None:
+        if not fits:
+            raise InputError(f"stages: expected {expected}, found {stage} for maps {shape}; change it")
+
+    for name, value in stage._asdict().items():
+        if name == "rate":
+            expect("a rate in [0, 1)", isinstance(value, int | float) and 0 <= value < 1)
+        else:
+            least = int(name != "padding")
+            expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
+    if isinstance(stage, Convolution):
+        expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
+        expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
+
+
+# ------------------------------------------------------------------------------ padded maps and patches
+
+
+class PaddedMaps:
+    """C maps H x W of each of B images between zeros, so that a window over an edge finds zeros there.
+
+    Each row of pixels is followed by `padding` zeros, each image by `padding` rows of zeros; the zeros before a row or
+    an image are those after the one before it. So all windows move alike: one pixel to the right is one column further.
+
+    padded (C, ...)      the columns between two margins of zeros
     columns (C, N)       N = B·(H + padding)·(W + padding)
     grid, images         views of the columns, (C, B, H + padding, W + padding) and (C, B, H, W)
     """
 
-    def __init__(self, shape: tuple[int, int, int], batch: int, padding: int, margin: int, dtype: type):
+    def __init__(self, shape: Shape, batch: int, padding: int, margin: int, dtype: type):
+        """`margin`: rows of zeros before the first and after the last image."""
         C, H, W = shape
         self.shape, self.batch, self.padding, self.dtype = shape, batch, padding, dtype
         self.row = W + padding
-        self.pixels = (H + padding) * self.row  # of an image, zeros among them
+        self.pixels = (H + padding) * self.row  # of an image, with its zeros
         self.margin = margin * self.row
         self.padded = np.zeros((C, batch * self.pixels + 2 * self.margin), dtype)
         self.columns = self.padded[:, self.margin : self.padded.shape[1] - self.margin]
@@ -97,25 +205,30 @@ class Maps:
         )
 
     @functools.cached_property
-    def gradient(self) -> "Maps":
-        """Maps of the same form, for the gradient with respect to these."""
-        return Maps(self.shape, self.batch, self.padding, self.margin // self.row, self.dtype)
+    def gradient(self) -> "PaddedMaps":
+        """The gradient with respect to these maps, in the same form."""
+        return PaddedMaps(self.shape, self.batch, self.padding, self.margin // self.row, self.dtype)
 
-    def clear(self) -> None:
-        """Make zeros of the zeros again, after a pass over all columns."""
+    def clear_padding(self) -> None:
+        """Set the padding and the margins to zero again, after a pass over all columns."""
         for zeros in self._zeros:
             zeros[...] = 0
 
 
-def windows(x: Maps, kernel: int, padding: int) -> np.ndarray:
-    """A view (k, k, C, N) of maps: [i, j, :, n] is the pixel at place i, j of the window around pixel n.
+def windows(maps: PaddedMaps, kernel: int, padding: int) -> np.ndarray:
+    """Return a view (k, k, C, N) of padded maps: for each column n, the pixels of the window around it.
 
-    Its first place is `padding` rows above and columns to the left of pixel n.
+    The window begins `padding` rows above and columns to the left of n. As plain loops, patches and their adjoint are
+
+        for i, j, c, n in np.ndindex(k, k, C, N):
+            pixel = n + (i - padding) * row + (j - padding)
+            x[(i * k + j) * C + c, n] = maps[c, pixel]          # patches_forward
+            dmaps[c, pixel] += dx[(i * k + j) * C + c, n]       # patches_backward
     """
-    first = x.padded[:, x.margin - padding * (x.row + 1) :]
-    along_row, along_maps = x.padded.itemsize, x.padded.strides[0]
-    shape = (kernel, kernel, *x.columns.shape)
-    return as_strided(first, shape, (x.row * along_row, along_row, along_maps, along_row))
+    first = maps.padded[:, maps.margin - padding * (maps.row + 1) :]
+    along_maps, along_row = maps.padded.strides
+    shape = (kernel, kernel, *maps.columns.shape)
+    return as_strided(first, shape, (maps.row * along_row, along_row, along_maps, along_row))
 
 
 def patches_forward(windows, x):
@@ -123,50 +236,42 @@ def patches_forward(windows, x):
 
 
 def patches_backward(dx, dwindows):
-    for dwindow, dplace in zip(dwindows, dx.reshape(dwindows.shape), strict=True):
-        for dpixels, d in zip(dwindow, dplace, strict=True):
-            dpixels += d  # one place of all windows after the other, as they overlap
+    for drow, dwindow_row in zip(dx.reshape(dwindows.shape), dwindows, strict=True):
+        for d, dpixels in zip(drow, dwindow_row, strict=True):
+            dpixels += d  # one place (i, j) of all windows at a time, as windows overlap
 
 
-# -------------------------------------------------------------- pools, dropout, batch normalisation
-# Forward above backward. Maps are (C, B, H, W), or (C, B, h, w) where pooled; for max-pools they are columns (C, n), a
-# row of pixels after the other, and y has the largest of the window at every pixel, of which a stride leaves some.
+# --------------------------------------------------------------- pools, dropout, batch normalisation
+# Forward above backward. Maps are (C, B, H, W), pooled maps (C, B, h, w). Max-pools work on columns (C, n): y has the
+# largest number of the window that begins at each pixel, of which a stride then leaves some.
 
 
-def pooled(length: int, size: int, stride: int) -> int:
-    """How many windows cover a row of that length: as many as it takes, the last may hang over (Caffe rounds up).
-
-    Each starts in the row: where the stride is larger than a window, what lies between them may be its end.
-    """
-    return min(max(math.ceil((length - size) / stride), 0) + 1, math.ceil(length / stride))
-
-
-def largest_forward(x, y, size, step):
+def window_max_forward(x, y, size, step):
     n = y.shape[1] - (size - 1) * step
     y[:, :n] = x[:, :n]
     for start in range(step, size * step, step):
         np.maximum(y[:, :n], x[:, start : start + n], out=y[:, :n])
 
 
-def largest_backward(dy, x, y, dx, size, step):
+def window_max_backward(dy, x, y, dx, size, step):
     n = y.shape[1] - (size - 1) * step
     dx[...] = 0
-    unmet = np.ones((len(x), n), bool)  # of equal entries the first has all of the gradient
+    open_windows = np.ones((len(x), n), bool)  # the first of several equal numbers receives the whole gradient
     for start in range(0, size * step, step):
-        is_largest = x[:, start : start + n] == y[:, :n]
-        is_largest &= unmet
-        unmet ^= is_largest
-        dx[:, start : start + n] += dy[:, :n] * is_largest.astype(dy.dtype)
+        is_max = x[:, start : start + n] == y[:, :n]
+        is_max &= open_windows
+        open_windows ^= is_max
+        dx[:, start : start + n] += dy[:, :n] * is_max.astype(dy.dtype)
 
 
 def max_pool_forward(x, across, y, size, row):
-    largest_forward(x, across, size, 1)  # of each pixel and those to the right of it,
-    largest_forward(across, y, size, row)  # then of these and those below
+    window_max_forward(x, across, size, 1)  # over `size` pixels to the right,
+    window_max_forward(across, y, size, row)  # then over `size` rows down
 
 
 def max_pool_backward(dy, x, across, y, dacross, dx, size, row):
-    largest_backward(dy, across, y, dacross, size, row)
-    largest_backward(dacross, x, across, dx, size, 1)
+    window_max_backward(dy, across, y, dacross, size, row)
+    window_max_backward(dacross, x, across, dx, size, 1)
 
 
 def average_pool_forward(x, y, size):
@@ -182,13 +287,13 @@ def average_pool_backward(dy, dx, size):
 
 
 def window_sizes(H: int, W: int, size: int) -> np.ndarray:
-    """Pixels in each window (h, w) of H x W pixels, fewer at an edge."""
+    """Return the number of pixels in each window, (h, w): fewer where it is cut at an edge."""
     return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))
 
 
 def dropout_forward(x, mask, y, rate, rng):
     mask[...] = rng.random(mask.shape, np.float32) >= rate
-    mask *= 1 / (1 - rate)  # so that the mean stays, and nothing is left to do in evaluation
+    mask *= 1 / (1 - rate)  # keeps the mean, so that evaluation needs no factor
     np.multiply(x, mask, out=y)
 
 
@@ -197,252 +302,259 @@ def dropout_backward(dy, mask, dx):
 
 
 EPSILON = 1e-5  # added to a variance
-NEWEST = 0.1  # weight of the latest batch in the running statistics
+BATCH_NORM_MOMENTUM = 0.1  # weight of the latest batch in the running statistics
 
 
-def batch_norm_forward(z, gamma, beta, mean, variance, normal):
-    np.subtract(z, each(mean), out=normal)
-    normal /= np.sqrt(each(variance) + EPSILON)
-    np.multiply(normal, each(gamma), out=z)  # z = γ·ẑ + β
-    z += each(beta)
+def batch_norm_forward(z, gamma, beta, mean, variance, z_hat):
+    np.subtract(z, per_map(mean), out=z_hat)
+    z_hat /= np.sqrt(per_map(variance) + EPSILON)  # ẑ = (z − mean) / √(variance + ε)
+    np.multiply(z_hat, per_map(gamma), out=z)
+    z += per_map(beta)  # z becomes γ·ẑ + β
 
 
-def batch_norm_backward(dz, gamma, variance, normal, dgamma, dbeta):
+def batch_norm_backward(dz, gamma, variance, z_hat, dgamma, dbeta):
     n = dz[0].size
     dbeta[...] = dz.sum(axis=(1, 2, 3))
-    dgamma[...] = (dz * normal).sum(axis=(1, 2, 3))
-    dz -= each(dbeta / n)  # what flows back through the mean over n pixels,
-    dz -= normal * each(dgamma / n)  # and through the variance
-    dz *= each(gamma) / np.sqrt(each(variance) + EPSILON)
+    dgamma[...] = (dz * z_hat).sum(axis=(1, 2, 3))
+    dz -= per_map(dbeta / n)  # through the mean of n pixels,
+    dz -= z_hat * per_map(dgamma / n)  # through their variance,
+    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)  # dz, which was that of γ·ẑ + β, becomes that of z
 
 
-def each(values: np.ndarray) -> np.ndarray:
-    """Values (C,) as they stand beside maps (C, B, H, W)."""
+def per_map(values: np.ndarray) -> np.ndarray:
+    """Return values (C,) in a form that fits maps (C, B, H, W)."""
     return values[:, None, None, None]
 
 
 # -------------------------------------------------------------------------------------------- layers
-# Each is built around maps that it reads, x, and maps that it fills, y; backward reads y.gradient and fills x.gradient.
+# A layer reads padded maps x and fills padded maps y; its backward reads y.gradient and fills x.gradient.
 
-CACHED = 2**19  # numbers that the patches of a few images may be, to stay in the processor's cache
+MAX_PATCH_ELEMENTS = 2**19  # of the images that a layer takes at a time: their patches stay in the processor's cache
 
 
 class BatchNorm:
     """Batch normalisation of H's affine map, map by map (Ioffe & Szegedy 2015), in place.
 
-    While training, mean and variance are the batch's, and the running ones follow; in evaluation those are used.
+    Training uses the batch's mean and variance, which the running ones follow; evaluation uses the running ones.
 
-    params, gradients      (2, D): γ above β, and theirs, which are None in evaluation
-    running                (2, D): mean above variance
+    params, gradients      (2, D): γ above β; gradients are None in evaluation
+    running                mean (D,) and variance (D,)
     z                      (D, B, H, W), a view of the affine map
     """
 
-    def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: np.ndarray, z: np.ndarray):
+    def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray], z: np.ndarray):
         self.params, self.gradients, self.running, self.z = params, gradients, running, z
-        self.normal = np.empty(z.shape, z.dtype)
+        self.z_hat = np.empty(z.shape, z.dtype)
 
     def forward(self) -> None:
-        """z becomes γ·ẑ + β, ẑ of mean 0 and variance 1."""
-        mean, self.variance = self.running if self.gradients is None else self._of_batch()
-        batch_norm_forward(self.z, *self.params, mean, self.variance, self.normal)
+        """Replace z by γ·ẑ + β, where ẑ has mean 0 and variance 1."""
+        mean, self.variance = self.running if self.gradients is None else self._batch_statistics()
+        batch_norm_forward(self.z, *self.params, mean, self.variance, self.z_hat)
 
-    def _of_batch(self) -> tuple[np.ndarray, np.ndarray]:
+    def _batch_statistics(self) -> tuple[np.ndarray, np.ndarray]:
         n, mean = self.z[0].size, self.z.mean(axis=(1, 2, 3))
-        variance = ((self.z - each(mean)) ** 2).mean(axis=(1, 2, 3))
-        unbiased = variance * n / max(n - 1, 1)
-        self.running += NEWEST * (np.stack((mean, unbiased)).real - self.running)
+        variance = ((self.z - per_map(mean)) ** 2).mean(axis=(1, 2, 3))
+        for running, latest in zip(self.running, (mean, variance * n / max(n - 1, 1)), strict=True):
+            running += BATCH_NORM_MOMENTUM * (latest - running)
         return mean, variance
 
     def backward(self, dz: np.ndarray) -> None:
-        """dz (D, B, H, W), with respect to what `forward` made of z, becomes that with respect to z."""
-        batch_norm_backward(dz, self.params[0], self.variance, self.normal, *self.gradients)
+        """Replace the gradient dz (D, B, H, W) with respect to γ·ẑ + β by that with respect to z."""
+        batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
-class Part(NamedTuple):
-    """What a convolution sees of a few images: views, forward."""
+class Chunk(NamedTuple):
+    """Views of the images that a convolution takes at a time, or of the gradients with respect to them."""
 
     windows: np.ndarray  # (k, k, C, n)
     x: np.ndarray  # (C, n)
     z: np.ndarray  # (G·D, n)
-    branches: np.ndarray  # (G, D, n), or (1, D, images, H, W) where y is of another size than x
+    branches: np.ndarray  # (G, D, n), or (G, D, images, H, W) where y is of another size than x
     y: np.ndarray  # (D, n), or (D, images, H, W)
 
 
 class ConvolutionLayer:
     """A block whose affine maps are convolutions: patches, z = W x, then the pair of functions from BLOCKS.
 
-    A few images at a time. Where y is of another size than x, the block must be plain: it is a layer between stages.
+    Where y has another shape than x, the block must be plain.
     """
 
     def __init__(
         self,
         block: Block,
         activation: Activation,
-        stage: "Convolution | Blocks",
+        stage: Convolution | Blocks,
         weights: tuple[np.ndarray, np.ndarray | None],
-        x: Maps,
-        y: Maps,
+        x: PaddedMaps,
+        y: PaddedMaps,
     ):
-        """`weights`: W and dW (G·D, k·k·C + 1), which is None in evaluation."""
+        """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
         self.x, self.y, self.norm = x, y, None
         rows, K = self.W.shape
-        self.images = min(max(CACHED // (K * x.pixels), 1), x.batch)  # at a time
+        self.images = min(max(MAX_PATCH_ELEMENTS // (K * x.pixels), 1), x.batch)  # at a time
         self.patches = np.ones((K, self.images * x.pixels), x.dtype)
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
-        self.parts = list(self._cut(x, self.z, y))
+        self.chunks = list(self._cut(x, self.z, y))
 
-    def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: np.ndarray) -> None:
-        """Put batch normalisation between H's affine map and its activation; see BatchNorm."""
+    def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
+        """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
         self.norm = BatchNorm(params, gradients, running, self._pixels(self.z)[0])
 
-    def _cut(self, x: Maps, z: np.ndarray, y: Maps) -> Iterator[Part]:
-        """Views of maps and of z (G·D, columns), which is of all images, or of as many as are taken at a time."""
-        of_all = windows(x, self.stage.kernel, self.stage.padding)
+    def _cut(self, x: PaddedMaps, z: np.ndarray, y: PaddedMaps) -> Iterator[Chunk]:
+        """Yield views of maps and of z (G·D, columns), which is of all images or of one chunk."""
+        all_windows = windows(x, self.stage.kernel, self.stage.padding)
         G, (D, H, W) = len(self.block.branches), y.shape
         for first in range(0, x.batch, self.images):
             images = slice(first, min(first + self.images, x.batch))
             columns = slice(images.start * x.pixels, images.stop * x.pixels)
-            n = columns.stop - columns.start
-            here = z[:, columns] if z.shape[1] == x.columns.shape[1] else z[:, :n]
+            z_n = z[:, columns] if z.shape[1] == x.columns.shape[1] else z[:, : columns.stop - columns.start]
             if x.shape == y.shape:
-                branches, of_y = here.reshape(G, D, n), y.columns[:, columns]
+                branches, y_n = z_n.reshape(G, D, -1), y.columns[:, columns]
             else:
-                branches, of_y = here.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, images]
-            yield Part(of_all[..., columns], x.columns[:, columns], here, branches, of_y)
+                branches, y_n = z_n.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, images]
+            yield Chunk(all_windows[..., columns], x.columns[:, columns], z_n, branches, y_n)
 
     def _pixels(self, z: np.ndarray) -> np.ndarray:
-        """The pixels (G, D, B, H, W) among the columns of z (G·D, N)."""
+        """Return the pixels (G, D, B, H, W) among the columns of z (G·D, N)."""
         D, H, W = self.y.shape
         return z.reshape(-1, D, *self.x.grid.shape[1:])[..., :H, :W]
 
     @property
     def T(self) -> np.ndarray:
-        """The transform gates (D, B, H, W), of a block that has them."""
+        """The transform gates (D, B, H, W) of a block that has them."""
         return self._pixels(self.z)[1]
 
     @functools.cached_property
     def dz(self) -> np.ndarray:
-        """The gradient with respect to z, of all images or of those taken at a time; 0 amid the images, too."""
+        """The gradient with respect to z, of all images or of one chunk; 0 also between the images."""
         return np.zeros_like(self.z if self.norm else self.z[:, : self.images * self.x.pixels])
 
     @functools.cached_property
-    def gradients(self) -> list[Part]:
-        """The gradients with respect to `parts`."""
+    def dchunks(self) -> list[Chunk]:
+        """The gradients with respect to `chunks`."""
         return list(self._cut(self.x.gradient, self.dz, self.y.gradient))
 
     @functools.cached_property
     def scratch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Memory for the backward pass: in the form of y, for the patches' gradients, for dWᵀ."""
-        return tuple(np.empty(a.shape, self.z.dtype) for a in (self.parts[0].y, self.patches[:-1], self.W.T))
+        """Memory for the backward pass: scratch in the form of y, the gradient of the patches, dWᵀ."""
+        return tuple(np.empty(a.shape, self.z.dtype) for a in (self.chunks[0].y, self.patches[:-1], self.W.T))
 
     def forward(self) -> None:
         """Fill y."""
-        for part in self.parts:
-            patches_forward(part.windows, self._patches(part))
-            affine_forward(self.W, self._patches(part), part.z)
-            if not self.norm:  # else it has to wait for all of the batch
-                self.block.forward(part.x, part.branches, part.y, self.activation)
-        if self.norm:
-            self.norm.forward()
-            for part in self.parts:
-                self.block.forward(part.x, part.branches, part.y, self.activation)
-        self.y.clear()
+        for group in self._groups(self.chunks):
+            for chunk in group:
+                affine_forward(self.W, self._patches(chunk), chunk.z)
+            if self.norm:
+                self.norm.forward()
+            for chunk in group:
+                self.block.forward(chunk.x, chunk.branches, chunk.y, self.activation)
+        self.y.clear_padding()
 
-    def backward(self, dx_wanted: bool) -> None:
+    def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
         self.dW[...] = 0
-        for part, d in zip(self.parts, self.gradients, strict=True):
-            scratch = self.scratch[0][:, : part.y.shape[1]]
-            self.block.backward(d.y, part.x, part.branches, d.branches, d.x, self.activation, scratch)
-            if not self.norm:
-                self._affine_backward(part, d, dx_wanted)
-        if self.norm:
-            self.norm.backward(self._pixels(self.dz)[0])
-            for part, d in zip(self.parts, self.gradients, strict=True):
-                self._affine_backward(part, d, dx_wanted)
-        self.x.gradient.clear()
+        scratch, *_ = self.scratch
+        for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
+            for chunk, d in group:
+                n = chunk.y.shape[1]
+                self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch[:, :n])
+            if self.norm:
+                self.norm.backward(self._pixels(self.dz)[0])
+            for chunk, d in group:
+                self._affine_backward(chunk, d, dx_wanted)
+        self.x.gradient.clear_padding()
 
-    def _affine_backward(self, part: Part, d: Part, dx_wanted: bool) -> None:
-        """highway_networks.affine_backward for a part of the batch: dW is a sum, and dx goes back to whence x came."""
+    def _groups(self, chunks: list) -> list[list]:
+        """Return the chunks in groups that pass a step together: with batch normalisation all, else each alone."""
+        return [chunks] if self.norm else [[chunk] for chunk in chunks]
+
+    def _patches(self, chunk: Chunk) -> np.ndarray:
+        """Return the patches (k·k·C + 1, n) of a chunk, in memory that those of the next one overwrite."""
+        x = self.patches[:, : chunk.z.shape[1]]
+        patches_forward(chunk.windows, x)
+        return x
+
+    def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
+        """Add a chunk's share to dW and to the gradient of its windows."""
         _, dx, dWt = self.scratch
-        x = self._patches(part)
-        patches_forward(part.windows, x)  # again: faster than to keep those of all images
+        x = self._patches(chunk)  # again: faster than keeping the patches of all images
         np.matmul(x, d.z.T, out=dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
         self.dW += dWt.T
         if dx_wanted:
-            np.matmul(self.W[:, :-1].T, d.z, out=dx[:, : x.shape[1]])  # dx = Wᵀ dz, of the patches
-            patches_backward(dx[:, : x.shape[1]], d.windows)
-
-    def _patches(self, part: Part) -> np.ndarray:
-        return self.patches[:, : part.z.shape[1]]
+            dx = dx[:, : x.shape[1]]
+            np.matmul(self.W[:, :-1].T, d.z, out=dx)  # dx = Wᵀ dz, with respect to the patches
+            patches_backward(dx, d.windows)
 
 
 class MaxPoolLayer:
-    """The largest of each window. A few images at a time, amid −inf instead of zeros, as windows hang over edges."""
+    """The largest number of each window, a few images at a time.
 
-    def __init__(self, stage: "MaxPool", x: Maps, y: Maps):
+    Their pixels lie between −inf instead of zeros, as windows hang over edges.
+
+    grids      (3, C, images, H + padding, W + padding): x; the largest numbers across; the largest of each window
+    dgrids     the gradients with respect to them
+    """
+
+    def __init__(self, stage: MaxPool, x: PaddedMaps, y: PaddedMaps):
         self.stage, self.x, self.y = stage, x, y
-        C, images = x.shape[0], max(CACHED // (2 * x.shape[0] * x.pixels), 1)  # long rows are worth more than the cache
-        self.parts = [slice(first, first + images) for first in range(0, x.batch, images)]
-        self.scratch = np.full((6, C, min(images, x.batch), *x.grid.shape[2:]), -np.inf, x.dtype)
+        C = x.shape[0]
+        images = max(MAX_PATCH_ELEMENTS // (2 * C * x.pixels), 1)  # long rows matter more here than the cache
+        self.chunks = [slice(first, first + images) for first in range(0, x.batch, images)]
+        both = np.full((2, 3, C, min(images, x.batch), *x.grid.shape[2:]), -np.inf, x.dtype)
+        self.grids, self.dgrids = both
+        self.columns, self.dcolumns = both.reshape(2, 3, C, -1)
 
-    def _largest(self, images: slice) -> tuple[np.ndarray, ...]:
-        """Columns (C, n) of these images of x, of the largest across, of the largest of all; memory for gradients."""
-        H, W = self.x.shape[1:]
-        of_x = self.x.images[:, images]
-        self.scratch[0, :, : of_x.shape[1], :H, :W] = of_x
-        x, across, y, *gradients = self.scratch.reshape(6, len(of_x), -1)
-        max_pool_forward(x, across, y, self.stage.size, self.x.row)
-        return x, across, y, *gradients
+    def _pool(self, images: slice) -> None:
+        """Fill `grids`."""
+        x = self.x.images[:, images]
+        self._corner(self.grids[0], x)[...] = x
+        max_pool_forward(*self.columns, self.stage.size, self.x.row)
 
-    def _grid(self, columns: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Columns (C, n) as pixels, of as many images (C, b, ...)."""
-        return columns.reshape(self.scratch.shape[1:])[:, : images.shape[1]]
-
-    def _starts(self, columns: np.ndarray, images: np.ndarray) -> np.ndarray:
-        """Of columns (C, n), those where windows start: in the form of pooled images (C, b, h, w)."""
-        _, h, w = self.y.shape
-        return self._grid(columns, images)[..., :: self.stage.stride, :: self.stage.stride][..., :h, :w]
+    @staticmethod
+    def _corner(grid: np.ndarray, images: np.ndarray, stride: int = 1) -> np.ndarray:
+        """Return the part of a grid, of its pixels or of each `stride`-th one, that has the shape of these images."""
+        _, n, H, W = images.shape
+        return grid[:, :n, ::stride, ::stride][..., :H, :W]
 
     def forward(self) -> None:
         """Fill y."""
-        for images in self.parts:
-            _, _, largest, *_ = self._largest(images)
+        for images in self.chunks:
+            self._pool(images)
             y = self.y.images[:, images]
-            y[...] = self._starts(largest, y)
+            y[...] = self._corner(self.grids[2], y, self.stage.stride)
 
-    def backward(self, dx_wanted: bool) -> None:
+    def backward(self) -> None:
         """Fill x.gradient."""
-        H, W = self.x.shape[1:]
-        for images in self.parts:
+        for images in self.chunks:
+            self._pool(images)
             dy, dx = self.y.gradient.images[:, images], self.x.gradient.images[:, images]
-            *found, dlargest, dacross, d = self._largest(images)
-            dlargest[...] = 0
-            self._starts(dlargest, dy)[...] = dy
-            max_pool_backward(dlargest, *found, dacross, d, self.stage.size, self.x.row)
-            dx[...] = self._grid(d, dx)[..., :H, :W]
+            self.dgrids[2] = 0
+            self._corner(self.dgrids[2], dy, self.stage.stride)[...] = dy
+            d, dacross, dlargest = self.dcolumns
+            max_pool_backward(dlargest, *self.columns, dacross, d, self.stage.size, self.x.row)
+            dx[...] = self._corner(self.dgrids[0], dx)
 
 
 class AveragePoolLayer:
     """The mean of each window."""
 
-    def __init__(self, stage: "AveragePool", x: Maps, y: Maps):
+    def __init__(self, stage: AveragePool, x: PaddedMaps, y: PaddedMaps):
         self.stage, self.x, self.y = stage, x, y
 
     def forward(self) -> None:
         """Fill y."""
         average_pool_forward(self.x.images, self.y.images, self.stage.size)
 
-    def backward(self, dx_wanted: bool) -> None:
+    def backward(self) -> None:
         """Fill x.gradient."""
         average_pool_backward(self.y.gradient.images, self.x.gradient.images, self.stage.size)
 
 
 class DropoutLayer:
-    """Each number is kept or made zero by chance; there is none in evaluation."""
+    """Numbers kept or set to zero at random; a workspace for evaluation has no such layer."""
 
-    def __init__(self, stage: "Dropout", x: Maps, y: Maps, rng: np.random.Generator):
+    def __init__(self, stage: Dropout, x: PaddedMaps, y: PaddedMaps, rng: np.random.Generator):
         self.stage, self.x, self.y, self.rng = stage, x, y, rng
         self.mask = np.empty(x.images.shape, np.float32)
 
@@ -450,7 +562,7 @@ class DropoutLayer:
         """Fill y."""
         dropout_forward(self.x.images, self.mask, self.y.images, self.stage.rate, self.rng)
 
-    def backward(self, dx_wanted: bool) -> None:
+    def backward(self) -> None:
         """Fill x.gradient."""
         dropout_backward(self.y.gradient.images, self.mask, self.x.gradient.images)
 
@@ -458,12 +570,12 @@ class DropoutLayer:
 class OutputLayer:
     """Logits from all pixels of all maps: a dense layer."""
 
-    def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: Maps):
+    def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: PaddedMaps):
         self.W, self.dW, self.x = W, dW, x
         self.flat = np.ones((W.shape[1], x.batch), W.dtype)  # (C·H·W + 1, B)
 
     def forward(self) -> np.ndarray:
-        """The logits (B, K)."""
+        """Return the logits (B, K)."""
         C, H, W = self.x.shape
         self.flat[:-1].reshape(C, H, W, -1)[...] = self.x.images.transpose(0, 2, 3, 1)
         return (self.W @ self.flat).T
@@ -475,102 +587,7 @@ class OutputLayer:
         self.x.gradient.images[...] = dflat.reshape(*self.x.shape, -1).transpose(0, 3, 1, 2)
 
 
-# ------------------------------------------------------------------------------ what a net is made of
-
-
-Shape = tuple[int, int, int]  # C, H, W
-
-
-class Convolution(NamedTuple):
-    """A plain layer k x k, from however many maps come in to `maps`."""
-
-    maps: int
-    kernel: int = 3
-    padding: int = 1
-
-    def output(self, shape: Shape) -> Shape:
-        _, *sizes = shape
-        return self.maps, *(size + 2 * self.padding - self.kernel + 1 for size in sizes)
-
-
-class Blocks(NamedTuple):
-    """So many blocks k x k, each with as many maps as come in."""
-
-    number: int
-    kernel: int = 3
-
-    @property
-    def padding(self) -> int:
-        return self.kernel // 2
-
-    def output(self, shape: Shape) -> Shape:
-        return shape
-
-
-class MaxPool(NamedTuple):
-    """The largest of each window, size x size."""
-
-    size: int
-    stride: int
-
-    def overhang(self, shape: Shape) -> int:
-        """How far the last window reaches over the edge."""
-        return max((pooled(length, *self) - 1) * self.stride + self.size - length for length in shape[1:])
-
-    def output(self, shape: Shape) -> Shape:
-        C, *sizes = shape
-        return C, *(pooled(length, self.size, self.stride) for length in sizes)
-
-
-class AveragePool(NamedTuple):
-    """The mean of each window, size x size, side by side; of all pixels if it is as large as the image."""
-
-    size: int
-
-    def output(self, shape: Shape) -> Shape:
-        C, *sizes = shape
-        return C, *(pooled(length, self.size, self.size) for length in sizes)
-
-
-class Dropout(NamedTuple):
-    """Each number is made zero with that probability."""
-
-    rate: float
-
-    def output(self, shape: Shape) -> Shape:
-        return shape
-
-
-STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
-Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
-MOST_BLOCKS = 10_000  # of a net: what claims more is a damaged file
-
-
-def as_stage(entry: Stage | Sequence) -> Stage:
-    """A stage, which may be a list, its name first; raises InputError for anything else."""
-    try:
-        return entry if isinstance(entry, Stage) else STAGES[entry[0]](*entry[1:])
-    except (KeyError, IndexError, TypeError) as error:
-        names = ", ".join(STAGES)
-        raise InputError(f"stages: expected one of {names} and its numbers, found {entry!r}; choose one") from error
-
-
-def check_stage(stage: Stage, shape: Shape) -> None:
-    """Raise InputError if the stage cannot be made, or not for maps of that shape."""
-
-    def expect(expected: str, fits: bool) -> None:
-        if not fits:
-            raise InputError(f"stages: expected {expected}, found {stage} for maps {shape}; change it")
-
-    for name, value in stage._asdict().items():
-        if name == "rate":
-            expect("a rate in [0, 1)", isinstance(value, int | float) and 0 <= value < 1)
-        else:
-            least = int(name != "padding")
-            expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
-    if isinstance(stage, Convolution):
-        expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
-        expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
+# ---------------------------------------------------------------------------------- the paper's nets
 
 
 @dataclass(frozen=True)
@@ -788,11 +805,14 @@ class ConvNet(Net):
         """
         if cache.gradients is None:
             raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
-        first = 0 if return_dx else cache.first
+        before, first, behind = cache.layers[: cache.first], cache.layers[cache.first], cache.layers[cache.first + 1 :]
         with unbuffered():
             cache.output.backward(dlogits)
-            for l in reversed(range(first, len(cache.layers))):
-                cache.layers[l].backward(dx_wanted=return_dx or l > first)
+            for layer in reversed(behind):
+                layer.backward()
+            first.backward(dx_wanted=return_dx)
+            for layer in reversed(before if return_dx else []):
+                layer.backward()
         dx = cache.input.gradient.images.transpose(1, 0, 2, 3) if return_dx else None
         return (cache.gradients, dx) if return_dx else cache.gradients
 
@@ -843,7 +863,7 @@ class ConvWorkspace:
 
     def __init__(self, net: ConvNet, batch: int, rng: np.random.Generator | None = None):
         self.gradients = net.new_parameters() if rng else None
-        maps = functools.partial(Maps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
+        maps = functools.partial(PaddedMaps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
         self.input = x = maps(net.places[0].x)
         self.layers, convolutions = [], []
         for place in net.places:
@@ -867,7 +887,9 @@ class ConvWorkspace:
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
         self.output = OutputLayer(net.params.output, rng and self.gradients.output, x)
 
-    def _convolution(self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps) -> ConvolutionLayer:
+    def _convolution(
+        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps
+    ) -> ConvolutionLayer:
         block, d = net.block if isinstance(stage, Blocks) else BLOCKS["plain"], self.gradients
         weights = net.params.layers[l - 1], d and d.layers[l - 1]
         layer = ConvolutionLayer(block, net.activation, stage, weights, x, y)

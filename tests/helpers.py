@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, PaddedMaps
 from highway_lab.cli import InputError
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_networks import BLOCKS, Config, DeepNet, Net, Training, part_of_layer
@@ -73,7 +73,7 @@ def small_images(n: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return x.reshape(n, *SMALL_SHAPE), y
 
 
-def assert_zeros_around(*all_maps: Maps) -> None:
+def assert_zeros_around(*all_maps: PaddedMaps) -> None:
     """There is nothing but zeros before, between and after the images."""
     for x in all_maps:
         around = x.padded.copy()

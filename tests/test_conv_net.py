@@ -353,8 +353,8 @@ def test_an_image_changes_no_others_logits_and_has_no_gradient_from_them(block, 
 def test_results_do_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatch, block, batch_norm, cached):
     net, (x, y) = small_conv_net(block, batch_norm=batch_norm), small_images(5)
     expected, logits = gradients(net, x, y), net.predict(x)
-    monkeypatch.setattr(conv, "CACHED", cached)
-    parts = {len(layer.parts) for layer in training(net, 5).layers if hasattr(layer, "parts")}
+    monkeypatch.setattr(conv, "MAX_PATCH_ELEMENTS", cached)
+    parts = {len(layer.chunks) for layer in training(net, 5).layers if hasattr(layer, "chunks")}
     assert max(parts) == {1: 5, 3000: 3, 2**30: 1}[cached]
     np.testing.assert_allclose(net.predict(x), logits, rtol=1e-10)
     for name, gradient in gradients(net, x, y).items():

@@ -17,13 +17,13 @@ from conv_highway_networks import (
     ConvolutionLayer,
     Dropout,
     DropoutLayer,
-    Maps,
     MaxPool,
     MaxPoolLayer,
     OutputLayer,
+    PaddedMaps,
     patches_backward,
     patches_forward,
-    pooled,
+    window_count,
     windows,
 )
 from highway_networks import ACTIVATIONS, BLOCKS
@@ -37,10 +37,10 @@ def random_images(C: int, size: tuple[int, int, int]) -> np.ndarray:
     return np.random.default_rng(0).uniform(-1, 1, (C, *size))
 
 
-def maps(images: np.ndarray, dtype: type = np.float64, padding: int = 2, margin: int = 5) -> Maps:
-    """Maps with those images in them."""
+def maps(images: np.ndarray, dtype: type = np.float64, padding: int = 2, margin: int = 5) -> PaddedMaps:
+    """PaddedMaps with those images in them."""
     C, B, H, W = images.shape
-    x = Maps((C, H, W), B, padding, margin, dtype)
+    x = PaddedMaps((C, H, W), B, padding, margin, dtype)
     x.images[...] = images
     return x
 
@@ -49,7 +49,7 @@ def run(layer, dy: np.ndarray) -> None:
     """Forward and backward."""
     layer.forward()
     layer.y.gradient.images[...] = dy
-    layer.backward(dx_wanted=True)
+    layer.backward()
 
 
 def check_layer(make, images: np.ndarray, before=lambda layer: None) -> None:
@@ -86,7 +86,7 @@ def padded_by(images: np.ndarray, padding: int, more: int = 0) -> np.ndarray:
     return np.pad(images, ((0, 0), (0, 0), (padding, padding + more), (padding, padding + more)))
 
 
-def patches_of(x: Maps, kernel: int, padding: int) -> np.ndarray:
+def patches_of(x: PaddedMaps, kernel: int, padding: int) -> np.ndarray:
     """(k·k·C + 1, N)."""
     patches = np.ones((kernel**2 * x.shape[0] + 1, x.columns.shape[1]))
     patches_forward(windows(x, kernel, padding), patches)
@@ -127,9 +127,11 @@ def test_the_gradient_of_pixels_is_the_adjoint_of_taking_patches(size, kernel, p
 # ----------------------------------------------------------------------------------------- convolutions
 
 
-def convolution(x: Maps, stage, block: str = "plain", activation: str = "tanh", norm: bool = False) -> ConvolutionLayer:
+def convolution(
+    x: PaddedMaps, stage, block: str = "plain", activation: str = "tanh", norm: bool = False
+) -> ConvolutionLayer:
     """A layer around x with weights and biases in (−1, 1), the same each time."""
-    y = Maps(stage.output(x.shape), x.batch, x.padding, x.margin // x.row, x.dtype)
+    y = PaddedMaps(stage.output(x.shape), x.batch, x.padding, x.margin // x.row, x.dtype)
     shape = len(BLOCKS[block].branches) * y.shape[0], stage.kernel**2 * x.shape[0] + 1
     rng = np.random.default_rng(2)
     W, dW = rng.uniform(-1, 1, shape).astype(x.dtype), np.full(shape, np.nan, x.dtype)
@@ -203,9 +205,9 @@ def test_results_do_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatc
     """3 at a time leave a part of two, and of 5 images 2 leave a part of one."""
     block, images = "highway" if isinstance(stage, Blocks) else "plain", random_images(2, (5, 4, 5))
     whole = convolution(maps(images), stage, block, norm=norm)
-    monkeypatch.setattr(conv, "CACHED", at_a_time * whole.W.shape[1] * whole.x.pixels + 1)
+    monkeypatch.setattr(conv, "MAX_PATCH_ELEMENTS", at_a_time * whole.W.shape[1] * whole.x.pixels + 1)
     in_parts = convolution(maps(images), stage, block, norm=norm)
-    assert (len(whole.parts), len(in_parts.parts)) == (1, math.ceil(5 / at_a_time))
+    assert (len(whole.chunks), len(in_parts.chunks)) == (1, math.ceil(5 / at_a_time))
     dy = np.random.default_rng(1).standard_normal(whole.y.images.shape)
     for layer in (whole, in_parts):
         run(layer, dy)
@@ -224,7 +226,7 @@ def test_results_do_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatc
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 def test_as_many_windows_as_it_takes_cover_a_row_and_each_starts_inside(size, stride):
     for length in range(1, 13):
-        starts = stride * np.arange(pooled(length, size, stride))
+        starts = stride * np.arange(window_count(length, size, stride))
         assert starts[-1] < length
         assert starts[-1] + max(size, stride) >= length
         assert len(starts) == 1 or starts[-2] + size < length, "the last one is not needed"
@@ -233,7 +235,7 @@ def test_as_many_windows_as_it_takes_cover_a_row_and_each_starts_inside(size, st
 def naive_max_pool(images: np.ndarray, dy: np.ndarray | None, size: int, stride: int) -> tuple[np.ndarray, np.ndarray]:
     """y (C, B, h, w), and dx, all of it given to the first of the largest in each window, row by row."""
     C, B, H, W = images.shape
-    h, w = pooled(H, size, stride), pooled(W, size, stride)
+    h, w = window_count(H, size, stride), window_count(W, size, stride)
     y, dx = np.empty((C, B, h, w)), np.zeros(images.shape)
     for c, n, i, j in np.ndindex(y.shape):
         window = images[c, n, stride * i : stride * i + size, stride * j : stride * j + size]
@@ -243,8 +245,8 @@ def naive_max_pool(images: np.ndarray, dy: np.ndarray | None, size: int, stride:
     return y, dx
 
 
-def max_pool(x: Maps, stage: MaxPool) -> MaxPoolLayer:
-    return MaxPoolLayer(stage, x, Maps(stage.output(x.shape), x.batch, x.padding, 5, x.dtype))
+def max_pool(x: PaddedMaps, stage: MaxPool) -> MaxPoolLayer:
+    return MaxPoolLayer(stage, x, PaddedMaps(stage.output(x.shape), x.batch, x.padding, 5, x.dtype))
 
 
 MAX_POOLS = [MaxPool(3, 2), MaxPool(2, 2), MaxPool(3, 1), MaxPool(3, 3), MaxPool(1, 1), MaxPool(2, 3)]
@@ -277,9 +279,9 @@ def test_a_max_pools_gradient_is_its_derivative(stage, size):
 def test_a_max_pool_does_not_depend_on_how_many_images_are_taken_at_a_time(monkeypatch):
     images = random_images(2, (5, 5, 5))
     whole = max_pool(maps(images), MaxPool(3, 2))
-    monkeypatch.setattr(conv, "CACHED", 2 * 2 * 2 * whole.x.pixels)  # half of it for two images of two maps
+    monkeypatch.setattr(conv, "MAX_PATCH_ELEMENTS", 2 * 2 * 2 * whole.x.pixels)  # half of it for two images of two maps
     in_parts = max_pool(maps(images), MaxPool(3, 2))
-    assert (len(whole.parts), len(in_parts.parts)) == (1, 3)
+    assert (len(whole.chunks), len(in_parts.chunks)) == (1, 3)
     dy = np.random.default_rng(1).standard_normal(whole.y.images.shape)
     for layer in (whole, in_parts):
         run(layer, dy)
@@ -287,9 +289,9 @@ def test_a_max_pool_does_not_depend_on_how_many_images_are_taken_at_a_time(monke
     np.testing.assert_array_equal(in_parts.x.gradient.padded, whole.x.gradient.padded)
 
 
-def average_pool(x: Maps, size: int) -> AveragePoolLayer:
+def average_pool(x: PaddedMaps, size: int) -> AveragePoolLayer:
     stage = AveragePool(size)
-    return AveragePoolLayer(stage, x, Maps(stage.output(x.shape), x.batch, x.padding, 5, x.dtype))
+    return AveragePoolLayer(stage, x, PaddedMaps(stage.output(x.shape), x.batch, x.padding, 5, x.dtype))
 
 
 @pytest.mark.parametrize("pool", [1, 2, 3, 8])
@@ -316,8 +318,8 @@ def test_an_average_pools_gradient_is_its_derivative(pool, size):
 # ---------------------------------------------------------------------------------------------- dropout
 
 
-def dropout(x: Maps, rate: float, seed: int = 0) -> DropoutLayer:
-    y = Maps(x.shape, x.batch, x.padding, 5, x.dtype)
+def dropout(x: PaddedMaps, rate: float, seed: int = 0) -> DropoutLayer:
+    y = PaddedMaps(x.shape, x.batch, x.padding, 5, x.dtype)
     return DropoutLayer(Dropout(rate), x, y, np.random.default_rng(seed))
 
 

@@ -301,10 +301,6 @@ SKETCH = {
     ("plain", 30): Scores(0.124, 2.302),
     ("plain", 50): Scores(0.124, 2.302),
 }
-SKETCH_AGAIN = {  # its own program, run with more seeds on the same data: highway test accuracy
-    ("highway", 30): "0.902 ± 0.013 (10 seeds)",
-    ("highway", 50): "0.890 ± 0.011 (8 seeds)",
-}
 SKETCH_SECONDS = {("highway", 30): 4.9, ("plain", 30): 1.9}
 
 
@@ -338,8 +334,6 @@ def sweep_table(log: Log) -> str:
     for depth in depths_of(log):
         cells = [beside_the_sketch(groups.get((block, depth), []), block, depth, field) for block, field in columns]
         rows.append([str(depth), *(cell for pair in cells for cell in pair)])
-        rows[-1].insert(3, SKETCH_AGAIN.get((blocks[0], depth), ""))
-    header.insert(3, "sketch, again")
     return f"{markdown(header, rows)}{spread_note(log)}"
 
 

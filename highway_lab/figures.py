@@ -180,16 +180,13 @@ def end_height(line: Line2D) -> float:
 
 
 def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> np.ndarray:
-    """The positions moved as little as possible (least squares) to lie `gap` apart or more, within the bounds.
+    """Return the positions moved as little as possible (least squares), at least `gap` apart and within the bounds."""
+    from scipy.optimize import isotonic_regression  # imports in half a second
 
-    In order, and less `gap` times their rank, they must not fall: isotonic regression, by its min-max formula.
-    """
-    order = np.argsort(positions, kind="stable")
-    ranks = np.arange(len(positions))
-    wanted = positions[order] - gap * ranks
-    risen = [max(min(wanted[j : k + 1].mean() for k in ranks[i:]) for j in ranks[: i + 1]) for i in ranks]
+    order, steps = np.argsort(positions, kind="stable"), gap * np.arange(len(positions))
+    risen = isotonic_regression(positions[order] - steps).x  # minus their steps, positions must not fall
     moved = np.empty(len(positions))
-    moved[order] = np.clip(risen, lowest, highest - gap * ranks[-1]) + gap * ranks
+    moved[order] = np.clip(risen, lowest, highest - steps[-1]) + steps
     return moved
 
 

@@ -106,7 +106,7 @@ def run_config(config: Config, data: Dataset) -> ScoredRun:
     """Train one net."""
     run = train(config, data)
     history = run.history
-    validation_score = history.held_out_score[-1] if config.n_held_out else None
+    validation_score = history.validation_score[-1] if config.n_validation else None
     scores = history.train_loss[-1], history.test_score[-1], validation_score
     return ScoredRun(None, config, run.n_params, run.diverged, *((None,) * 3 if run.diverged else scores))
 
@@ -149,7 +149,7 @@ def choose(
     )
     first, *others = CHOOSING_SEEDS[: 2 if smoke else None]
     budget = fit(BUDGET, data, smoke)
-    budget |= {"n_held_out": budget["n_test"], "n_test": 1, "n_scored": 1}
+    budget |= {"n_validation": budget["n_test"], "n_test": 1, "n_scored": 1}
     tried = {}  # by config
 
     def rank(tries: Iterable[tuple[Arm, int, Setting]], seeds: Sequence[int]) -> dict[tuple[Arm, int], list[Setting]]:

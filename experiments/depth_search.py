@@ -1,22 +1,24 @@
 """Figures 1 and 5: how well can plain and highway nets of 10 to 100 layers be optimised?
 
-The paper (section 3.1) draws 100 random settings for each of 4 depths x 2 kinds of block on MNIST, trains each by SGD
-with momentum and an exponentially decaying rate, and shows the training curve of each arm's best setting (left) and the
-mean of its ten best (right). Its claims: plain nets of 10 and 20 layers reach a training loss below 1e-4, deeper ones
-do not; highway nets of 50 and 100 layers do as well as those of 10 and 20; at 100 layers the highway net is more than
-two orders of magnitude better than the plain one, and highway nets converge faster.
+The paper (section 3.1) tries 100 random settings for each of 4 depths x 2 kinds of block on MNIST, by SGD with momentum
+and an exponentially decaying rate. It shows the training curve of each arm's best setting (left) and the mean of its
+ten best (right). Its claims: plain nets of 10 and 20 layers reach a training loss below 1e-4, deeper ones do not;
+highway nets of 50 and 100 layers do as well as those of 10 and 20; at 100 layers the highway net is more than two
+orders of magnitude better than the plain one; highway nets converge faster.
 
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
-Not stated there, chosen here: the ranges below, batches of 128, no clipping, epochs. Ours: successive halving (Jamieson
-& Talwalkar 2016). All settings are trained for a tenth of the epochs, the best quarter of each arm for a fifth, the
-best tenth to the end, all by the schedule of the whole training; the loss is the mean over an epoch's batches.
-`best` trains each arm's two best settings again, from three other seeds, and measures the loss on all training images.
+Not stated there, assumed here: the ranges below, batches of 128, no clipping, epochs.
 
-    python -m experiments.depth_search list                   the settings, as data
-    python -m experiments.depth_search run --jobs 2           search; may be stopped and started again
-    python -m experiments.depth_search best --jobs 2          train each arm's best settings from other seeds
-    python -m experiments.depth_search plot                   the tables and figures
+Ours: successive halving (Jamieson & Talwalkar 2016). All settings are trained for a tenth of the epochs, the best
+quarter of each arm for a fifth, the best tenth to the end, each by the schedule of the whole training; the loss is the
+mean over an epoch's batches. `best` trains each arm's two best settings again, from three other seeds, and measures the
+loss on all training images.
+
+    python -m experiments.depth_search list            print the settings, as data
+    python -m experiments.depth_search run --jobs 2    search; may be stopped and started again
+    python -m experiments.depth_search best --jobs 2   train each arm's best settings from other seeds
+    python -m experiments.depth_search plot            tables and figures
 """
 
 import argparse
@@ -48,26 +50,26 @@ WIDTH = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
 BATCH_SIZE = 128
 SEARCH_SEED = 0
-REPEAT = 1_000_000  # between the seeds of a setting
+REPEAT = 1_000_000  # distance between the seeds of a setting
 TOP = 10  # settings of an arm that count as its best
-LEVEL = 0.25  # the training loss below which a setting of the first rung is good
-RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # of an arm's settings such a share is trained for that of the epochs
-SEARCH = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # flags of the committed search,
-AGAIN = {"top": 2, "seeds": 3}  # and of what is trained again
-LEVELS = [0.1, 0.01, 0.001]  # training losses that tell how fast a net converges
+LEVEL = 0.25  # training loss below which a setting of the first rung is good
+RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # share of an arm's settings, share of the epochs
+SEARCH_FLAGS = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # of the committed log
+BEST_FLAGS = {"top": 2, "seeds": 3}
+LEVELS = [0.1, 0.01, 0.001]  # training losses by which the speed of convergence is measured
 
-# Rates and distances from 1 are drawn log-uniformly, as what matters is their order of magnitude: the last epoch's rate
-# as a share of the first's, momentum 0.5 to 0.99. The gate bias, of highway nets only, is drawn uniformly.
+# Rates and distances from 1 are drawn log-uniformly, as their order of magnitude matters: "last rate" is the last
+# epoch's rate as a share of the first's, momentum lies in 0.5 to 0.99. Gate biases (highway nets) are drawn uniformly.
 SPACE = {"lr": [1e-5, 1.0], "last rate": [1e-3, 1.0], "1 - momentum": [0.01, 0.5], "gate_bias": [-10.0, -1.0]}
 
-ANALYSED = ("highway", 50)  # the arm whose best net section 4 looks into
+ANALYSED = ("highway", 50)  # the arm whose best net section 4 analyses
 MODEL = Path("models") / "highway-50.npz"
 KEPT = {ANALYSED: MODEL, ("highway", 100): Path("models") / "highway-100.npz"}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of the search and the budget to try it with: all that its result depends on."""
+    """One setting of the search and its budget: all that its result depends on."""
 
     block: str
     depth: int
@@ -80,15 +82,15 @@ class Trial:
     dataset: str
     n_train: int
     epochs: int
-    repeat: int = 0  # of what is trained again: from 1
+    repeat: int = 0  # from 1 for `best`
 
     @property
     def arm(self) -> tuple[str, int]:
-        """What the paper compares: a kind of block at a depth."""
+        """A kind of block at a depth: the unit of the paper's comparison."""
         return self.block, self.depth
 
     def config(self, n_test: int) -> Config:
-        """The run's hyperparameters."""
+        """Return the hyperparameters of the run."""
         steps = math.ceil(self.n_train / BATCH_SIZE)
         return Config(
             block=self.block,
@@ -112,7 +114,7 @@ class Trial:
 
 @dataclass
 class TrialResult(Result):
-    """train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
+    """Result of one setting; train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
 
     trial: Trial
     train_loss: list[float | None]
@@ -121,13 +123,13 @@ class TrialResult(Result):
 
     @property
     def lowest_loss(self) -> float:
-        """The lowest loss of any epoch (the paper's criterion); inf if there is none."""
+        """The lowest loss of any epoch (the paper's criterion); inf if none is finite."""
         return lowest(self.train_loss)
 
 
 @dataclass
 class BestRun(Result):
-    """One of an arm's best settings, trained again; losses are measured on all training images after each epoch."""
+    """A run of one of an arm's best settings from another seed; losses are of all training images after each epoch."""
 
     trial: Trial
     n_params: int
@@ -136,21 +138,20 @@ class BestRun(Result):
 
     @property
     def lowest_loss(self) -> float:
-        """The lowest loss after any epoch; inf if there is none."""
+        """The lowest loss after any epoch; inf if none is finite."""
         return lowest(self.history.train_loss)
 
 
 def lowest(losses: Iterable[float | None]) -> float:
-    """The lowest loss; inf if none is finite."""
+    """Return the lowest loss; inf if none is finite."""
     return min((loss for loss in losses if loss is not None), default=math.inf)
 
 
 @dataclass
 class DepthSearchLog(Log):
-    """runs/depth_search.json. command is that of the search, best_command that of what is trained again.
+    """runs/depth_search.json. `command` made the search, `best_command` the runs from other seeds.
 
-    results: of all rungs; top: how many settings of an arm count as its best; level: the loss below which a setting of
-    the first rung is good; levels: the losses that tell how fast a net converges.
+    results: of all rungs; top, level, levels: see TOP, LEVEL, LEVELS.
     """
 
     space: dict[str, list[float]]
@@ -169,9 +170,9 @@ EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog)
 
 
 def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, epochs: int) -> list[Trial]:
-    """n settings for each arm, index by index through all arms, so that an unfinished search is a fair smaller one.
+    """Return n settings for each arm, index by index through all arms, so that an unfinished search is a smaller one.
 
-    Setting i of an arm is the same whatever n and whichever other arms there are; its rate decays over all `epochs`.
+    Setting i of an arm depends neither on n nor on the other arms; its rate decays over all `epochs`.
     """
     depths = list(depths)
     check_number(n * len(depths) * len(BLOCKS))
@@ -201,7 +202,7 @@ def _log_uniform(rng: np.random.Generator, name: str) -> float:
 
 
 def halve(trials: list[Trial], train: Callable[[list[Trial]], list[TrialResult]]) -> list[TrialResult]:
-    """Successive halving: on each of RUNGS train the best of each arm from the start, for longer; every result."""
+    """Return all results of successive halving: each of RUNGS trains the best settings of each arm from the start."""
     results, whole, arms = {}, trials[0].epochs, group_by(trials, lambda trial: trial.arm)
     settings = len(trials) // len(arms)
     for share, of_epochs in RUNGS:
@@ -214,14 +215,14 @@ def halve(trials: list[Trial], train: Callable[[list[Trial]], list[TrialResult]]
 
 
 def last_rung(results: Iterable[TrialResult]) -> list[TrialResult]:
-    """The results of the settings that were trained for longest."""
+    """Return the results of the settings that were trained for longest."""
     results = list(results)
     epochs = max(result.trial.epochs for result in results)
     return [result for result in results if result.trial.epochs == epochs]
 
 
 def run_trial(trial: Trial, data: Dataset) -> TrialResult:
-    """Train one setting for the epochs of its rung; no test image is looked at."""
+    """Train one setting for the epochs of its rung, without a look at test images."""
     began = time.perf_counter()
     training = Training(trial.config(n_test=len(data.test_x)), data)
     losses = [number(loss) for loss in training.epochs(scored=False)]
@@ -229,7 +230,7 @@ def run_trial(trial: Trial, data: Dataset) -> TrialResult:
 
 
 def run_best(trial: Trial, data: Dataset) -> BestRun:
-    """Train one setting again, with a checkpoint after each epoch, from which a killed run goes on."""
+    """Train one setting, with a checkpoint after each epoch from which a killed run continues."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
     checkpoints.restore(path, training)
@@ -240,7 +241,7 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
 
 
 def checkpoint_path(trial: Trial) -> Path:
-    """Where a trial that is trained again is kept between epochs."""
+    """Return the path of the checkpoint of a run of `best`."""
     name = f"{EXPERIMENT.name}-{trial.dataset}-{trial.block}-{trial.depth}-{trial.index}-{trial.repeat}.npz"
     return Path("runs") / "checkpoints" / name
 
@@ -249,34 +250,34 @@ def checkpoint_path(trial: Trial) -> Path:
 
 
 def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
-    """Of what was trained again, each arm's run of lowest training loss, among those that did not diverge if any."""
+    """Return each arm's run of lowest training loss; a diverged run only if all diverged."""
     arms = group_by(runs, lambda run: run.trial.arm)
     return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in arms.items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
-    """Results of each arm, best first, those that diverged last; arms by kind of block, then depth."""
+    """Return the results of each arm, best first, diverged ones last; arms by kind of block, then depth."""
     ranked = sorted(results, key=lambda result: (result.diverged, result.lowest_loss))
     return group_by(ranked, lambda result: result.trial.arm)
 
 
-def named(path: Path, arguments: argparse.Namespace, usual: Mapping[str, Any]) -> Path:
-    """The log of a search whose flags are all the `usual` ones; the name of any other says what differs."""
-    given = {name: getattr(arguments, name) for name in usual if not arguments.smoke}
-    differs = {name: value for name, value in given.items() if value != usual[name]}
-    words = (f"{name}{name_numbers(value) if isinstance(value, list) else value}" for name, value in differs.items())
+def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[str, Any]) -> Path:
+    """Return the path of a log with the flags that differ from their defaults appended to the name."""
+    given = {name: getattr(arguments, name) for name in defaults if not arguments.smoke}
+    differing = {name: value for name, value in given.items() if value != defaults[name]}
+    words = (f"{name}{name_numbers(value) if isinstance(value, list) else value}" for name, value in differing.items())
     return path.with_stem("-".join([path.stem, *words]))
 
 
 def write_log(arguments: argparse.Namespace, path: Path, results: list[TrialResult], data: Dataset) -> None:
-    """Write the log of a search; what an earlier log of the same search has that was trained again stays in it."""
+    """Write the log of a search; keep the runs of `best` from an earlier log of the same search."""
     trial = results[0].trial
     info = DatasetInfo(trial.dataset, trial.n_train, len(data.test_x), data.test_set)
     fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "results": results}
     fields |= {"best_command": None, "best": []}
     old = EXPERIMENT.read(path) if path.exists() else None
     if old and [result.trial for result in old.results] == [result.trial for result in results]:
-        for run in old.best:  # where they were made may be another place than here
+        for run in old.best:  # null means made where the old log was, which may be elsewhere
             run.environment = run.environment or old.environment
         fields |= {"best_command": old.best_command, "best": old.best}
     EXPERIMENT.keep(path, arguments.command_line, info, **fields)
@@ -286,7 +287,7 @@ def write_log(arguments: argparse.Namespace, path: Path, results: list[TrialResu
 
 
 def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
-    """The trials that the flags ask for, and their data."""
+    """Return the trials that the flags ask for, and their data."""
     dataset, data = load_data(arguments)
     n_images = len(data.train_x)
     if arguments.smoke:
@@ -301,16 +302,16 @@ def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print the settings, a JSON object a line."""
+    """Print the settings, one JSON object a line."""
     trials, _ = planned(arguments)
     for trial in trials:
         print(json.dumps(dataclasses.asdict(trial)))
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing; write the log once all rungs are there."""
+    """Train all rungs and write the log."""
     trials, data = planned(arguments)
-    path = named(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH)
+    path = append_flags(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH_FLAGS)
 
     def train(rung: list[Trial]) -> list[TrialResult]:
         options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(rung))}
@@ -320,7 +321,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def report(done: list[TrialResult], total: int) -> str | None:
-    """After each tenth of a rung, the lowest loss that each arm has reached."""
+    """Return, after each tenth of a rung, a line with the lowest loss of each arm."""
     if len(done) % math.ceil(total / 10):
         return None
     reached = (f"{block} {depth}: {ranked[0].lowest_loss:.3g}" for (block, depth), ranked in by_arm(done).items())
@@ -328,9 +329,9 @@ def report(done: list[TrialResult], total: int) -> str | None:
 
 
 def best(arguments: argparse.Namespace) -> None:
-    """Train each arm's best settings again, from other seeds; add the runs to the log, keep the nets of KEPT.
+    """Train each arm's best settings from other seeds; add the runs to the log, save the nets of KEPT.
 
-    The best of many runs is lucky as well as good: only other seeds tell how good.
+    The best of many runs is lucky as well as good: only other seeds show how good.
     """
     dataset, data = load_data(arguments)
     path = arguments.log or EXPERIMENT.log_path(dataset, arguments.smoke)
@@ -345,11 +346,11 @@ def best(arguments: argparse.Namespace) -> None:
         for ranked in by_arm(last_rung(log.results)).values()
         for result in ranked[: arguments.top]
     ]
-    path = named(path, arguments, AGAIN)
+    path = append_flags(path, arguments, BEST_FLAGS)
     if path.exists():
-        EXPERIMENT.read(path)  # or refuse to replace somebody else's file
+        EXPERIMENT.read(path)  # raises InputError for a foreign file
     runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
-    for result in log.results:  # where the old log was made is not where this one is
+    for result in log.results:  # null means made where the old log was, which may be elsewhere
         result.environment = result.environment or log.environment
     kept = {name: getattr(log, name) for name in ("space", "top", "level", "levels", "results")}
     EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=arguments.command_line, best=runs)
@@ -360,7 +361,7 @@ def best(arguments: argparse.Namespace) -> None:
 
 
 def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
-    """Write the net of a finished run to a file."""
+    """Save the net of a finished run; raises InputError if its checkpoint is gone."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
     if not checkpoints.restore(path, training):
@@ -374,8 +375,8 @@ def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """What defines a search."""
-    parser.set_defaults(**SEARCH)
+    """Add the flags that define a search."""
+    parser.set_defaults(**SEARCH_FLAGS)
     parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
     parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")
     parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
@@ -389,13 +390,13 @@ add_search_flags(parser)
 parser = EXPERIMENT.add("run", run, "search by successive halving; resumable")
 add_run_flags(parser)
 add_search_flags(parser)
-parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://host:port")
+parser.add_argument("--scheduler", metavar="ADDRESS", help="train on a Dask cluster, tcp://host:port")
 
 parser = EXPERIMENT.add("best", best, "train each arm's best settings from other seeds; resumable")
 add_run_flags(parser)
-parser.set_defaults(**AGAIN)
-parser.add_argument("log", nargs="?", type=Path, help="of the search (default: the data set's)")
-parser.add_argument("--seeds", type=count, metavar="N", help="of each setting (default: %(default)s)")
+parser.set_defaults(**BEST_FLAGS)
+parser.add_argument("log", nargs="?", type=Path, help="log of the search (default: the data set's)")
+parser.add_argument("--seeds", type=count, metavar="N", help="seeds of each setting (default: %(default)s)")
 parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
 
 if __name__ == "__main__":

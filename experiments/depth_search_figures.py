@@ -1,7 +1,8 @@
-"""Pictures and tables of the depth search: the paper's figure 1, and loss against the settings, which are ours."""
+"""Figures, tables and claims of the depth search: the paper's figure 1 and, ours, loss by setting."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -12,18 +13,18 @@ from matplotlib.lines import Line2D
 from highway_lab.console import mean_sd, name_data
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 
-from .claims import Claim, claims_table
+from .claims import INCONCLUSIVE, Claim, claims_table
 from .common import CHANCE, group_by
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
 from .intervals import Interval, difference, interval
 
-SHADES = (0.45, 0.6, 0.8, 1.0)  # strength of the colour by depth, the deepest strongest
-CEILING = 4.6  # a loss drawn there is that or higher: twice that of a guess among ten classes
-TARGET = 1e-4  # the training loss that the paper's shallow plain nets reach
+SHADES = (0.45, 0.6, 0.8, 1.0)  # of a block's colour, by depth
+CEILING = 4.6  # losses above are drawn here: twice the loss of guessing among ten classes
+TARGET = 1e-4  # training loss that the paper's shallow plain nets reach
 
 
 def search_figure(log: DepthSearchLog) -> Figure:
-    """Left: the training curves of each arm's best setting from other seeds. Right: its ten best of the search."""
+    """Draw, left, the training curves of each arm's best setting from other seeds; right, its ten best losses."""
     settings = len(first_rung(log)) // len(by_arm(log.results))
     title = f"{name_data(log.dataset.name)}: training loss by depth, {settings} settings an arm"
     figure, (left, right) = new_figure(title, 4.6, ncols=2, width_ratios=(1.25, 1), sharey=bool(log.best))
@@ -34,9 +35,9 @@ def search_figure(log: DepthSearchLog) -> Figure:
 
 
 def curves_panel(axes: Axes, best: list[BestRun]) -> None:
-    """Loss on the training images against epoch, log scale: the median of an arm's seeds, labelled at its end.
+    """Draw training loss by epoch, log scale: each seed faint, the median of an arm's seeds bold.
 
-    Each seed is faint, and ends in a cross if it diverged; to the median its loss is infinite from there on.
+    A seed that diverged ends in a cross and counts as infinite in the median from there on.
     """
     arms = best_setting(best)
     depths = sorted({depth for _, depth in arms})
@@ -59,7 +60,7 @@ def curves_panel(axes: Axes, best: list[BestRun]) -> None:
 
 
 def top_panel(axes: Axes, log: DepthSearchLog) -> None:
-    """Each arm's best losses as dots, their geometric mean as a bar."""
+    """Draw each arm's best losses as dots, their geometric mean as a bar."""
     arms = by_arm(last_rung(log.results))
     depths = sorted({depth for _, depth in arms})
     for (block, depth), ranked in arms.items():
@@ -76,7 +77,7 @@ def top_panel(axes: Axes, log: DepthSearchLog) -> None:
 
 
 def settings_figure(log: DepthSearchLog) -> Figure:
-    """Loss of every setting after the first rung, against learning rate (top) and gate bias (bottom), by depth."""
+    """Draw the loss of every setting after the first rung by learning rate (top) and gate bias (bottom)."""
     results = first_rung(log)
     by_depth = group_by(results, lambda result: result.trial.depth)
     epochs = results[0].trial.epochs
@@ -102,17 +103,17 @@ def settings_figure(log: DepthSearchLog) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------------------------------- what is counted
+# ---------------------------------------------------------------------------------------- statistics
 
 
 def first_rung(log: DepthSearchLog) -> list[TrialResult]:
-    """The results of the rung on which every setting was tried."""
+    """Return the results of the rung on which every setting was tried."""
     epochs = min(result.trial.epochs for result in log.results)
     return [result for result in log.results if result.trial.epochs == epochs]
 
 
 def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
-    """The losses of an arm's best settings, without those that are not finite."""
+    """Return the finite losses of an arm's best settings."""
     return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
 
 
@@ -120,27 +121,20 @@ def geometric_mean(values: Sequence[float]) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def by_setting(best: Iterable[BestRun]) -> dict[tuple, list[BestRun]]:
-    """What was trained again, by arm and setting: the seeds together."""
-    return group_by(best, lambda run: (run.trial.arm, run.trial.index))
-
-
 def best_setting(best: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
-    """By arm, the seeds of the setting whose losses have the lowest geometric mean."""
-    arms = {}
-    for (arm, _), runs in by_setting(best).items():
-        if arm not in arms or log_loss(runs) < log_loss(arms[arm]):
-            arms[arm] = runs
-    return arms
+    """Return, by arm, the seeds of the setting whose losses have the lowest geometric mean."""
+    settings = group_by(best, lambda run: (run.trial.arm, run.trial.index))
+    arms = group_by(settings.items(), lambda setting: setting[0][0])
+    return {arm: min((runs for _, runs in of_arm), key=log_loss) for arm, of_arm in arms.items()}
 
 
 def log_loss(runs: Iterable[BestRun]) -> float:
-    """The mean of the decimal logarithms of the lowest losses."""
+    """Return the mean decimal logarithm of the lowest losses."""
     return float(np.mean([math.log10(run.lowest_loss) for run in runs]))
 
 
 def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) -> dict[tuple[str, int], list[float]]:
-    """By arm a value for each seed, of the runs of all its settings: what is averaged within a seed is no sample."""
+    """Return, by arm, a value for each seed, taken of the runs of all settings: settings are no independent samples."""
     return {
         arm: [value(seed) for seed in group_by(runs, lambda run: run.trial.repeat).values()]
         for arm, runs in group_by(best, lambda run: run.trial.arm).items()
@@ -148,13 +142,13 @@ def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) ->
 
 
 def epochs_to(run: BestRun, level: float) -> int:
-    """The first epoch after which the training loss was below the level; one more than there are if it never was."""
+    """Return the first epoch with a training loss below the level; one more than all epochs if there is none."""
     epochs = zip(run.history.epoch, run.history.train_loss, strict=True)
     return next((epoch for epoch, loss in epochs if loss is not None and loss < level), run.trial.epochs + 1)
 
 
 def mean_epochs(level: float) -> Callable[[list[BestRun]], float]:
-    """The mean of `epochs_to` over runs."""
+    """Return a function: the mean of `epochs_to` over runs."""
     return lambda runs: float(np.mean([epochs_to(run, level) for run in runs]))
 
 
@@ -162,46 +156,44 @@ def mean_epochs(level: float) -> Callable[[list[BestRun]], float]:
 
 
 def name_arm(block: str, depth: int) -> str:
-    """What a table or a legend calls an arm."""
+    """Return the name of an arm in tables and legends."""
     return f"{block} {depth}"
 
 
 def arms_table(log: DepthSearchLog) -> str:
-    """By arm: its best settings of the search, and what the best of these did again from other seeds."""
-    again = by_seed(log.best, log_loss)
-    reached = {level: by_seed(log.best, mean_epochs(level)) for level in log.levels}
+    """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
+    losses = by_seed(log.best, log_loss)
+    reached = [by_seed(log.best, mean_epochs(level)) for level in log.levels]
     scores = by_seed(log.best, lambda runs: np.mean([run.history.test_score[-1] or CHANCE for run in runs]))
     runs, rows = group_by(log.best, lambda run: run.trial.arm), []
     for arm, ranked in by_arm(last_rung(log.results)).items():
         top = top_losses(ranked, log.top)
-        spread = f"{min(top):.2g} to {max(top):.2g}" if top else ""
-        cells = [name_arm(*arm), f"{geometric_mean(top):.2g}" if top else "none", spread]
-        if arm in again:
+        cells = [f"{geometric_mean(top):.2g}", f"{min(top):.2g} to {max(top):.2g}"] if top else ["none", ""]
+        if arm in losses:
             epochs = log.best[0].trial.epochs
-            never = f"over {epochs}"
-            cells += [in_words(interval(again[arm]))]
+            speeds = (values[arm] for values in reached)
             cells += [
-                never if min(values[arm]) > epochs else mean_sd(values[arm], digits=1) for values in reached.values()
+                in_words(interval(losses[arm])),
+                *(f"over {epochs}" if min(speed) > epochs else mean_sd(speed, digits=1) for speed in speeds),
+                f"{sum(run.diverged for run in runs[arm])} of {len(runs[arm])}",
+                mean_sd(scores[arm], digits=4),
             ]
-            cells += [f"{sum(run.diverged for run in runs[arm])} of {len(runs[arm])}", mean_sd(scores[arm], digits=4)]
         else:
             cells += [""] * (3 + len(log.levels))
-        rows.append(cells)
+        rows.append([name_arm(*arm), *cells])
     levels = [f"epochs to {level:g}" for level in log.levels]
     header = ["arm", f"{log.top} best: loss (geometric mean)", "range", "best again: loss", *levels]
     return markdown([*header, "diverged", "test accuracy"], rows)
 
 
 def in_words(logarithm: Interval) -> str:
-    """A loss of which that is the decimal logarithm, and the factor that its interval spans either way."""
+    """Return a loss and the factor of its interval, given its decimal logarithm."""
     factor = f" (×/÷ {10**logarithm.half:.2g})" if np.isfinite(logarithm.half) else ""
     return f"{10**logarithm.value:.2g}{factor}"
 
 
 def settings_table(log: DepthSearchLog) -> str:
-    """By arm: how many settings are good after the first rung, over which rates; the best ones, and where the best of
-    all stood then.
-    """
+    """Tabulate, by arm, the good settings after the first rung, and the best settings of the last."""
     rows, first = [], by_arm(first_rung(log))
     for arm, ranked in by_arm(last_rung(log.results)).items():
         good = [result.trial for result in first[arm] if not result.diverged and result.lowest_loss < log.level]
@@ -229,85 +221,70 @@ def settings_table(log: DepthSearchLog) -> str:
 
 
 def claims(log: DepthSearchLog) -> list[Claim]:
-    """What the paper says of figure 1, judged by each arm's two best settings, trained again from other seeds.
+    """Return the paper's claims on figure 1, judged by each arm's two best settings from other seeds.
 
-    Losses are compared by their decimal logarithms; intervals of 95 % over the seeds, whose settings are averaged.
+    Losses are compared by their decimal logarithms, by 95 % intervals over seeds; a seed's settings are averaged.
     """
     losses = by_seed(log.best, log_loss)
     if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
-        return []  # they are about nets of 10, 20, 50 and 100 layers, which have not all been trained again
+        return []  # not all nets that the paper compares have been trained from other seeds
 
     def listed(block: str) -> str:
-        return ", ".join(in_words(interval(losses[block, depth])) for depth in DEPTHS)
+        return "at 10, 20, 50, 100: " + ", ".join(in_words(interval(losses[block, depth])) for depth in DEPTHS)
 
     shallow = [interval(losses["plain", depth]) for depth in (10, 20)]
     steps = [difference(losses["plain", b], losses["plain", a]).sign for a, b in pairwise(DEPTHS)]
-    deep = {
-        depth: difference(losses["highway", depth], losses["highway", 10] + losses["highway", 20])
-        for depth in (50, 100)
-    }
+    shallow_highway = losses["highway", 10] + losses["highway", 20]
+    deep = {depth: difference(losses["highway", depth], shallow_highway) for depth in (50, 100)}
     gain = difference(losses["plain", 100], losses["highway", 100])
-    faster = {depth: [converges_faster(log, depth, level) for level in log.levels] for depth in DEPTHS}
-    first = [sign for signs in faster.values() for sign in signs if sign is not None]
-    epochs = log.best[0].trial.epochs
-    budget = f" in {epochs} epochs"
+    first = {depth: [converges_first(log, depth, level) for level in log.levels] for depth in DEPTHS}
+    compared = [sign for signs in first.values() for sign in signs if sign is not None]
+    budget = f" in {log.best[0].trial.epochs} epochs"
+    claim = partial(Claim, "3.1, figure 1")
     return [
-        Claim(
-            "3.1, figure 1",
+        claim(
             "plain nets of 10 and 20 layers reach a training loss below 1e-4",
             ", ".join(map(in_words, shallow)),
-            judged([of.high < math.log10(TARGET) for of in shallow], [of.low > math.log10(TARGET) for of in shallow])
-            + budget,
+            verdict([-loss.side_of(math.log10(TARGET)) for loss in shallow]) + budget,
         ),
-        Claim(
-            "3.1, figure 1",
-            "plain nets degrade as depth grows",
-            f"at 10, 20, 50, 100: {listed('plain')}",
-            judged([sign > 0 for sign in steps], [sign < 0 for sign in steps]),
-        ),
-        Claim(
-            "3.1, figure 1",
+        claim("plain nets degrade as depth grows", listed("plain"), verdict(steps)),
+        claim(
             "highway nets of 50 and 100 layers do as well as those of 10 and 20",
-            f"at 10, 20, 50, 100: {listed('highway')}",
-            "; ".join(f"{depth}: {compared(of)}" for depth, of in deep.items()),
+            listed("highway"),
+            "; ".join(f"{depth}: {comparison(loss)}" for depth, loss in deep.items()),
         ),
-        Claim(
-            "3.1, figure 1",
+        claim(
             "at 100 layers highway is more than 2 orders of magnitude better",
             f"{gain:.2f} orders",
-            judged([gain.low > 2], [gain.high < 2]) + budget,
+            verdict([gain.side_of(2)]) + budget,
         ),
-        Claim(
-            "3.1, figure 1",
+        claim(
             "highway nets converge faster",
-            "; ".join(f"{depth} layers: to {first_by_level(log, signs)}" for depth, signs in faster.items()),
-            f"highway first in {first.count(1)} of {len(first)} comparisons, plain in {first.count(-1)}",
+            "; ".join(f"{depth} layers: to {first_by_level(log, signs)}" for depth, signs in first.items()),
+            f"highway first in {compared.count(1)} of {len(compared)} comparisons, plain in {compared.count(-1)}",
         ),
     ]
 
 
-def judged(held: Sequence[bool], refuted: Sequence[bool]) -> str:
-    """The verdict of several comparisons, each of which holds, is refuted, or cannot be told."""
-    if all(held):
-        return "held"
-    if all(refuted):
-        return "not"
-    if any(held) or any(refuted):
-        return f"{sum(held)} of {len(held)} held, {sum(refuted)} refuted"
-    return "not told apart"
+def verdict(signs: Sequence[int]) -> str:
+    """Return the verdict of comparisons: each holds (1), is refuted (-1) or is inconclusive (0)."""
+    held, refuted = signs.count(1), signs.count(-1)
+    if len(signs) in (held, refuted):
+        return "held" if held else "not"
+    return f"{held} of {len(signs)} held, {refuted} refuted" if held or refuted else INCONCLUSIVE
 
 
-def compared(loss: Interval) -> str:
-    """A difference of logarithms in words."""
-    if loss.sign == 0:
-        return "not told apart"
-    return f"{'worse' if loss.sign > 0 else 'better'}, {10 ** abs(loss.value):.2g} times"
+def comparison(log_ratio: Interval) -> str:
+    """Return in words how a loss compares, given the decimal logarithm of its ratio to the other."""
+    if log_ratio.sign == 0:
+        return INCONCLUSIVE
+    return f"{'worse' if log_ratio.sign > 0 else 'better'}, {10 ** abs(log_ratio.value):.2g} times"
 
 
-def converges_faster(log: DepthSearchLog, depth: int, level: float) -> int | None:
-    """1 if highway nets are below the level in fewer epochs than plain ones, -1 if in more, 0 if not told apart.
+def converges_first(log: DepthSearchLog, depth: int, level: float) -> int | None:
+    """Return 1 if highway nets reach the level in fewer epochs than plain ones, -1 if in more, 0 if inconclusive.
 
-    None if no net ever is.
+    None if no net reaches it.
     """
     epochs = by_seed(log.best, mean_epochs(level))
     plain, highway = (epochs[block, depth] for block in BLOCKS)
@@ -316,8 +293,8 @@ def converges_faster(log: DepthSearchLog, depth: int, level: float) -> int | Non
 
 
 def first_by_level(log: DepthSearchLog, signs: Sequence[int | None]) -> str:
-    """Levels, and which kind of net is there first, given what `converges_faster` says of each."""
-    kinds = {1: "highway", 0: "not told apart", -1: "plain", None: "none"}
+    """Return, by level, the kind of net that reaches it first, given the results of `converges_first`."""
+    kinds = {1: "highway", 0: INCONCLUSIVE, -1: "plain", None: "none"}
     return ", ".join(f"{level:g} {kinds[sign]}" for level, sign in zip(log.levels, signs, strict=True))
 
 

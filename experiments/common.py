@@ -47,6 +47,19 @@ class Experiment:
         parser.set_defaults(action=action)
         return parser
 
+    def add_run(
+        self, measure: Callable[["ExperimentJob"], None], help: str, dataset: str | None = "mnist"
+    ) -> argparse.ArgumentParser:
+        """Add the sub-command `run`, which calls measure(job); returns its parser. `dataset` is the default, if any."""
+
+        def run(arguments: argparse.Namespace) -> None:
+            name, data = (None, None) if dataset is None else load_data(arguments)
+            measure(ExperimentJob(self, arguments, name, data, self.log_path(name, arguments.smoke)))
+
+        parser = self.add("run", run, help)
+        add_run_flags(parser, dataset)
+        return parser
+
     def main(self, argv: list[str] | None = None) -> int:
         """Carry out a sub-command; returns the exit code."""
         return carry_out(self.parser, lambda arguments: arguments.action(arguments), argv)
@@ -120,6 +133,37 @@ class Experiment:
             path = picture_folder(paths[0], self.name) / name
             save(draw(*logs), path, *paths)
             print(f"drew {path}")
+
+
+@dataclass(frozen=True)
+class ExperimentJob:
+    """The runs of one `run` command: their data (None: the experiment needs none), and the path of their log."""
+
+    experiment: Experiment
+    arguments: argparse.Namespace
+    dataset: str | None
+    data: Dataset | None
+    path: Path
+
+    @property
+    def smoke(self) -> bool:
+        """Whether a budget of seconds is asked for."""
+        return self.arguments.smoke
+
+    def run_missing(
+        self, function: Callable[[Any, Any], ResultT], tasks: Sequence[Any], schema: type[ResultT], **options: Any
+    ) -> list[ResultT]:
+        """Return function(task, data) of every task; call it only for those whose results are not on disk yet."""
+        return self.experiment.finish(function, tasks, self.data, schema, self.path, self.arguments, **options)
+
+    def keep(self, config: Any = None, **measured: Any) -> None:
+        """Write the log of these fields; `config` says how many samples the runs used, without one all were."""
+        info = None
+        if self.data is not None:
+            x, test_x = self.data.train_x, self.data.test_x
+            n_train, n_test = (config.n_train, config.n_test) if config else (len(x), len(test_x))
+            info = DatasetInfo(self.dataset, n_train, n_test, self.data.test_set)
+        self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
 
 
 def load(name: str) -> Experiment:

@@ -10,14 +10,14 @@ from helpers import SOME_ENVIRONMENT, assert_says, small_log
 from scipy.stats import rankdata
 
 from experiments import __main__ as experiments
-from experiments.beyond import factor_model, simulated_markets
+from experiments.beyond import factor_model
 from experiments.beyond.factor_model import (
     BUDGET,
     EXPERIMENT,
     GATED,
     MODELS,
     NETS,
-    SEEDS,
+    UNTRAINED,
     Candidate,
     Detection,
     FactorModelLog,
@@ -27,6 +27,7 @@ from experiments.beyond.factor_model import (
     Task,
     auc,
     detect,
+    detectors,
     forecast,
     gates,
     prepare,
@@ -35,16 +36,20 @@ from experiments.beyond.factor_model import (
     score,
     standardised,
     train,
-    watch,
 )
-from experiments.beyond.factor_model_figures import UNTRAINED, days_figure, regimes_table, returns_table, verdict
+from experiments.beyond.factor_model_figures import days_figure, regimes_table, returns_table, verdict
 from experiments.beyond.simulated_markets import (
+    BEST_AUC,
     FACTORS,
     MARKETS,
     NOISE,
     PERSISTENCE,
     STAY,
+    Market,
+    also_linear,
     autoregression,
+    linear,
+    nonlinear,
     simulate,
     switching,
 )
@@ -53,16 +58,17 @@ from highway_lab import logs
 from highway_lab.cli import InputError
 
 SHORT = Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
+FIT = 120  # days of its window
 
 
 @pytest.fixture(scope="module")
-def markets() -> dict[str, simulated_markets.Market]:
+def markets() -> dict[str, Market]:
     return {name: simulate(name, 20_000, seed=1) for name in MARKETS}
 
 
 @pytest.fixture
 def few_candidates(monkeypatch) -> Iterator[None]:
-    """Each model has few, and one thread."""
+    """Give each model few settings and one thread."""
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
@@ -75,7 +81,7 @@ def few_candidates(monkeypatch) -> Iterator[None]:
 # --------------------------------------------------------------------------------------------- markets
 
 
-def test_a_factor_remembers_its_last_value_and_the_first_day_has_the_variance_of_all():
+def test_a_factor_is_an_autoregression_of_variance_1_from_the_first_day():
     new = math.sqrt(1 - PERSISTENCE**2)
     shocks = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
     expected = [[1, 0], [PERSISTENCE, 2 * new], [PERSISTENCE**2, 2 * new * PERSISTENCE]]
@@ -83,22 +89,18 @@ def test_a_factor_remembers_its_last_value_and_the_first_day_has_the_variance_of
     assert shocks[1, 1] == 2, "the shocks are the caller's"
 
 
-def test_a_regime_switches_where_the_number_is_above_the_probability_to_stay():
+def test_regimes_switch_above_the_probability_to_stay_and_last_fifty_days():
     low, high = STAY - 0.01, STAY + 0.01
     assert switching(np.array([0.4, low, high, 0.5, high])).tolist() == [False, False, True, True, False]
     assert switching(np.array([0.6, low, high])).tolist() == [True, True, False]
-
-
-def test_regimes_are_equally_likely_and_last_fifty_days():
     second = switching(np.random.default_rng(0).random(400_000))
     assert second.mean() == pytest.approx(0.5, abs=0.02)
     assert len(second) / np.count_nonzero(np.diff(second)) == pytest.approx(1 / (1 - STAY), rel=0.03)
 
 
-def test_the_expected_returns_of_all_regimes_have_variance_1_and_no_correlation():
+def test_expected_returns_have_variance_1_and_no_correlation():
     factors = np.random.default_rng(0).normal(size=(100_000, FACTORS))
-    functions = (simulated_markets.linear, simulated_markets.nonlinear, simulated_markets.also_linear)
-    expected = np.array([function(factors) for function in functions])
+    expected = np.array([function(factors) for function in (linear, nonlinear, also_linear)])
     np.testing.assert_allclose(expected.mean(axis=1), 0, atol=0.02)
     np.testing.assert_allclose(np.cov(expected)[0], [1, 0, 0], atol=0.02)
     np.testing.assert_allclose(np.diag(np.cov(expected)), 1, atol=0.02)
@@ -106,59 +108,58 @@ def test_the_expected_returns_of_all_regimes_have_variance_1_and_no_correlation(
 
 
 @pytest.mark.parametrize("name", MARKETS)
-def test_whoever_knows_the_regime_has_the_r_squared_that_the_noise_leaves(markets, name):
+def test_who_knows_the_regime_has_the_r_squared_that_the_noise_leaves(markets, name):
     market = markets[name]
     found = score(market.y, market.known, np.zeros_like(market.y), market.second)
     all_days, second = (0.5 / (0.5 + NOISE), 0) if name == "noise" else (1 / (1 + NOISE), 1 / (1 + NOISE))
     assert [found.all, found.first, found.second] == pytest.approx([all_days, 1 / (1 + NOISE), second], abs=0.03)
 
 
-def test_markets_of_a_seed_differ_by_the_second_regime_or_by_what_is_shown(markets):
+def test_markets_of_a_seed_differ_by_the_second_regime_or_by_the_state(markets):
     one, hidden, both_linear, noise = (markets[name] for name in MARKETS)
-    np.testing.assert_array_equal(one.second, hidden.second)
-    np.testing.assert_array_equal(one.y, hidden.y)
-    np.testing.assert_array_equal(one.x[:, :FACTORS], hidden.x[:, :FACTORS])
-    np.testing.assert_array_equal(one.x, both_linear.x)
-    differs = one.known != both_linear.known
-    np.testing.assert_array_equal(differs, one.second)
-    np.testing.assert_allclose(one.y - one.known, both_linear.y - both_linear.known)
-    np.testing.assert_allclose(noise.y - noise.known, one.y - one.known)
-    np.testing.assert_array_equal(noise.known, np.where(one.second, 0, one.known))
+    for mine, other in (
+        (one.second, hidden.second),
+        (one.y, hidden.y),
+        (one.x[:, :FACTORS], hidden.x[:, :FACTORS]),
+        (one.x, both_linear.x),
+        (one.known != both_linear.known, one.second),
+        (np.where(one.second, 0, one.known), noise.known),
+    ):
+        np.testing.assert_array_equal(mine, other)
+    for other in (both_linear, noise):
+        np.testing.assert_allclose(one.y - one.known, other.y - other.known)
     assert not np.array_equal(simulate("hidden", 50, seed=2).y, hidden.y[:50])
 
 
-def test_the_state_variable_tells_the_regime_as_well_as_two_normal_ones_can_be_told_or_not_at_all(markets):
+def test_the_state_separates_the_regimes_as_two_normals_or_not_at_all(markets):
     found = {name: auc(rankdata(market.x[:, -1]), market.second) for name, market in markets.items()}
-    assert found["nonlinear"] == pytest.approx(simulated_markets.BEST_AUC, abs=0.01)
+    assert found["nonlinear"] == pytest.approx(BEST_AUC, abs=0.01)
     assert found["hidden"] == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize("name", MARKETS)
-def test_what_can_be_expected_of_the_inputs_cannot_be_bettered_by_them(markets, name):
-    """What is left is at right angles to all functions of factors and state."""
+def test_no_function_of_the_inputs_improves_the_best_prediction(markets, name):
+    """The error of the best prediction is uncorrelated with functions of factors and state."""
     market = markets[name]
     factors, state = market.x[:, :FACTORS], market.x[:, -1]
-    left = market.known - market.seen
-    apart = simulated_markets.nonlinear(factors) - simulated_markets.linear(factors)
+    error = market.known - market.seen
+    apart = nonlinear(factors) - linear(factors)
     for of_state in (np.ones_like(state), state, state > 1, state < -1):
-        assert np.corrcoef(left, of_state * apart)[0, 1] == pytest.approx(0, abs=0.07)
-    assert np.corrcoef(left, market.second * apart)[0, 1] > 0.2
+        assert np.corrcoef(error, of_state * apart)[0, 1] == pytest.approx(0, abs=0.07)
+    assert np.corrcoef(error, market.second * apart)[0, 1] > 0.2
 
 
 # --------------------------------------------------------------------------------------------- measures
 
 
 def test_an_auc_is_the_share_of_pairs_in_the_right_order():
-    second = np.array([False, False, True, True])
-    for signal, expected in (([1, 2, 3, 4], 1), ([4, 3, 2, 1], 0), ([1, 3, 2, 4], 0.75), ([5, 5, 5, 5], 0.5)):
-        assert auc(rankdata(np.array(signal)), second) == expected
-    assert auc(rankdata(np.array([1, 2, 2, 3])), second) == 3.5 / 4
-    assert math.isnan(auc(rankdata(np.arange(4)), np.ones(4, bool)))
-
-
-def test_an_auc_equals_that_of_scikit_learn():
     from sklearn.metrics import roc_auc_score
 
+    second = np.array([False, False, True, True])
+    for signal, expected in (([1, 2, 3, 4], 1), ([4, 3, 2, 1], 0), ([1, 3, 2, 4], 0.75), ([1, 2, 2, 3], 3.5 / 4)):
+        assert auc(rankdata(signal), second) == expected
+    assert auc(rankdata([5, 5, 5, 5]), second) == 0.5
+    assert math.isnan(auc(rankdata(np.arange(4)), np.ones(4, bool)))
     rng = np.random.default_rng(0)
     second, signal = rng.random(200) > 0.3, rng.integers(0, 20, 200)
     assert auc(rankdata(signal), second) == pytest.approx(roc_auc_score(second, signal), abs=1e-12)
@@ -170,18 +171,17 @@ def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
     found = [auc(rankdata(signal), np.roll(second, days)) for days in range(500)]
     assert np.mean(found) == pytest.approx(0.5, abs=1e-12)
     detected = detect(signal[None], second[None])
-    assert (detected.auc, detected.low, detected.high) == pytest.approx(
-        (found[0], *np.quantile(found, (0.025, 0.975))), rel=1e-5
-    )
+    expected = found[0], *np.quantile(found, (0.025, 0.975))
+    assert (detected.auc, detected.low, detected.high) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_perfect_signal_is_told_from_chance_and_so_is_its_opposite():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_signal_and_its_opposite_are_beyond_chance(sign):
     second = np.repeat([False, True, False, True], [40, 30, 20, 10])
-    for signal, expected in ((second, 1), (~second, 0)):
-        found = detect(signal[None].astype(float), second[None])
-        assert (found.auc, found.p) == (expected, 0.01)
-        assert found.low < 0.4
-        assert found.high > 0.6
+    found = detect(sign * second[None].astype(float), second[None])
+    assert (found.auc, found.p) == ((1 + sign) / 2, 0.01)
+    assert found.low < 0.4
+    assert found.high > 0.6
 
 
 def test_each_fold_is_ranked_by_itself():
@@ -196,8 +196,8 @@ def test_a_regime_that_never_rules_is_detected_by_nothing():
     assert detect(np.arange(9.0)[None], np.zeros((1, 9), bool)) == Detection(None, None, None, 1.0)
 
 
-def test_two_persistent_series_that_know_nothing_of_one_another_are_not_told_from_chance():
-    """With the regimes shuffled, which takes their persistence, they often would be."""
+def test_two_independent_persistent_series_are_within_chance():
+    """With the regimes shuffled, which removes their persistence, they often would not be."""
     rng = np.random.default_rng(0)
     found, wider = [], []
     for _ in range(40):
@@ -211,7 +211,7 @@ def test_two_persistent_series_that_know_nothing_of_one_another_are_not_told_fro
     assert np.median(wider) > 1.5
 
 
-def test_r_squared_is_1_of_the_returns_0_of_the_windows_mean_and_taken_by_regime():
+def test_r_squared_is_taken_against_the_windows_mean_and_by_regime():
     y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
     second = np.array([False, False, True, True])
     assert score(y, y, mean, second) == Score(1, 1, 1)
@@ -223,25 +223,21 @@ def test_r_squared_is_1_of_the_returns_0_of_the_windows_mean_and_taken_by_regime
 # ---------------------------------------------------------------------------------------------- models
 
 
-def test_nets_of_ten_blocks_differ_by_their_block_and_all_hardly_in_size():
-    sizes = {name: prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in NETS}
-    assert max(sizes.values()) / min(sizes.values()) < 1.04
+def test_nets_of_ten_blocks_differ_by_their_block_and_every_model_has_nine_settings():
+    sizes = [prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in NETS]
+    assert max(sizes) / min(sizes) < 1.04
     deep = [net for net in NETS.values() if net["depth"] == 10]
     assert [net["block"] for net in deep] == ["plain", "residual-scaled", "highway"]
     assert len({(net["activation"], net["init"]) for net in deep}) == 1
-
-
-def test_every_model_is_given_as_many_settings():
     assert {len(grid) for grid in (factor_model.PENALTIES, factor_model.TREES, factor_model.RATES)} == {9}
 
 
 def test_ridge_on_products_finds_what_plain_ridge_cannot():
     x, later = np.random.default_rng(0).normal(size=(2, 400, 3))
-    y = x[:, 0] * x[:, 1]
-    fitted = {degree: next(ridge(degree, x, y, later, SHORT)).predicted for degree in (1, 2)}
-    truth = later[:, 0] * later[:, 1]
-    assert np.corrcoef(fitted[2], truth)[0, 1] > 0.99
-    assert abs(np.corrcoef(fitted[1], truth)[0, 1]) < 0.3
+    fitted = [next(ridge(degree, x, x[:, 0] * x[:, 1], later, SHORT)).predicted for degree in (1, 2)]
+    plain, products = np.corrcoef([*fitted, later[:, 0] * later[:, 1]])[:2, 2]
+    assert products > 0.99
+    assert abs(plain) < 0.3
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -268,29 +264,30 @@ def test_the_gates_of_a_block_are_its_mean_T():
     np.testing.assert_allclose(gates(net, x), cache.T.mean(axis=1), rtol=1e-6)
 
 
-def test_the_block_that_is_watched_told_the_regimes_best_in_the_window_and_keeps_its_sign():
+def test_the_best_block_is_that_of_the_window_with_its_sign_there():
     second = np.array([False, False, True, True])
-    weak, strong = [0.1, 0.4, 0.3, 0.5, 0.9, 0.1], [0.8, 0.7, 0.2, 0.1, 0.3, 0.6]
-    signals = watch("net", np.array([weak, strong]), second)
-    past = np.array(strong[:4])
-    np.testing.assert_allclose(signals["net: best block"], -(np.array(strong[4:]) - past.mean()) / past.std())
-    past = np.mean([weak, strong], axis=0)
-    expected = (past[4:] - past[:4].mean()) / past[:4].std()
-    np.testing.assert_allclose(signals["net: mean T"], expected)
+    weak, strong = np.array([[0.1, 0.4, 0.3, 0.5, 0.9, 0.1], [0.8, 0.7, 0.2, 0.1, 0.3, 0.6]])
+    signals = detectors("net", np.array([weak, strong]), second)
+    for name, sign, T in (("mean T", 1, (weak + strong) / 2), ("best block", -1, strong)):
+        np.testing.assert_allclose(signals[f"net: {name}"], sign * (T[4:] - T[:4].mean()) / T[:4].std())
 
 
 # ----------------------------------------------------------------------------------------- walk-forward
 
 
-def garbled(market: simulated_markets.Market, day: int) -> simulated_markets.Market:
-    """The same market up to that day; after it others."""
+def market_of(days: int = SHORT.window + SHORT.horizon) -> Market:
+    return simulate("nonlinear", days, SHORT.seed)
+
+
+def garbled(market: Market, day: int) -> Market:
+    """Return a market that is the same up to that day."""
     other = simulate("nonlinear", len(market.y), seed=99)
     mixed = (np.concatenate([mine[:day], 1 + 5 * its[day:]]) for mine, its in zip(market, other, strict=True))
-    return simulated_markets.Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
+    return Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
 
 
-def test_no_forecast_and_no_gate_sees_what_is_still_to_come(few_candidates):
-    market = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed)
+def test_no_forecast_and_no_gate_sees_the_future(few_candidates):
+    market = market_of()
     found = forecast(market, 0, SHORT)
     for known in (20, SHORT.horizon):
         later = forecast(garbled(market, SHORT.window + known), 0, SHORT)
@@ -300,54 +297,51 @@ def test_no_forecast_and_no_gate_sees_what_is_still_to_come(few_candidates):
                 np.testing.assert_allclose(values[:known], its[name][:known], rtol=1e-4, atol=1e-5, err_msg=name)
                 assert known == SHORT.horizon or name == "mean" or np.ptp(values[known:] - its[name][known:]) > 0.01
 
-    blind = forecast(
-        market._replace(y=np.concatenate([market.y[: SHORT.window], 9 * market.y[SHORT.window :]])), 0, SHORT
-    )
-    for name, values in found.predicted.items():
-        np.testing.assert_array_equal(values, blind.predicted[name], err_msg=name)
+    blind = market._replace(y=np.concatenate([market.y[: SHORT.window], 9 * market.y[SHORT.window :]]))
+    for name, values in forecast(blind, 0, SHORT).predicted.items():
+        np.testing.assert_array_equal(values, found.predicted[name], err_msg=name)
 
 
 def test_a_forecast_sees_the_window_it_is_given(few_candidates):
-    market = simulate("nonlinear", SHORT.window + SHORT.horizon + 70, SHORT.seed)
-    moved = simulated_markets.Market(*(days[70:] for days in market))
+    market = market_of(SHORT.window + SHORT.horizon + 70)
+    moved = Market(*(days[70:] for days in market))
     found, expected = forecast(market, 70, SHORT), forecast(moved, 0, SHORT)
     for name, values in expected.predicted.items():
         np.testing.assert_array_equal(found.predicted[name], values)
 
 
-def test_the_setting_is_chosen_by_the_last_fifth_of_the_window_and_one_that_diverged_never(monkeypatch):
-    market = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed)
-    fit = 120
-    truth = (market.y[fit:] - market.y[:fit].mean()) / market.y[:fit].std()
+def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypatch):
+    market, chosen_on = market_of(), SHORT.window - FIT
+    truth = (market.y[FIT:] - market.y[:FIT].mean()) / market.y[:FIT].std()
     good_later, good_then = truth.copy(), truth.copy()
-    good_later[: SHORT.window - fit] += 1
-    good_then[SHORT.window - fit :] += 1
-    offered = [("diverged", np.full_like(truth, np.nan)), ("good later", good_later), ("good then", good_then)]
+    good_later[:chosen_on] += 1
+    good_then[chosen_on:] += 1
+    offered = {"diverged": np.full_like(truth, np.nan), "good later": good_later, "good then": good_then}
 
     def model(x, y, later, task):
-        assert (len(x), len(y), len(later)) == (fit, fit, SHORT.window - fit + SHORT.horizon)
+        assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.horizon)
         np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
-        yield from (Candidate(name, predicted) for name, predicted in offered)
+        yield from (Candidate(name, predicted) for name, predicted in offered.items())
 
     monkeypatch.setattr(factor_model, "GATED", ())
     monkeypatch.setattr(factor_model, "MODELS", {"model": model})
     found = forecast(market, 0, SHORT)
     assert found.settings == {"model": "good then"}
     after = market.y[SHORT.window :]
-    np.testing.assert_allclose(found.predicted["model"] - after, market.y[:fit].std(), rtol=1e-3)
+    np.testing.assert_allclose(found.predicted["model"] - after, market.y[:FIT].std(), rtol=1e-3)
     np.testing.assert_allclose(found.predicted["mean"], market.y[: SHORT.window].mean())
 
 
-def test_gates_are_watched_with_the_first_parameters_and_with_the_chosen_ones(monkeypatch):
-    market, fit = simulate("nonlinear", SHORT.window + SHORT.horizon, SHORT.seed), 120
-    inputs, second = standardised(market.x, fit), market.second[: SHORT.window]
+def test_gates_are_those_of_the_first_and_of_the_chosen_parameters(monkeypatch):
+    market = market_of()
+    inputs, second = standardised(market.x, FIT), market.second[: SHORT.window]
     models, expected = {}, {}
     for name in GATED:
-        net = prepare(name, inputs[:fit], inputs[:fit, 0], SHORT).net
-        expected |= watch(f"{name}{UNTRAINED}", gates(net, inputs), second)
+        net = prepare(name, inputs[:FIT], inputs[:FIT, 0], SHORT).net
+        expected |= detectors(f"{name}{UNTRAINED}", gates(net, inputs), second)
         net.params.flat[...] = np.linspace(-1, 1, net.params.flat.size)
-        expected |= watch(name, gates(net, inputs), second)
-        candidate = Candidate("the only one", np.zeros(len(inputs) - fit), net.params.flat)
+        expected |= detectors(name, gates(net, inputs), second)
+        candidate = Candidate("the only one", np.zeros(len(inputs) - FIT), net.params.flat)
         models[name] = lambda *_, candidate=candidate: iter([candidate])
     monkeypatch.setattr(factor_model, "MODELS", models)
     signals = forecast(market, 0, SHORT).signals
@@ -355,7 +349,7 @@ def test_gates_are_watched_with_the_first_parameters_and_with_the_chosen_ones(mo
         np.testing.assert_array_equal(signals[name], values, err_msg=name)
 
 
-def test_each_day_after_the_first_window_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
+def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
     starts = []
 
     def perfect(market, start, task):
@@ -385,31 +379,35 @@ def test_a_run_can_be_repeated(few_candidates):
     found = run_task(task, None)
     assert found == run_task(task, None)
     assert list(found.scores) == [*MODELS, "best by a day's inputs", "best, regime known"]
-    assert {name for name in found.detections if UNTRAINED in name} == {
-        f"{name}{UNTRAINED}: {signal}" for name in GATED for signal in ("mean T", "best block")
-    }
+    untrained = {f"{name}{UNTRAINED}: {signal}" for name in GATED for signal in ("mean T", "best block")}
+    assert {name for name in found.detections if UNTRAINED in name} == untrained
 
 
-# --------------------------------------------------------------------------------- tables and the verdict
+def test_twenty_seeds_walk_through_every_market(workdir, monkeypatch):
+    planned = []
+    monkeypatch.setattr(Experiment, "finish", lambda *arguments: planned.extend(arguments[2]) or [])
+    assert EXPERIMENT.main(["run"]) == 0
+    assert planned == [Task(market, seed, **BUDGET) for seed in range(20) for market in MARKETS]
+
+
+# ------------------------------------------------------------------------------------ logs and tables
+
+HALF = dict.fromkeys(MARKETS, 0.5)
 
 
 def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.01) -> FactorModelLog:
-    """A log of three seeds; `mean_T`: the AUC of the deep net's, by market."""
-    runs = []
-    for seed in (0, 1, 2):
-        for market in MARKETS:
-            detections = {}
-            for net in GATED:
-                for name, level in (
-                    (net, mean_T[market] if net == GATED[0] else 0.5),
-                    (f"{net}{UNTRAINED}", untrained),
-                ):
-                    detections[f"{name}: mean T"] = Detection(level + 0.02 * (seed - 1), 0.4, 0.6, p)
-            level = {"ridge": 0.1, GATED[0]: 0.16}
-            scores = {name: Score(of + 0.01 * seed * of, of, None) for name, of in level.items()}
-            task = replace(SHORT, market=market, seed=seed)
-            runs.append(MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, []))
+    """Make up a log of three seeds; `mean_T`: the AUC of the deep net's, by market."""
+
+    def run(seed: int, market: str) -> MarketRun:
+        levels = {net: 0.5 for net in GATED} | {GATED[0]: mean_T[market]}
+        levels |= {f"{net}{UNTRAINED}": untrained for net in GATED}
+        detections = {f"{net}: mean T": Detection(of + 0.02 * (seed - 1), 0.4, 0.6, p) for net, of in levels.items()}
+        scores = {name: Score(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (GATED[0], 0.16))}
+        task = replace(SHORT, market=market, seed=seed)
+        return MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, [])
+
     made = (logs.SCHEMA, "2026-11-20T10:00:00Z", "python", None, SOME_ENVIRONMENT)
+    runs = [run(seed, market) for seed in (0, 1, 2) for market in MARKETS]
     return FactorModelLog(*made, n_params={"plain": 4000, "highway": 4100}, runs=runs)
 
 
@@ -425,8 +423,8 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
         ({"nonlinear": 0.2}, 0.5, "not"),
     ],
 )
-def test_open_gates_mark_the_nonlinear_regime_if_they_do_beyond_all_baselines(mean_T, untrained, expected):
-    log = made_up_log(dict.fromkeys(MARKETS, 0.5) | mean_T, untrained)
+def test_the_verdict_needs_a_lead_over_every_baseline(mean_T, untrained, expected):
+    log = made_up_log(HALF | mean_T, untrained)
     assert f"regime: {expected}; " in verdict(log, GATED[0])
     other = "open" if untrained == 0.5 else "not"  # of the other net, whose AUC is one half in all markets
     assert f"regime: {other}; " in verdict(log, GATED[1])
@@ -434,7 +432,7 @@ def test_open_gates_mark_the_nonlinear_regime_if_they_do_beyond_all_baselines(me
 
 
 def test_one_seed_has_no_interval_and_none_no_value():
-    log = made_up_log(dict.fromkeys(MARKETS, 0.5) | {"nonlinear": 0.8})
+    log = made_up_log(HALF | {"nonlinear": 0.8})
     log.runs = [run for run in log.runs if run.task.seed == 1]
     assert "AUC of mean T +0.300 over ½, +0.300 over" in verdict(log, GATED[0])
     log.runs[0].detections[f"{GATED[0]}: mean T"].auc = None
@@ -442,7 +440,7 @@ def test_one_seed_has_no_interval_and_none_no_value():
 
 
 def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
-    log = made_up_log(dict.fromkeys(MARKETS, 0.5))
+    log = made_up_log(HALF)
     for run in log.runs[: len(MARKETS)]:
         run.second, run.mean_T = [True, False] * 20, {GATED[0]: [None] * 40, GATED[1]: [0.5] * 40}
     logs.write(tmp_path / "log.json", log)
@@ -450,53 +448,35 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
     assert np.isnan(line.get_ydata()).all()
 
 
-def test_the_table_counts_the_seeds_that_are_told_from_chance_on_either_side():
-    def row(p: float) -> str:
-        log = made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p)
-        return next(line for line in regimes_table(log).splitlines() if line.startswith(f"| {GATED[0]}: mean T"))
-
-    assert "| 0.800 ± 0.020 (3, 0) | 0.500 ± 0.020 (1, 1) | 0.200 ± 0.020 (0, 3) |" in row(p=0.01)
-    assert "| 0.800 ± 0.020 (0, 0) | 0.500 ± 0.020 (0, 0) | 0.200 ± 0.020 (0, 0) |" in row(p=0.2)
+@pytest.mark.parametrize(("p", "counts"), [(0.01, ("3, 0", "1, 1", "0, 3")), (0.2, ("0, 0", "0, 0", "0, 0"))])
+def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
+    table = regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
+    cells = [f"{mean} ± 0.020 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
+    assert f"| {GATED[0]}: mean T | {' | '.join(cells)} |" in table
 
 
 def test_leads_are_taken_seed_by_seed():
-    table = returns_table(made_up_log(dict.fromkeys(MARKETS, 0.5)))
-    line = next(line for line in table.splitlines() if line.startswith("| nonlinear | ridge |"))
-    assert line == "| nonlinear | ridge | 0.101 ± 0.001 | 0.100 ± 0.000 | nan ± nan | +0.061 ± 0.001 | b: 6 of 9 |"
+    row = "| nonlinear | ridge | 0.101 ± 0.001 | 0.100 ± 0.000 | nan ± nan | +0.061 ± 0.001 | b: 6 of 9 |"
+    assert row in returns_table(made_up_log(HALF)).splitlines()
 
 
-# ------------------------------------------------------------------------------- without any data set
-
-
-def test_it_is_run_without_naming_a_data_set_and_its_log_names_none(monkeypatch, tmp_path):
-    calls = []
-    monkeypatch.setattr(experiments, "STEPS", {"factor_model": ("run",), "very_deep": ("run",)})
-    monkeypatch.setattr(Experiment, "main", lambda experiment, argv: calls.append((experiment.name, *argv)))
-    assert experiments.main(["run"]) == 0
-    assert calls == [
-        ("factor_model", "run", "--jobs", "1"),
-        ("very_deep", "run", "--dataset", "mnist", "--jobs", "1"),
-    ]
-    path, log = tmp_path / "log.json", made_up_log(dict.fromkeys(MARKETS, 0.5))
+def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):
+    path, log, very_deep = tmp_path / "log.json", made_up_log(HALF), load("beyond.very_deep")
     logs.write(path, log)
     assert EXPERIMENT.read(path) == log
-    logs.write(path, replace(log, dataset=small_log().dataset))
-    with pytest.raises(InputError) as error:
-        EXPERIMENT.read(path)
-    assert_says(error.value, path, "dataset", "python -m experiments.beyond.factor_model run")
+    for experiment, other, parts in (
+        (EXPERIMENT, replace(log, dataset=small_log().dataset), ("dataset", f"{EXPERIMENT.parser.prog} run")),
+        (very_deep, very_deep.log.new("python", None, by_depth=[], by_bias=[]), ("found one of none",)),
+    ):
+        logs.write(path, other)
+        with pytest.raises(InputError) as error:
+            experiment.read(path)
+        assert_says(error.value, path, *parts)
 
 
-def test_an_experiment_that_needs_a_data_set_takes_no_log_without_one(tmp_path):
-    very_deep, path = load("beyond.very_deep"), tmp_path / "log.json"
-    logs.write(path, very_deep.log.new("python", None, by_depth=[], by_bias=[]))
-    with pytest.raises(InputError) as error:
-        very_deep.read(path)
-    assert_says(error.value, path, "found one of none")
-
-
-def test_twenty_seeds_walk_through_every_market(workdir, monkeypatch):
-    planned = []
-    monkeypatch.setattr(Experiment, "finish", lambda *arguments: planned.extend(arguments[2]) or [])
-    assert EXPERIMENT.main(["run"]) == 0
-    assert planned == [Task(market, seed, **BUDGET) for seed in range(20) for market in MARKETS]
-    assert len(SEEDS) == 20
+def test_running_all_names_no_data_set_where_none_is_needed(monkeypatch):
+    calls = []
+    monkeypatch.setattr(experiments, "STEPS", {"beyond.factor_model": ("run",)})
+    monkeypatch.setattr(Experiment, "main", lambda _, argv: calls.append(argv))
+    assert experiments.main(["run"]) == 0
+    assert calls == [["run", "--jobs", "1"]]

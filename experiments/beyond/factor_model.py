@@ -1,23 +1,23 @@
 """Do the gates of a net that predicts returns tell the regime of the market?
 
-One reads that a highway net suits factor models of returns: in stable markets its gates would close and carry the raw
-factors, in complex ones open to process them, so that open gates would mark the days of a nonlinear regime. That can be
-tried where regimes are known: in markets that are simulated (simulated_markets.py). The first regime's returns are
-linear in the factors, the second's are not; models see the factors and a noisy state variable that tells the regime.
-Three controls: the state variable is that of other regimes, so that no input tells those that rule ("hidden"); the
-second regime is linear, too, with other loadings, and so no more complex than the first ("both linear"); in the second
-regime no factor counts, so that it is harder to predict than the first, but there is nothing to process ("noise").
+A highway net is said to suit factor models of returns: in stable markets its gates would close and carry the raw
+factors, in complex ones they would open and process them. Then open gates would mark the days of a nonlinear regime.
+Simulated markets, whose regimes are known, test this (simulated_markets.py). Returns of the first regime are linear in
+the factors, those of the second are not; models see the factors and a noisy state variable that depends on the regime.
+Three controls: in "hidden" the state variable follows other regimes, so that no input tells the regime; in "both
+linear" the second regime is linear with other loadings, so it is no more complex than the first; in "noise" no factor
+counts in the second regime, so it is harder to predict, but there is nothing to process.
 
-Walk-forward: every model is fitted to the first four fifths of a rolling window; its setting, of nine, and how long it
-is trained are chosen on the last fifth; then, not fitted again, it predicts the days that follow. Out-of-sample R² is
-1 − the sum of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1). As ten plain blocks may
-just be too many, a plain net of one block and as many parameters stands beside them, as does a path without gates.
+Walk-forward: every model is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
+settings and the length of training. Then the model predicts the days after the window. Out-of-sample R² is 1 − the sum
+of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1). As ten plain blocks may be too
+many, a plain net of one block and as many parameters is compared too, and so is a residual net.
 
-As a detector of the second regime on those days: mean T, less its mean over the window, and T of a single block, that
-which told the regimes best in the window, by the sign that it had there. Measured by AUC in each fold, beside the same
-of the untrained net, a logistic regression that was taught the window's regimes, and chance: the AUC with the regimes
-shifted by every number of days, the last to the first, so that they stay as persistent as they are. Over all shifts the
-mean is ½; p is the share that lies as far from it as the AUC does.
+Two signals detect the second regime on those days: mean T, minus its mean over the window; and T of the block that
+separated the regimes best in the window, with the sign that it had there. Each fold gives an AUC. Baselines: the
+untrained net, a logistic regression that was fitted to the window's regimes, and chance. Chance is the AUC with the
+regimes shifted by every number of days, cyclically, which keeps them as persistent as they are. Its mean over all
+shifts is ½; p is the share of shifts whose AUC is at least as far from ½.
 """
 
 import argparse
@@ -39,8 +39,8 @@ from .simulated_markets import FACTORS, MARKETS, Market, simulate
 SEEDS = tuple(range(20))
 BUDGET = {"window": 3000, "horizon": 1000, "folds": 3, "epochs": 60, "rounds": 300}
 SMOKE = {"window": 400, "horizon": 200, "folds": 1, "epochs": 2, "rounds": 20}
-HELD_OUT = 0.2  # share of a window that chooses
-DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as elsewhere here
+VALIDATION = 0.2  # share of a window that chooses the setting
+DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as in most of these experiments
 SHALLOW = {"depth": 4, "activation": "relu", "init": "he"}  # as suggested for returns
 NETS = {  # 4,225 to 4,361 parameters
     "plain, 1 block": DEEP | {"depth": 1, "block": "plain", "hidden": 61},
@@ -49,16 +49,17 @@ NETS = {  # 4,225 to 4,361 parameters
     "highway, 10 blocks": DEEP | {"block": "highway", "hidden": 14, "gate_bias": -1.0},
     "highway, 4 blocks": SHALLOW | {"block": "highway", "hidden": 22, "gate_bias": -1.0},
 }
+UNTRAINED = ", untrained"
 GATED = tuple(name for name, net in NETS.items() if net["block"] == "highway")
-RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # of learning, and weight decay
-TREES = tuple(product((0.03, 0.1, 0.3), (4, 8, 16)))  # rate, leaves
+RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
+TREES = tuple(product((0.03, 0.1, 0.3), (4, 8, 16)))  # learning rate, leaves
 PENALTIES = tuple(10.0**power for power in range(-2, 7))
-SHIFTED = (0.025, 0.975)  # quantiles of the AUC with shifted regimes
+QUANTILES = (0.025, 0.975)  # of the AUC with shifted regimes
 
 
 @dataclass(frozen=True)
 class Task:
-    """A market and how it is walked through; window and horizon in days."""
+    """A market, its seed, and the walk-forward through it; window and horizon in days."""
 
     market: str
     seed: int
@@ -66,12 +67,12 @@ class Task:
     horizon: int
     folds: int
     epochs: int
-    rounds: int  # of boosting
+    rounds: int  # of boosting, at most
 
 
 @dataclass
 class Score:
-    """Out-of-sample R² of all days and of each regime's."""
+    """Out-of-sample R² on all days and on those of each regime."""
 
     all: float | None
     first: float | None
@@ -80,7 +81,7 @@ class Score:
 
 @dataclass
 class Detection:
-    """AUC of a signal for the second regime, mean over folds; quantiles of that with shifted regimes; p."""
+    """AUC of a signal for the second regime, mean over folds; QUANTILES of the AUC with shifted regimes; p."""
 
     auc: float | None
     low: float | None
@@ -90,10 +91,10 @@ class Detection:
 
 @dataclass
 class MarketRun(Result):
-    """What came out in one market; scores and detections by name, settings by model and fold.
+    """Scores by model, detections by signal and chosen settings by model and fold, in one market.
 
-    mean_T (less the window's mean, in its standard deviations) by net, and whether the second regime ruled: on the days
-    that the first fold predicts, kept for the first seed alone.
+    mean_T, standardised by the window, by net, and whether the second regime ruled: on the days that the first fold
+    predicts, kept for the first seed alone.
     """
 
     task: Task
@@ -117,12 +118,12 @@ EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)
 
 
 # ---------------------------------------------------------------------------------------------- models
-# Each is a generator, given days to fit (n, d) and (n,), and later ones (m, d) to predict: of a candidate for each
+# Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
 # setting and each length of training.
 
 
 class Candidate(NamedTuple):
-    """A setting in words, its predictions (m,), and, of a net, the parameters."""
+    """A setting in words, its predictions (m,), and the parameters if it is a net."""
 
     setting: str
     predicted: np.ndarray
@@ -158,10 +159,10 @@ def train(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, task: Task
 
 
 def prepare(name: str, x: np.ndarray, y: np.ndarray, task: Task, **setting: float) -> Training:
-    """A net before its first epoch, the same for all days of a seed; no score is taken, so no day is there to test."""
+    """Return the training of a net before its first epoch, whose weights depend on the seed alone."""
     budget = {"epochs": task.epochs, "n_train": len(x), "n_test": 1, "seed": task.seed}
     config = Config(loss="squared-error", **NETS[name], **budget, **setting)
-    return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))
+    return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))  # the test day is never scored
 
 
 MODELS = {
@@ -176,7 +177,7 @@ MODELS = {
 
 
 class Forecast(NamedTuple):
-    """Of the days after a window, (horizon,) each: predictions by model and signals by detector; settings by model."""
+    """Predictions by model and signals by detector for the days after a window, (horizon,) each; settings by model."""
 
     predicted: dict[str, np.ndarray]
     signals: dict[str, np.ndarray]
@@ -184,14 +185,14 @@ class Forecast(NamedTuple):
 
 
 def forecast(market: Market, day: int, task: Task) -> Forecast:
-    """Fit and choose on the window that begins with that day, predict the days after it."""
+    """Fit and choose on the window that begins with `day`, and predict the days after the window."""
     x, y, second, *_ = (days[day : day + task.window + task.horizon] for days in market)
-    fit, window = round((1 - HELD_OUT) * task.window), task.window
+    fit, window = round((1 - VALIDATION) * task.window), task.window
     inputs, targets = standardised(x, fit), standardised(y, fit)
 
     def error(candidate: Candidate) -> float:
         errors = candidate.predicted[: window - fit] - targets[fit:window]
-        return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # of a net that diverged
+        return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
 
     chosen = {
         name: min(model(inputs[:fit], targets[:fit], inputs[fit:], task), key=error) for name, model in MODELS.items()
@@ -204,36 +205,36 @@ def forecast(market: Market, day: int, task: Task) -> Forecast:
         net = prepare(name, inputs[:fit], targets[:fit], task).net
         untrained = gates(net, inputs)
         net.params.flat[...] = chosen[name].params
-        signals |= watch(name, gates(net, inputs), second[:window])
-        signals |= watch(f"{name}, untrained", untrained, second[:window])
-    signals["logistic regression"] = taught(inputs, second[:window])
+        signals |= detectors(name, gates(net, inputs), second[:window])
+        signals |= detectors(f"{name}{UNTRAINED}", untrained, second[:window])
+    signals["logistic regression"] = supervised(inputs, second[:window])
     return Forecast(predicted, signals, {name: best.setting for name, best in chosen.items()})
 
 
 def standardised(days: np.ndarray, fit: int) -> np.ndarray:
-    """Days (n, ...) shifted and scaled so that those that are there to fit have mean 0 and variance 1."""
+    """Shift and scale days (n, ...) so that the first `fit` of them have mean 0 and variance 1."""
     return ((days - days[:fit].mean(axis=0)) / days[:fit].std(axis=0)).astype(np.float32)
 
 
 def gates(net: DeepNet, x: np.ndarray) -> np.ndarray:
-    """T of each block, mean over units, (L, n), on days x (n, d)."""
+    """Return the mean T of each block over its units, (L, n), on days x (n, d)."""
     return np.array([T.mean(axis=0) for (_, T), _ in net.walk(net.enter(x))])
 
 
-def watch(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:
-    """Signals of the days after a window, given T (L, n) of all days and the regimes of the window's, (n_window,)."""
+def detectors(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:
+    """Return a net's signals on the days after a window, given T (L, n) on all days and the window's regimes."""
     from scipy.stats import rankdata
 
     T = np.vstack([T.mean(axis=0), T])
     past = T[:, : len(second)]
     signals = (T - past.mean(axis=1, keepdims=True)) / past.std(axis=1, keepdims=True)
-    leads = np.array([auc(block, second) for block in rankdata(past[1:], axis=1)]) - 0.5
-    best, after = np.abs(leads).argmax(), signals[:, len(second) :]
-    return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(leads[best]) * after[1 + best]}
+    skills = np.array([auc(block, second) for block in rankdata(past[1:], axis=1)]) - 0.5
+    best, after = np.abs(skills).argmax(), signals[:, len(second) :]
+    return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(skills[best]) * after[1 + best]}
 
 
-def taught(x: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Log odds of the second regime on the days after a window, given all days x (n, d) and the window's regimes."""
+def supervised(x: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return log odds of the second regime on the days after a window, given all days x (n, d) and its regimes."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression().fit(x[: len(second)], second).decision_function(x[len(second) :])
@@ -243,63 +244,59 @@ def taught(x: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> Score:
-    """Out-of-sample R² of predictions beside the windows' means; all (n,)."""
+    """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
     errors, total = (y - predicted) ** 2, (y - mean) ** 2
-    with np.errstate(invalid="ignore"):  # of a regime that never ruled
+    with np.errstate(invalid="ignore"):  # 0 / 0 for a regime that never ruled
         return Score(*(number(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
 
 
 def auc(ranks: np.ndarray, second: np.ndarray) -> float:
-    """Share of pairs of days, one of each regime, in which that of the second ranks higher (Mann & Whitney 1947)."""
+    """Return the share of pairs, a day of each regime, in which the second ranks higher (Mann & Whitney 1947)."""
     n = np.count_nonzero(second)
     pairs = n * (len(second) - n)
     return (ranks[second].sum() - n * (n + 1) / 2) / pairs if pairs else math.nan
 
 
 def detect(signal: np.ndarray, second: np.ndarray) -> Detection:
-    """How well a signal tells the days of the second regime, and of shifted ones, (folds, n) each: mean over folds.
+    """Compare a signal with the regimes and with shifted regimes, (folds, n) each; AUCs are means over folds.
 
-    A fold by itself, as each has a net of its own, in which a gate may mean the opposite.
+    Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
     """
     from scipy.stats import rankdata
 
     ranked = rankdata(signal, axis=1)
     aucs = np.array([np.mean([*map(auc, ranked, np.roll(second, n, axis=1))]) for n in range(second.shape[1])])
     nearer = np.abs(aucs - 0.5) < abs(aucs[0] - 0.5)
-    return Detection(number(aucs[0]), *numbers(np.quantile(aucs, SHIFTED)), number(1 - nearer.mean()))
+    return Detection(number(aucs[0]), *numbers(np.quantile(aucs, QUANTILES)), number(1 - nearer.mean()))
 
 
 def run_task(task: Task, _: Any) -> MarketRun:
-    """Simulate a market and walk through it."""
+    """Simulate a market, and predict it window by window."""
     import sklearn.ensemble  # noqa: F401, so that its threads are there when all are limited
     from threadpoolctl import threadpool_limits
 
     market = simulate(task.market, task.window + task.folds * task.horizon, task.seed)
     with threadpool_limits(1):
-        forecasts = [forecast(market, fold * task.horizon, task) for fold in range(task.folds)]
-    predicted, signals = (
-        {name: np.concatenate([parts[name] for parts in folds]) for name in folds[0]}
-        for folds in zip(*((of.predicted, of.signals) for of in forecasts), strict=True)
-    )
+        folds = [forecast(market, fold * task.horizon, task) for fold in range(task.folds)]
     _, y, second, known, seen = (days[task.window :] for days in market)
+    predicted = {name: np.concatenate([fold.predicted[name] for fold in folds]) for name in folds[0].predicted}
     mean = predicted.pop("mean")
     predicted |= {"best by a day's inputs": seen, "best, regime known": known}
-    illustrated = slice(task.horizon if task.seed == SEEDS[0] else 0)
+    signals = {name: np.array([fold.signals[name] for fold in folds]) for name in folds[0].signals}  # (folds, horizon)
+    kept = slice(task.horizon if task.seed == SEEDS[0] else 0)
     return MarketRun(
         None,
         task,
         scores={name: score(y, values, mean, second) for name, values in predicted.items()},
-        detections={
-            name: detect(*(of.reshape(task.folds, -1) for of in (signal, second))) for name, signal in signals.items()
-        },
-        settings={name: [of.settings[name] for of in forecasts] for name in MODELS},
-        mean_T={name: numbers(signals[f"{name}: mean T"][illustrated], digits=3) for name in GATED},
-        second=second[illustrated].tolist(),
+        detections={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
+        settings={name: [fold.settings[name] for fold in folds] for name in MODELS},
+        mean_T={name: numbers(signals[f"{name}: mean T"][0, kept], digits=3) for name in GATED},
+        second=second[kept].tolist(),
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Walk through the markets that have not been walked through yet, and write the log."""
+    """Run the tasks without a result yet, and write the log."""
     path = EXPERIMENT.log_path(smoke=arguments.smoke)
     seeds, budget = (SEEDS[:2], SMOKE) if arguments.smoke else (SEEDS, BUDGET)
     tasks = [Task(market, seed, **budget) for seed in seeds for market in MARKETS]

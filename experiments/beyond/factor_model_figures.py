@@ -1,4 +1,4 @@
-"""Pictures and tables of the simulated markets: who predicts returns, who tells the regime."""
+"""Pictures and tables of the simulated markets: which models predict returns, which signals detect the regime."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,32 +11,31 @@ from highway_lab.console import mean_sd, seeds_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
 
 from ..intervals import interval
-from .factor_model import GATED, NETS, FactorModelLog, MarketRun
+from .factor_model import GATED, NETS, UNTRAINED, FactorModelLog, MarketRun
 from .simulated_markets import BEST_AUC, MARKETS, NOISE
 
-COMPARED = GATED[0]  # the net that each model is compared with
-SIGNIFICANT = 0.05  # a p below it
+COMPARED = GATED[0]  # with which each model is compared
+SIGNIFICANT = 0.05
 SMOOTH = 20  # days
-UNTRAINED = ", untrained"
 
 
 def by_market(log: FactorModelLog, value: Callable[[MarketRun], float | None]) -> dict[str, np.ndarray]:
-    """A value of each run, (seeds,), by market; NaN where there is none."""
+    """Return a value of each run, (seeds,), by market; NaN in place of None."""
     return {of: np.array([value(run) for run in log.runs if run.task.market == of], float) for of in MARKETS}
 
 
 def r2(log: FactorModelLog, model: str, regime: str = "all") -> dict[str, np.ndarray]:
-    """Out-of-sample R² of a model, (seeds,), by market."""
+    """Return the out-of-sample R² of a model, (seeds,), by market."""
     return by_market(log, lambda run: getattr(run.scores[model], regime))
 
 
 def auc(log: FactorModelLog, signal: str, field: str = "auc") -> dict[str, np.ndarray]:
-    """AUC of a signal, or another field of its detection, (seeds,), by market."""
+    """Return the AUC of a signal, or another field of its detection, (seeds,), by market."""
     return by_market(log, lambda run: getattr(run.detections[signal], field))
 
 
 def color(name: str) -> str | tuple[float, ...]:
-    """Of a model, or of a signal: by its block, paler if it is untrained."""
+    """Return the colour of a model or of a signal: by its block, paler if it is untrained."""
     block = NETS.get(name.split(":")[0].removesuffix(UNTRAINED), {}).get("block")
     return pale(COLORS.get(block, INK), 0.5 if UNTRAINED in name else 1)
 
@@ -45,12 +44,12 @@ def color(name: str) -> str | tuple[float, ...]:
 
 
 def seeds(log: FactorModelLog) -> str:
-    """What the dots of a row are, for a title."""
+    """Say for a title how many seeds a row shows."""
     return f"{len({run.task.seed for run in log.runs})} seeds, mean, 95 % interval"
 
 
 def draw_rows(panels: Iterable[Axes], rows: dict[str, dict[str, np.ndarray]], xlabel: str) -> None:
-    """A panel for each market, a row for each name: a faint dot a seed, the mean and its interval bold."""
+    """Draw a panel for each market, a row for each name: a faint dot for each seed, the mean and its interval bold."""
     for axes, market in zip(panels, MARKETS, strict=True):
         for place, (name, values) in enumerate(rows.items()):
             of, (mean, half) = values[market], interval(values[market])
@@ -64,7 +63,7 @@ def draw_rows(panels: Iterable[Axes], rows: dict[str, dict[str, np.ndarray]], xl
 
 
 def returns_figure(log: FactorModelLog) -> Figure:
-    """Out-of-sample R², a row for each model, a panel for each market."""
+    """Draw out-of-sample R²: a row for each model, a panel for each market."""
     rows = {name: r2(log, name) for name in reversed(log.runs[0].scores)}
     figure, panels = new_figure(f"Returns predicted: {seeds(log)}", 4.4, ncols=len(MARKETS), sharex=True, sharey=True)
     draw_rows(panels, rows, "out-of-sample R²")
@@ -73,7 +72,7 @@ def returns_figure(log: FactorModelLog) -> Figure:
 
 
 def regimes_figure(log: FactorModelLog) -> Figure:
-    """AUC for the second regime, a row for each signal, a panel for each market; grey: with shifted regimes."""
+    """Draw AUC for the second regime: a row for each signal, a panel for each market; grey: with shifted regimes."""
     rows = {name: auc(log, name) for name in log.runs[0].detections}
     title = f"The second regime detected: {seeds(log)}; grey: one seed by chance"
     figure, panels = new_figure(title, 4.6, ncols=len(MARKETS), sharex=True, sharey=True)
@@ -87,7 +86,7 @@ def regimes_figure(log: FactorModelLog) -> Figure:
 
 
 def days_figure(log: FactorModelLog) -> Figure:
-    """Mean T on the first days that were predicted, first seed; the second regime's days are shaded."""
+    """Draw mean T on the days that the first fold predicts, first seed; the second regime's days are shaded."""
     shown = [run for run in log.runs if run.second]
     title = f"Mean T, seed {shown[0].task.seed}, mean of {SMOOTH} days; shaded: the second regime"
     figure, panels = new_figure(title, 5.6, nrows=len(shown), sharex=True, sharey=True)
@@ -113,12 +112,12 @@ def days_figure(log: FactorModelLog) -> Figure:
 
 
 def signed(values: np.ndarray) -> str:
-    """`+0.021 ± 0.003`: the interval of a mean."""
+    """Format the interval of a mean: `+0.021 ± 0.003`."""
     return f"{interval(values):+.3f}"
 
 
 def returns_table(log: FactorModelLog) -> str:
-    """Out-of-sample R² by market and model, in all and in each regime, and the highway net's lead."""
+    """Tabulate out-of-sample R² by market and model, on all days and in each regime, and the highway net's lead."""
     rows = []
     for market in MARKETS:
         best = r2(log, COMPARED)[market]
@@ -137,13 +136,13 @@ def returns_table(log: FactorModelLog) -> str:
 
 
 def commonest(log: FactorModelLog, market: str, model: str) -> str:
-    """The setting that most fits of a model chose, and how many."""
+    """Name the setting that most fits of a model chose, and how many did."""
     chosen = [setting for run in log.runs if run.task.market == market for setting in run.settings.get(model, [])]
     return f"{Counter(chosen).most_common(1)[0][0]}: {max(Counter(chosen).values())} of {len(chosen)}" if chosen else ""
 
 
 def regimes_table(log: FactorModelLog) -> str:
-    """AUC by signal and market, with how many seeds lie above and below chance; then what it says of open gates."""
+    """Tabulate AUC by signal and market, with the number of seeds above and below chance; then the verdicts."""
     rows = []
     for name in log.runs[0].detections:
         cells = []
@@ -163,8 +162,11 @@ def regimes_table(log: FactorModelLog) -> str:
 
 
 def verdict(log: FactorModelLog, net: str) -> str:
-    """Whether a net's open gates mark the nonlinear regime: beyond chance, beyond an untrained net's, and beyond those
-    that tell two linear regimes apart, or a linear one from noise; each by the interval of the differences."""
+    """Judge whether a net's open gates mark the nonlinear regime.
+
+    The AUC of its mean T has to exceed four baselines, each by the interval of the differences: chance, the untrained
+    net, the market of two linear regimes, and that of a second regime of noise.
+    """
     found, untrained = auc(log, f"{net}: mean T"), auc(log, f"{net}{UNTRAINED}: mean T")
     leads = {
         "½": found["nonlinear"] - 0.5,

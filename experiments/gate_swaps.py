@@ -13,7 +13,6 @@ nothing. In all layers at once; for two kinds of donor also in one layer at a ti
 On test images, which the nets have not learned by heart; nothing is chosen by them.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from highway_networks import Dataset, DeepNet, Training, as_inputs
 
 from . import models
 from .class_routing import class_means
-from .common import Experiment, add_run_flags, load_data, start
+from .common import Experiment, ExperimentJob, start
 from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
@@ -221,17 +220,14 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
         )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Examine the nets that have not been examined yet, and write the log."""
-    dataset, data = load_data(arguments)
-    settings = models.by_setting(dataset, data, arguments.smoke)
+def run(job: ExperimentJob) -> None:
+    """Swap gates in the nets of every setting, and write the log."""
+    settings = models.by_setting(job.dataset, job.data, job.smoke)
     tasks = [Task(setting, source) for setting, sources in settings.items() for source in sources]
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    nets = EXPERIMENT.finish(examine, tasks, data, NetSwaps, path, arguments)
-    EXPERIMENT.keep(path, arguments.command_line, models.whole(dataset, data), nets=nets)
+    job.keep(nets=job.run_missing(examine, tasks, NetSwaps))
 
 
-add_run_flags(EXPERIMENT.add("run", run, "swap gates between images; resumable"))
+EXPERIMENT.add_run(run, "swap gates between images; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

@@ -12,7 +12,6 @@ one after another - from the back, from the front, those of least single loss fi
 k of which are a random set of k layers - and how many can go before accuracy has fallen by one point.
 """
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
 
 from . import models
-from .common import Experiment, load_data, start
+from .common import Experiment, ExperimentJob, start
 from .models import Source
 
 SEEDS = (0, 1, 2)
@@ -169,35 +168,29 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     )
 
 
-def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Source]:
-    """The nets to examine: that of --model, or that of the depth search if it is there, and one for each seed."""
-    given, smoke = models.given(arguments, dataset, data), arguments.smoke
-    seeds = () if arguments.model or (arguments.alone and given) else SEEDS[: 2 if smoke else None]
-    trained = [
-        models.untrained(EXPERIMENT.name, dataset, data, smoke=smoke, epochs=TRAIN_EPOCHS, seed=seed) for seed in seeds
-    ]
-    return [given, *trained] if given else trained
+def plan(job: ExperimentJob) -> list[Source]:
+    """Return the nets to lesion: that of --model, or that of NETS if it is there, and one a seed."""
+    found, flags = models.find_net(job), job.arguments
+    seeds = () if flags.model or (flags.alone and found) else SEEDS[: 2 if job.smoke else None]
+    trained = [models.from_training(EXPERIMENT.name, job, epochs=TRAIN_EPOCHS, seed=seed) for seed in seeds]
+    return [found, *trained] if found else trained
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Examine the nets that have not been examined yet, and write the log."""
-    dataset, data = load_data(arguments)
-    sources = plan(arguments, dataset, data)
-    path = models.log_path(EXPERIMENT, dataset, arguments.smoke, sources[0])
-    EXPERIMENT.keep(
-        path,
-        arguments.command_line,
-        models.whole(dataset, data),
+def run(job: ExperimentJob) -> None:
+    """Lesion the nets, and write the log."""
+    sources = plan(job)
+    job = models.log_of(sources[0], job)
+    job.keep(
         idle=IDLE,
         idle_thresholds=list(IDLE_THRESHOLDS),
         point=POINT,
-        set_images=min(SET_IMAGES, len(data.train_x)),
-        nets=EXPERIMENT.finish(examine, sources, data, NetLesions, path, arguments),
+        set_images=min(SET_IMAGES, len(job.data.train_x)),
+        nets=job.run_missing(examine, sources, NetLesions),
     )
 
 
 parser = models.add_run(EXPERIMENT, run, "lesion nets; resumable")
-parser.add_argument("--alone", action="store_true", help="only the net that was found best, where there is one")
+parser.add_argument("--alone", action="store_true", help="lesion the best net alone, if it is there")
 
 if __name__ == "__main__":
     start(__spec__.name)

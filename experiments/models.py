@@ -1,4 +1,4 @@
-"""The net that an experiment looks into: a file, the depth search's best, or one trained here.
+"""The nets that experiments look into: the best of a search, a user's own, or nets trained here.
 
 What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; what they call blocks are its units.
 """
@@ -21,24 +21,24 @@ from highway_lab.logs import DatasetInfo, environment, number
 from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
 
 from . import common, depth_search
-from .common import Experiment, add_run_flags, load_data
+from .common import Experiment, ExperimentJob
 
-EPOCHS = 10  # of a net that is trained here
-LONG = 60  # of those that are compared by their settings
-LAST_RATE = 0.2  # of the first, where FALLBACK is trained long
-PAPER_BIASES = (-2.0, -4.0)  # of the paper's best nets for MNIST and for CIFAR-100; both are tanh nets
-SEEDS = (0, 1, 3)  # from seed 2 RELU diverges
+EPOCHS = 10  # of a net that is trained to be looked into
+LONG = 60  # epochs of nets that are compared by setting
+LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
+PAPER_BIASES = (-2.0, -4.0)  # of the paper's best tanh nets for MNIST and CIFAR-100
+SEEDS = (0, 1, 3)  # RELU diverges from seed 2
 FALLBACK = Config(
     depth=49,  # with the plain layer before them the paper's 50
     init="glorot",
-    gate_bias=-4.0,  # from the paper's -2, this rate takes more than an epoch to get going
+    gate_bias=-4.0,  # from the paper's -2, this rate needs more than an epoch to begin to learn
     optimizer="momentum",
     lr=0.05,
     momentum=0.9,
     clip=0.0,
 )
 SMOKE = replace(FALLBACK, depth=6, hidden=20)
-RELU = replace(  # the best 50-layer net of a search of four epochs a setting: beside the paper's tanh nets
+RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
     FALLBACK,
     activation="relu",
     init="he",
@@ -47,28 +47,28 @@ RELU = replace(  # the best 50-layer net of a search of four epochs a setting: b
     lr_decay=0.9999476059148608,
     momentum=0.986845,
 )
-NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}  # what is looked into
+NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}
 DATASETS = tuple(NETS)
 CHECKPOINTS = Path("runs") / "checkpoints"
-ROWS = 512  # images that are looked at together: what the blocks make of them stays in the processor's cache
+ROWS = 512  # images a batch: their activations fit in the processor's cache
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a net comes from: a file that was there, or the training whose result is kept in that file."""
+    """Origin of a net: an existing file, or a training whose net is kept in that file."""
 
     file: str
-    sha256: str | None  # of a file that was there
-    training: Config | None  # of a net that was not
+    sha256: str | None  # of an existing file
+    training: Config | None  # of a net that is trained here
 
     @property
     def own(self) -> bool:
-        """Whether the net is the user's, and not one that the project itself looks into."""
+        """Whether the net is the user's, none of NETS."""
         return self.training is None and Path(self.file) not in NETS.values()
 
     @property
     def label(self) -> str:
-        """What a table or a legend calls the net."""
+        """Name of the net in tables and legends."""
         if self.training:
             return f"seed {self.training.seed}"
         if self.own:
@@ -78,7 +78,7 @@ class Source:
 
 @dataclass
 class Model:
-    """The net that was looked into, and how well it does; `net` is DeepNet.config, the loss is in nats."""
+    """A net that was looked into and its scores; `net` is DeepNet.config, the loss is in nats."""
 
     source: Source
     net: dict[str, int | float | str]
@@ -87,13 +87,12 @@ class Model:
     test_score: float
 
 
-# -------------------------------------------------------------------------------------- one experiment
+# ---------------------------------------------------------------------------------------- commands
 
 
-def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:
+def add_run(experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str) -> argparse.ArgumentParser:
     """Add the `run` of an experiment that looks into nets; returns its parser."""
-    parser = experiment.add("run", action, help)
-    add_run_flags(parser)
+    parser = experiment.add_run(measure, help)
     nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
     parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
     return parser
@@ -102,72 +101,69 @@ def add_run(experiment: Experiment, action: Callable[[argparse.Namespace], None]
 def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], dict[str, Any]]) -> None:
     """Add the `run` of an experiment that looks into a single net.
 
-    measure(net, data, jobs) gives the fields of its log, all but `model`.
+    measure(net, data, jobs) returns the fields of its log but `model`.
     """
 
-    def look(arguments: argparse.Namespace) -> None:
+    def look(job: ExperimentJob) -> None:
         from threadpoolctl import threadpool_limits
 
-        dataset, data = load_data(arguments)
-        source = given(arguments, dataset, data)
-        source = source or untrained("inside", dataset, data, smoke=arguments.smoke, epochs=EPOCHS, seed=0)
-        path = log_path(experiment, dataset, arguments.smoke, source)
+        source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
+        job = log_of(source, job)
         with threadpool_limits(1):
-            net = obtain(source, data)
-            measured = {"model": describe(source, net, data), **measure(net, data, arguments.jobs)}
-        experiment.keep(path, arguments.command_line, whole(dataset, data), **measured)
+            net = obtain(source, job.data)
+            measured = measure(net, job.data, job.arguments.jobs)
+            job.keep(model=describe(source, net, job.data), **measured)
 
     add_run(experiment, look, "look into a net")
 
 
+def log_of(source: Source, job: ExperimentJob) -> ExperimentJob:
+    """Return the job with its log named after a net of the user's, so that it replaces no committed log.
+
+    Raises InputError if the log could not be written.
+    """
+    path = job.path.with_stem(f"{job.path.stem}-{Path(source.file).stem}") if source.own else job.path
+    make_place(path)
+    return replace(job, path=path)
+
+
 def whole(dataset: str, data: Dataset) -> DatasetInfo:
-    """What a log says of a data set that is used whole."""
+    """Return what a log says of a data set that is used whole."""
     return DatasetInfo(dataset, len(data.train_x), len(data.test_x), data.test_set)
 
 
-def log_path(experiment: Experiment, dataset: str, smoke: bool, source: Source) -> Path:
-    """Where a log goes: one of a net of the user's bears its name, and so replaces no committed log.
-
-    Makes its folder; raises InputError if it could not be written.
-    """
-    path = experiment.log_path(dataset, smoke)
-    if source.own:
-        path = path.with_stem(f"{path.stem}-{Path(source.file).stem}")
-    make_place(path)
-    return path
+# ------------------------------------------------------------------------------------ where nets come from
 
 
-# ---------------------------------------------------------------------------------------- the net
+def find_net(job: ExperimentJob) -> Source | None:
+    """Return the net of --model, else that of NETS for the data set if it is there."""
+    usual = NETS.get(job.dataset)
+    there = usual and not job.smoke and usual.exists()
+    path = job.arguments.model or (usual if there else None)
+    return path and from_file(path, job.data)
 
 
-def given(arguments: argparse.Namespace, dataset: str, data: Dataset) -> Source | None:
-    """The net of --model, else the best 50-layer net that was found for these images, if it is there."""
-    usual = NETS.get(dataset)
-    found = usual and not arguments.smoke and usual.exists()
-    path = arguments.model or (usual if found else None)
-    return path and of_file(path, data)
-
-
-def of_file(path: Path, data: Dataset) -> Source:
-    """A net that lies in a file; raises InputError unless it is a highway net for these images."""
+def from_file(path: Path, data: Dataset) -> Source:
+    """Return the source of a net in a file; raises InputError unless it is a highway net for these images."""
     load(path, data)
     return Source(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), None)
 
 
-def untrained(name: str, dataset: str, data: Dataset, *, smoke: bool, epochs: int, seed: int) -> Source:
-    """A 50-layer net to be trained on all images by the setting that was found best for the data set, else by FALLBACK.
+def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:
+    """Return the source of a 50-layer net that is trained on all images by the data set's best setting, else FALLBACK.
 
-    `name` begins the name of the file in which it will lie; it is trained for `epochs`, or for fewer that were found.
+    The net's file begins with `name`; no net is trained for more epochs than its setting was found with.
     """
-    n_train, n_test = len(data.train_x), len(data.test_x)
-    found = None if smoke else setting(dataset, n_train)
+    n_train, n_test = len(job.data.train_x), len(job.data.test_x)
+    found = None if job.smoke else best_setting(job.dataset, n_train)
+    config = found or (SMOKE if job.smoke else FALLBACK)
     epochs = min(epochs, found.epochs) if found else epochs
-    config = replace(found or (SMOKE if smoke else FALLBACK), seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
-    return Source(str(CHECKPOINTS / f"{name}-{dataset}-seed-{seed}.npz"), None, config)
+    config = replace(config, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+    return Source(str(CHECKPOINTS / f"{name}-{job.dataset}-seed-{seed}.npz"), None, config)
 
 
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
-    """50-layer nets trained long, a seed each: RELU and, as in the paper, tanh from each of PAPER_BIASES."""
+    """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
     epochs, seeds = (2, SEEDS[:2]) if smoke else (LONG, SEEDS)
     budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
     budget |= {"depth": SMOKE.depth, "hidden": SMOKE.hidden} if smoke else {}
@@ -182,12 +178,12 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
 
 
 def name_setting(config: Config) -> str:
-    """What tells one setting of `by_setting` from another."""
+    """Return the name of a setting of `by_setting`."""
     return f"{config.activation}, b_T {config.gate_bias:.2g}"
 
 
-def setting(dataset: str, n_train: int) -> Config | None:
-    """What the data set's depth search, else its grid of rates, found best for 50 layers; None if neither is there."""
+def best_setting(dataset: str, n_train: int) -> Config | None:
+    """Return the data set's best setting for 50 layers, of its depth search, else of its grid of rates, if any."""
     log = depth_search.EXPERIMENT.log_path(dataset)
     runs = depth_search.EXPERIMENT.read(log).best if log.exists() else []
     best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
@@ -199,9 +195,9 @@ def setting(dataset: str, n_train: int) -> Config | None:
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:
-    """Load the net, or train it and keep it; raises InputError if it cannot be used, or its loss is not finite.
+    """Load the net, or train and save it; raises InputError if it cannot be used, or if training diverges.
 
-    What the same training code has trained before, whole or in part, is not trained again.
+    Finished epochs of the same training code are not trained again.
     """
     path, config = Path(source.file), source.training
     if config is None:
@@ -221,7 +217,7 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
 
 
 def load(path: Path, data: Dataset) -> DeepNet:
-    """Read a highway net whose input and output fit the data set; raises InputError for any other."""
+    """Read a highway net whose inputs and outputs fit the data set; raises InputError for any other."""
     net = DeepNet.load(path)
     d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
     pixels = math.prod(data.train_x.shape[1:])
@@ -237,24 +233,24 @@ def load(path: Path, data: Dataset) -> DeepNet:
             "give its own --dataset"
         )
     with np.errstate(all="ignore"):
-        if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # nor is NaN
+        if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN
             raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
     return net
 
 
 def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
-    """What a log says of the net."""
+    """Return what a log says of a net."""
     loss = LOSSES["cross-entropy"]
     train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
     _, test_score = evaluate(net, data.test_x, data.test_y, loss)
     return Model(source, net.config, number(train_loss), number(train_score), number(test_score))
 
 
-# --------------------------------------------------------------------------------- looking into it
+# ------------------------------------------------------------------------------------- looking into nets
 
 
 def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield a slice of the images (n, ...), uint8, and the inputs (D, B) that it gives to the first block."""
+    """Yield slices of the images (n, ...), uint8, and x_0 (D, B), their input to the first block."""
     starts = range(0, len(images), ROWS)
     for start in progress(starts, len(starts), label):
         part = slice(start, start + ROWS)
@@ -262,7 +258,7 @@ def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[s
 
 
 def progress(items: Iterable, total: int, label: str) -> Iterable:
-    """The items, with a progress bar on a terminal."""
+    """Yield the items, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())

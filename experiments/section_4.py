@@ -15,7 +15,6 @@ error of an untrained net tells nothing, so its flips stand beside those of the 
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
 
-import argparse
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import LOSSES, Dataset, DeepNet, Training, evaluate
 
 from . import class_routing, depth_search, gate_maps, lesions, models
-from .common import Experiment, add_run_flags, load_data, start
+from .common import Experiment, ExperimentJob, start
 from .models import Source
 
 DEEP = depth_search.KEPT["highway", 100]
@@ -110,26 +109,21 @@ def examine(source: Source, data: Dataset) -> NetSeen:
         return NetSeen(None, source, number(test_score), see(net, data), see(untrained, data))
 
 
-def deep_net(dataset: str, data: Dataset, smoke: bool) -> Source:
-    """The best 100-layer net of the search; in a smoke run one that is trained here."""
-    if smoke:
-        return models.untrained(f"{EXPERIMENT.name}-smoke", dataset, data, smoke=True, epochs=2, seed=SEED)
-    return models.of_file(DEEP, data)
+def deep_net(job: ExperimentJob) -> Source:
+    """Return the best 100-layer net of the search; in a smoke run one that is trained here."""
+    if job.smoke:
+        return models.from_training(f"{EXPERIMENT.name}-smoke", job, epochs=2, seed=SEED)
+    return models.from_file(DEEP, job.data)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Examine the nets that have not been examined yet, and write the log."""
-    dataset, data = load_data(arguments)
-    path, smoke = EXPERIMENT.log_path(dataset, arguments.smoke), arguments.smoke
-    sources = [source for seeds in models.by_setting(dataset, data, smoke).values() for source in seeds]
-    sources.append(deep_net(dataset, data, smoke))
-    *nets, deep = EXPERIMENT.finish(examine, sources, data, NetSeen, path, arguments)
-    EXPERIMENT.keep(
-        path,
-        arguments.command_line,
-        models.whole(dataset, data),
-        first=FIRST_SMOKE if smoke else FIRST,
-        late=LATE_SMOKE if smoke else LATE,
+def run(job: ExperimentJob) -> None:
+    """Examine the nets of every setting and the deep one, and write the log."""
+    settings = models.by_setting(job.dataset, job.data, job.smoke)
+    sources = [source for seeds in settings.values() for source in seeds]
+    *nets, deep = job.run_missing(examine, [*sources, deep_net(job)], NetSeen)
+    job.keep(
+        first=FIRST_SMOKE if job.smoke else FIRST,
+        late=LATE_SMOKE if job.smoke else LATE,
         idle=lesions.IDLE,
         idle_of_most=IDLE_OF_MOST,
         point=lesions.POINT,
@@ -141,7 +135,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train the nets that were not trained before, and look into them; resumable"))
+EXPERIMENT.add_run(run, "train nets and look into them; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

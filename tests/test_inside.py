@@ -1,6 +1,5 @@
 """Looking into a trained net: lesions, class means, gate statistics, and the experiments that report them."""
 
-import argparse
 import dataclasses
 import io
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says, files_below
+from made_up import job
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
@@ -107,7 +107,7 @@ def test_a_layer_that_is_shut_already_is_idle_and_one_that_decides_is_needed(dig
     net = closed(digits_net(), [1, 2])
     net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
     net.save(tmp_path / "net.npz")
-    found = lesions.examine(models.of_file(tmp_path / "net.npz", digits), digits)
+    found = lesions.examine(models.from_file(tmp_path / "net.npz", digits), digits)
     assert found.lesioned_error[1:3] == [found.error] * 2
     assert found.idle[0] >= 2
     assert sorted(found.idle) == found.idle, "a wider threshold makes no layer less idle"
@@ -244,7 +244,7 @@ def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(di
 
 def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
     def config():
-        return models.untrained("made-up", "digits", digits, smoke=False, epochs=3, seed=1).training
+        return models.from_training("made-up", job(digits), epochs=3, seed=1).training
 
     assert config().lr == models.FALLBACK.lr
     trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
@@ -265,16 +265,16 @@ def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, work
     grid.keep(
         grid.log_path("digits"), "made up", log.dataset, runs=[], margin=0.1, lr=log.lr, epochs=log.epochs, net=log.net
     )
-    found = models.untrained("made-up", "digits", digits, smoke=False, epochs=20, seed=1).training
+    found = models.from_training("made-up", job(digits), epochs=20, seed=1).training
     assert found == dataclasses.replace(log.net.source.training, seed=1)
     assert found.epochs == log.epochs < 20
 
 
 def test_each_data_set_has_its_net(workdir, monkeypatch):
-    monkeypatch.setattr(models, "of_file", lambda path, data: path)
+    monkeypatch.setattr(models, "from_file", lambda path, data: path)
 
     def given(dataset: str, smoke: bool = False, model: str | None = None):
-        return models.given(argparse.Namespace(model=model, smoke=smoke), dataset, None)
+        return models.find_net(job(None, dataset, smoke=smoke, model=model))
 
     assert given("mnist") is given("cifar-10") is None
     depth_search.MODEL.parent.mkdir()
@@ -302,7 +302,7 @@ BAD_NETS = {
 def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
     make().save(tmp_path / "net.npz")
     with pytest.raises(InputError) as error:
-        models.of_file(tmp_path / "net.npz", digits)
+        models.from_file(tmp_path / "net.npz", digits)
     assert_says(error.value, tmp_path / "net.npz", found)
 
 
@@ -429,10 +429,8 @@ def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits
 def test_the_net_that_was_found_best_may_be_lesioned_alone(workdir, digits, monkeypatch):
     monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
     digits_net().save("net.npz")
-    arguments = argparse.Namespace(model=None, smoke=False, alone=True)
-    assert [source.file for source in lesions.plan(arguments, "digits", digits)] == ["net.npz"]
-    arguments.alone = False
-    assert len(lesions.plan(arguments, "digits", digits)) == 4
+    assert [source.file for source in lesions.plan(job(digits, alone=True))] == ["net.npz"]
+    assert len(lesions.plan(job(digits, alone=False))) == 4
 
 
 def test_seeds_and_a_net_from_a_file_are_drawn_apart():

@@ -18,7 +18,8 @@ import pytest
 from helpers import ROOT, assert_says, files_below
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_helpers import committed_log, made_up_log, outdated
+from made_up import made_up_log
+from picture_helpers import committed_log, outdated
 from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT, assert_says, files_below
-from picture_helpers import committed_log, made_up_log, outdated
+from made_up import made_up_log
+from picture_helpers import committed_log, outdated
 
 from experiments import readme_tables
 from highway_lab.cli import InputError

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import ROOT
+from made_up import job
 from picture_helpers import committed_log
 
 import highway_lab.logs
@@ -68,7 +69,7 @@ def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
 def test_a_net_from_a_file_is_looked_into_beside_one_with_fresh_weights(log, digits, monkeypatch):
     trained = log.nets[0]
     monkeypatch.setattr(section_4, "DEEP", Path(trained.source.file))
-    source = deep_net("digits", digits, smoke=False)
+    source = deep_net(job(digits))
     assert source.training is None
     seen = examine(source, digits)
     assert (seen.trained, seen.test_score) == (trained.trained, trained.test_score)
@@ -221,7 +222,7 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
 LOOKED_INTO = {
     "section_4": lambda log: [net.source for net in log.nets],
     "gate_swaps": lambda log: [net.task.source for net in log.nets],
-    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
+    "beyond.depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
 }
 
 

@@ -21,7 +21,7 @@ from helpers import (
     wait_until,
     without_seconds,
 )
-from picture_helpers import made_up_log, made_up_run
+from made_up import made_up_log, made_up_run
 
 import conv_highway_networks as cn
 import highway_networks as hn

@@ -39,9 +39,9 @@ from highway_lab.cli import (
     InputError,
     OneLineParser,
     add_hyperparameters,
-    carry_out,
     hyperparameter,
     one_of,
+    run_cli,
 )
 from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
 from highway_lab.logs import DatasetInfo, RunLog, numbers
@@ -1093,7 +1093,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return carry_out(build_parser(), run_command, argv)
+    return run_cli(build_parser(), run_command, argv)
 
 
 if __name__ == "__main__":

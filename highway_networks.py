@@ -49,11 +49,11 @@ from highway_lab.cli import (
     Interrupted,
     OneLineParser,
     add_hyperparameters,
-    carry_out,
     check_hyperparameters,
     hyperparameter,
     list_of_numbers,
     one_of,
+    run_cli,
 )
 from highway_lab.files import (
     IDX_SOURCES,
@@ -1378,7 +1378,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    return carry_out(build_parser(), run_command, argv)
+    return run_cli(build_parser(), run_command, argv)
 
 
 if __name__ == "__main__":

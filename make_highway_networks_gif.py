@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.cli import InputError, OneLineParser, run_cli
 from highway_lab.figures import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
 from highway_lab.files import atomic_write
 from visualize_highway_networks import (
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
-    return carry_out(parser, animate_command, argv)
+    return run_cli(parser, animate_command, argv)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
 from conv_highway_networks import ConvConfig
-from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.cli import InputError, OneLineParser, run_cli
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import (
     COLORS,
@@ -499,7 +499,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
     parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
-    return carry_out(parser, draw_command, argv)
+    return run_cli(parser, draw_command, argv)
 
 
 if __name__ == "__main__":

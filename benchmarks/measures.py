@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_lab.cli import InputError, OneLineParser, carry_out, count
+from highway_lab.cli import InputError, OneLineParser, count, run_cli
 from highway_lab.files import check_writable
 from highway_lab.logs import Log, number, write
 
@@ -41,7 +41,7 @@ def run(parser: OneLineParser, measure: Callable[[argparse.Namespace], Log], arg
             write(arguments.json, log)
             print(f"saved {arguments.json}")
 
-    return carry_out(parser, measure_and_write, argv)
+    return run_cli(parser, measure_and_write, argv)
 
 
 @dataclass

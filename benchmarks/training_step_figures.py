@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from highway_lab.cli import OneLineParser, carry_out
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import INK, label_ends, markdown, new_figure, pale, save
 from highway_lab.logs import read
 
@@ -130,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(prog="python -m benchmarks.training_step_figures", description="Draw the training step.")
     parser.add_argument("log", nargs="?", type=Path, default=LOG, metavar="LOG.json", help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=PICTURE, metavar="PICTURE.png", help="default: %(default)s")
-    return carry_out(parser, draw, argv)
+    return run_cli(parser, draw, argv)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from highway_lab.cli import OneLineParser, carry_out, count
+from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load, step_words
 
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
-    return carry_out(parser, lambda arguments: arguments.action(arguments), argv)
+    return run_cli(parser, lambda arguments: arguments.action(arguments), argv)
 
 
 if __name__ == "__main__":

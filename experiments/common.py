@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import highway_lab.logs
-from highway_lab.cli import InputError, OneLineParser, carry_out
-from highway_lab.files import held, make_place
-from highway_lab.jobs import ResultFile, ResultT, add_job_flags, finish
+from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab.files import lock_log, make_place
+from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import DATASETS, Config, Dataset, choose_dataset, load_dataset, train
 
@@ -62,7 +62,7 @@ class Experiment:
 
     def main(self, argv: list[str] | None = None) -> int:
         """Carry out a sub-command; returns the exit code."""
-        return carry_out(self.parser, lambda arguments: arguments.action(arguments), argv)
+        return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
     def log_path(self, dataset: str | None = None, smoke: bool = False) -> Path:
         """runs/NAME.json is the usual data set's, runs/NAME-DATASET.json another's, NAME-smoke.json a smoke run's."""
@@ -93,16 +93,16 @@ class Experiment:
         arguments: argparse.Namespace,
         **options: Any,
     ) -> list[ResultT]:
-        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see side_by_side.finish.
+        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see jobs.run_missing.
 
         A command may do so several times, where later tasks depend on earlier results: --fresh forgets once.
         """
         results = ResultFile(log.with_suffix(".jsonl"), schema)
         options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
         arguments.old = None if arguments.old == "fresh" else arguments.old
-        with held(log):
+        with lock_log(log):
             results.check()
-            return finish(function, tasks, data, results, **options)
+            return run_missing(function, tasks, data, results, **options)
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
         """Write a log, and say so; `measured` are its fields beyond the envelope."""

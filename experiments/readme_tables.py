@@ -25,7 +25,7 @@ from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_claims, verdicts
 from experiments.common import Experiment, load, step_words
-from highway_lab.cli import InputError, OneLineParser, carry_out
+from highway_lab.cli import InputError, OneLineParser, run_cli
 from highway_lab.figures import fingerprint
 from highway_lab.files import atomic_write
 from highway_lab.logs import Log, RunLog
@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code: 1 if --check finds a difference."""
     parser = OneLineParser(prog=PROGRAM, description="Write the README files' tables from the committed logs.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if a table differs")
-    return carry_out(parser, write_command, argv)
+    return run_cli(parser, write_command, argv)
 
 
 if __name__ == "__main__":

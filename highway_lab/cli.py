@@ -23,13 +23,16 @@ class Interrupted(Exception):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, as every error of this project is; exit code 2."""
+    """An argument parser whose errors are one line, exit code 2; flags cannot be abbreviated."""
+
+    def __init__(self, **options: Any):
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> None:
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
-def carry_out(
+def run_cli(
     parser: OneLineParser, action: Callable[[argparse.Namespace], int | None], argv: Sequence[str] | None
 ) -> int:
     """Parse `argv` (else sys.argv), do `action`, and end as every program of the project ends; returns the exit code.
@@ -39,7 +42,7 @@ def carry_out(
     otherwise is 1, and so is work whose output, or a part of it, could not be written: that ends nothing.
     """
     argv = sys.argv[1:] if argv is None else argv
-    with unfailing_output() as outputs, killed_politely():
+    with unfailing_output() as outputs, sigterm_as_interrupt():
         arguments = parser.parse_args(argv)
         words = shlex.join([*parser.prog.split(), *argv])
         arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log is to hold it
@@ -50,7 +53,7 @@ def carry_out(
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except (Interrupted, KeyboardInterrupt) as stopped:
-            with deaf_to_interrupts():  # whoever presses Ctrl-C twice is told no less
+            with ignore_interrupts():  # whoever presses Ctrl-C twice is told no less
                 print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
             code = exit_code(stopped)
         for output in outputs:
@@ -122,12 +125,12 @@ def answered(number: signal.Signals, handler: Any) -> Iterator[None]:
         signal.signal(number, previous)
 
 
-def killed_politely() -> AbstractContextManager:
+def sigterm_as_interrupt() -> AbstractContextManager:
     """SIGTERM is answered as Ctrl-C is."""
     return answered(signal.SIGTERM, signal.default_int_handler)
 
 
-def deaf_to_interrupts() -> AbstractContextManager:
+def ignore_interrupts() -> AbstractContextManager:
     """Ctrl-C does nothing meanwhile."""
     return answered(signal.SIGINT, signal.SIG_IGN)
 

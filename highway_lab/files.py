@@ -292,7 +292,7 @@ def unwritable(path: str | os.PathLike, found: str) -> InputError:
 
 
 @contextmanager
-def held(log: str | os.PathLike) -> Iterator[None]:
+def lock_log(log: str | os.PathLike) -> Iterator[None]:
     """Keep a log, and what lies beside it until it is there, from every other command meanwhile; makes its folder.
 
     By a lock on an empty file beside it, which ends with this process, however it ends. Raises InputError if another

@@ -29,13 +29,13 @@ from highway_lab.cli import (
     InputError,
     Interrupted,
     count,
-    deaf_to_interrupts,
+    ignore_interrupts,
     list_of_numbers,
     name_numbers,
     unfailing_output,
 )
 from highway_lab.console import EpochReporter, describe_scores, full_name, label, summary
-from highway_lab.files import check_regular, check_writable, held, make_place, remove_torn
+from highway_lab.files import check_regular, check_writable, lock_log, make_place, remove_torn
 from highway_lab.logs import Result, Run, RunLog, read, write
 
 ATTEMPTS = 3  # at what was lost with a cluster's worker
@@ -182,7 +182,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # that calls were cut short is ours to report
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)} if jobs > 1 else {}
-    with deaf_to_interrupts():  # as the processes are, that are started meanwhile, for good
+    with ignore_interrupts():  # as the processes are, that are started meanwhile, for good
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
         )
@@ -190,7 +190,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         yield from finished
     except BaseException:  # they end before this process does, or what they share would be left behind
         if jobs > 1:
-            with deaf_to_interrupts():
+            with ignore_interrupts():
                 get_reusable_executor().shutdown(wait=True, kill_workers=True)
         raise
 
@@ -274,7 +274,7 @@ def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
     return (*losses, KilledWorker)
 
 
-def finish(
+def run_missing(
     function: Callable[[Any, Any], ResultT],
     tasks: Sequence[Any],
     data: Any,
@@ -311,7 +311,7 @@ def finish(
     hidden = not (shown and sys.stderr.isatty())
     bar = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
     jobs = min(jobs, max(len(missing), 1))
-    made = run_tasks(functools.partial(_made_here, function), missing, data, jobs=jobs, scheduler=scheduler)
+    made = run_tasks(functools.partial(_with_environment, function), missing, data, jobs=jobs, scheduler=scheduler)
     try:
         # Closed at once if we leave early: workers that end later would take those of a next call with them.
         with bar, closing(made) as finished:
@@ -340,7 +340,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget what has been run before")
 
 
-def _made_here(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:
+def _with_environment(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:
     """The result of a task, with the environment of the process that makes it."""
     result = function(task, data)
     result.environment = logs.environment()
@@ -518,7 +518,7 @@ def run_job(
         if arguments.old == "fresh":
             remove(passing)
         try:
-            runs = finish(
+            runs = run_missing(
                 functools.partial(_train_one, train, watchers, places),
                 sorted(configs, key=lambda config: -config.depth),
                 data,
@@ -556,7 +556,7 @@ def run_job(
 @contextmanager
 def _finished_runs(out: Path | None, dataset: str, schema: type[Run]) -> Iterator[ResultFile]:
     """The file of runs beside a log, which is held; without a log, one that is lost."""
-    with TemporaryDirectory() as lost, held(out or Path(lost, "log.json")):
+    with TemporaryDirectory() as lost, lock_log(out or Path(lost, "log.json")):
         results = ResultFile(runs_beside(out, dataset) if out else Path(lost, "runs.jsonl"), schema)
         results.check()
         yield results

@@ -226,6 +226,7 @@ BAD_ARGUMENTS = {
     "--out .": "--out: expected a name like log.json",
     "--unknown": "unrecognized arguments: --unknown",
     "surplus": "unrecognized arguments: surplus",
+    "--epoch 1": "unrecognized arguments: --epoch 1",
 }
 for size in ("--hidden", "--batch-size", "--epochs", "--n-train", "--n-test"):
     BAD_ARGUMENTS |= {f"{size} {n}": f"{size}: expected a positive number, found {n}" for n in (0, -1)}

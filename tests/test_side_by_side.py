@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, end, limited_file_size, wait_until
 
-from highway_lab.cli import InputError, Interrupted, OneLineParser, carry_out
-from highway_lab.files import held
-from highway_lab.jobs import ResultFile, finish
+from highway_lab.cli import InputError, Interrupted, OneLineParser, run_cli
+from highway_lab.files import lock_log
+from highway_lab.jobs import ResultFile, run_missing
 from highway_lab.logs import Result, environment
 
 TASKS = range(12)
@@ -38,7 +38,7 @@ class Square(Result):
 
 
 def made_here(task: int, square: float | None) -> Square:
-    """A result as `finish` returns it: it is told where it was made."""
+    """A result as `run_missing` returns it: it is told where it was made."""
     return Square(environment(), task, square)
 
 
@@ -52,7 +52,7 @@ def square(task: int, data: object) -> Square:
 
 def square_all(path: str = "squares.jsonl", tasks=TASKS, command: str = COMMAND, **flags) -> list[Square]:
     """Finish the tasks; returns their results."""
-    return finish(
+    return run_missing(
         flags.pop("function", square),
         list(tasks),
         None,
@@ -67,7 +67,7 @@ def main() -> int:
     parser = OneLineParser(prog=COMMAND)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--scheduler")
-    return carry_out(
+    return run_cli(
         parser,
         lambda given: square_all(
             jobs=given.jobs,
@@ -144,14 +144,14 @@ def test_somebody_elses_file_is_refused_rather_than_cut(let_go, content):
 
 def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
     Path("link.json").symlink_to("log.json")
-    with held("log.json"):
+    with lock_log("log.json"):
         for name in ("log.json", "./log.json", workdir / "log.json", "link.json"):
-            with pytest.raises(InputError) as error, held(name):
+            with pytest.raises(InputError) as error, lock_log(name):
                 pass
             assert_says(error.value, f"{name}: expected a log that no other command is making", "wait for it")
-        with held("other.json"):
+        with lock_log("other.json"):
             pass
-    with held("link.json"):
+    with lock_log("link.json"):
         pass
     assert [path.name for path in workdir.iterdir()] == ["link.json"]
 
@@ -161,7 +161,7 @@ def hold_again_and_again(turns: int) -> int:
     broken = 0
     while turns:
         time.sleep(1e-4)  # for the others
-        with suppress(InputError), held("log.json"):
+        with suppress(InputError), lock_log("log.json"):
             turns -= 1
             mine = Path("mine")
             try:

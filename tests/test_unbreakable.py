@@ -30,7 +30,7 @@ import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
 from highway_lab import logs
-from highway_lab.cli import InputError, deaf_to_interrupts
+from highway_lab.cli import InputError, ignore_interrupts
 from highway_lab.jobs import ResultFile, checkpoint_beside
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -166,7 +166,7 @@ def test_a_huge_file_is_not_read(tmp_path):
     path = tmp_path / "huge-idx1-ubyte"
     path.touch()
     os.truncate(path, 2**40)
-    with pytest.raises(InputError, match="expected at most 268,435,456 bytes, found more; "):
+    with pytest.raises(InputError, match="268,435,456 bytes"):
         hn.read_idx(path)
 
 
@@ -274,7 +274,7 @@ def test_a_disk_too_full_for_the_net_is_an_interruption(workdir, capsys):
 
 
 def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
-    with deaf_to_interrupts():
+    with ignore_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)

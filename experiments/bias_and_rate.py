@@ -1,37 +1,23 @@
 """Which gate bias, learning rate, activation and initialisation let 50 blocks train?
 
 The paper (section 2.2): a negative bias b_T was sufficient for learning to proceed in very deep networks, for various
-zero-mean initial distributions of W_H and different activation functions; its guideline for convolutional nets is a
-lower bias the deeper the net. In the depth sweep here, 50 blocks fall behind at a rate of 5e-3 with b_T = -2.
+zero-mean initial distributions of W_H and different activation functions. In the depth sweep of this project, nets of
+50 blocks fall behind at a rate of 5e-3 with b_T = -2.
 
-Two grids at 50 blocks, five seeds each, all else as in the headline nets. Rate by bias: is it the rate, the bias, or
-both together? Activation by initialisation, at four biases, with plain nets and nets of no blocks beside them, as a net
-that lets everything pass learns, too: each at its own rate of seven, chosen by the loss on held-out training images
-over two other seeds, so that no distribution is judged at a rate that suits another. An initialisation is that of all
-weights, those of T included.
+Two grids at 50 blocks, five seeds each; all else is as in the headline nets. The first varies rate and bias: is it the
+rate, the bias, or both? The second varies activation and initialisation, from four biases. Beside them stand plain nets
+and nets of no blocks, as a net whose blocks copy their input learns, too. Each arm of the second grid has its own rate,
+chosen by the validation loss over two other seeds. An initialisation is that of all weights, W_T included.
 """
 
-import argparse
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
-from highway_lab.logs import DatasetInfo, Log
+from highway_lab.logs import Log
 from highway_networks import ACTIVATIONS, INITS, Config, Dataset
 
-from .common import (
-    Experiment,
-    TrainedRun,
-    TriedRate,
-    add_run_flags,
-    best_rates,
-    choosing,
-    fit,
-    load_data,
-    start,
-    train_one,
-    tried_rates,
-)
+from .common import Experiment, ExperimentJob, TrainedRun, fit, start, train_one
+from .rates import TriedRate, choose_and_measure, choosing
 
 DEPTH = 50
 SEEDS = (0, 1, 2, 3, 4)
@@ -49,7 +35,7 @@ BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 
 @dataclass
 class BiasAndRateLog(Log):
-    """runs/bias_and_rate.json; by_init: at the rates that `tried` chose."""
+    """The log runs/bias_and_rate.json; the runs by initialisation train at the rates that `tried` chose."""
 
     by_rate: list[TrainedRun]
     tried: list[TriedRate]
@@ -60,7 +46,7 @@ EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)
 
 
 def rate_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """The runs of the grid of rates and biases."""
+    """Return the runs of the grid of rates and biases."""
     rates, biases, seeds, depth = (RATES[-2:], BIASES[:2], SEEDS[:1], 6) if smoke else (RATES, BIASES, SEEDS, DEPTH)
     budget = fit(BUDGET, data, smoke)
     return [
@@ -70,11 +56,10 @@ def rate_configs(data: Dataset, smoke: bool) -> list[Config]:
 
 
 def init_configs(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:
-    """The runs that choose a rate, or, given the chosen `rates` (by arm), those that measure with it."""
+    """Return the runs that try rates for each pair and start, or, given `rates` by arm, the runs that measure."""
     starts, tried = (SMOKE_STARTS, START_RATES[-2:]) if smoke else (STARTS, START_RATES)
     seeds = (CHOOSING_SEEDS if rates is None else SEEDS)[: 1 if smoke else None]
-    budget = fit(BUDGET, data, smoke)
-    budget = choosing(budget) if rates is None else budget
+    budget = choosing(fit(BUDGET, data, smoke)) if rates is None else fit(BUDGET, data, smoke)
     return [
         Config(block=block, activation=activation, init=init, gate_bias=bias, lr=lr, seed=seed, depth=depth, **budget)
         for activation, init, (block, bias, depth) in product(ACTIVATIONS, INITS, starts)
@@ -84,24 +69,19 @@ def init_configs(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = 
 
 
 def arm(run: TrainedRun) -> tuple[str, str, str, float, int]:
-    """What is compared: by activation, initialisation, block, bias and depth."""
+    """Return activation, initialisation, block, bias and depth."""
     config = run.config
     return config.activation, config.init, config.block, config.gate_bias, config.depth
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing and write the log."""
-    dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    finish = partial(EXPERIMENT.finish, train_one, data=data, schema=TrainedRun, log=path, arguments=arguments)
-    by_rate = finish(rate_configs(data, arguments.smoke))
-    tried = tried_rates(finish(init_configs(data, arguments.smoke)), arm)
-    by_init = finish(init_configs(data, arguments.smoke, best_rates(tried)))
-    info = DatasetInfo(dataset, by_rate[0].config.n_train, by_rate[0].config.n_test, data.test_set)
-    EXPERIMENT.keep(path, arguments.command_line, info, by_rate=by_rate, tried=tried, by_init=by_init)
+def run(job: ExperimentJob) -> None:
+    """Train both grids and write the log."""
+    by_rate = job.run_missing(train_one, rate_configs(job.data, job.smoke), TrainedRun)
+    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun, arm)
+    job.keep(by_rate[0].config, by_rate=by_rate, tried=tried, by_init=by_init)
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+EXPERIMENT.add_run(run, "train all nets; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

@@ -3,42 +3,34 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.console import final, name_tested, seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, markdown, new_figure, pale
-from highway_networks import DATASETS
+from highway_lab.console import final, seeds_of
+from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
 
-from .beyond.very_deep_figures import ONE_IN, minus
 from .bias_and_rate import BiasAndRateLog, arm
 from .claims import Claim
-from .common import CHANCE, TrainedRun, final_values, group, near_ends, points
+from .common import CHANCE, TrainedRun, final_values, group, group_by, points
+from .common_figures import draw_chance, minus, title
 from .intervals import interval
+from .rates import edge_note
 
-ASKED = (-2.0, 5e-3)  # bias and rate from which 50 blocks fall behind; LOWER: the rate, the bias, or both
-LOWER = RATE, BIAS, BOTH = (-2.0, 1e-3), (-6.0, 5e-3), (-6.0, 1e-3)
+ASKED = (-2.0, 5e-3)  # the bias and the rate from which 50 blocks fall behind
+LOWER = RATE, BIAS, BOTH = (-2.0, 1e-3), (-6.0, 5e-3), (-6.0, 1e-3)  # named by what is lower than in ASKED
 CONTRASTS = ((RATE, ASKED), (BIAS, ASKED), (BOTH, ASKED), (BOTH, RATE), (BOTH, BIAS))
-LEARNT = 0.5  # test accuracy above which, in every seed, learning has proceeded: chance is about 0.11
-STRENGTHS = {0.0: 0.25, -2.0: 0.5, -4.0: 0.75, -8.0: 1.0}  # of the colour, by bias
-
-
-def title(log: BiasAndRateLog, runs: list[TrainedRun], blocks: str) -> str:
-    """Data set, images, blocks and seeds."""
-    config, seeds = runs[0].config, len({run.config.seed for run in runs})
-    images = f"{name_tested(log.dataset)}: {config.n_train:,} training images"
-    return f"{images}, {config.depth} {blocks}, seeds: {seeds}"
+LEARNT = 0.5  # test accuracy above which a net has learned something: chance is about 0.11
+STRENGTHS = {0.0: 0.25, -2.0: 0.5, -4.0: 0.75, -8.0: 1.0}  # of the line's colour, by bias
 
 
 def rate_figure(log: BiasAndRateLog) -> Figure:
-    """Mean test accuracy, a row for each bias, a column for each rate; below it the standard deviation over seeds."""
-    cells = group(log.by_rate, "gate_bias", "lr")
-    biases, rates = (sorted({key[axis] for key in cells}, reverse=not axis) for axis in (0, 1))
-    figure, axes = new_figure(title(log, log.by_rate, "highway blocks"), 4.0)
+    """Draw mean test accuracy, a row a bias, a column a rate; below it the standard deviation over seeds."""
+    cells, biases, rates = rate_grid(log)
+    figure, axes = new_figure(title(log.dataset, log.by_rate, f"{depth_of(log.by_rate)} highway blocks"), 4.0)
     scores = np.array([[final_values(cells[bias, lr], "test_score") for lr in rates] for bias in biases])
-    means, spread = scores.mean(axis=-1), scores.std(axis=-1, ddof=1) if scores.shape[-1] > 1 else None
+    means = scores.mean(axis=-1)
     image = axes.imshow(np.nan_to_num(means), aspect="auto", vmin=0, vmax=1)
     for (row, column), mean in np.ndenumerate(means):
-        words = f"{mean:.3f}" + (f"\n± {spread[row, column]:.3f}" if spread is not None else "")
+        sd = f"\n± {scores[row, column].std(ddof=1):.3f}" if scores.shape[-1] > 1 else ""
         color = "black" if mean > 0.6 else "white"
-        axes.text(column, row, words, color=color, size=9, ha="center", va="center")
+        axes.text(column, row, f"{mean:.3f}{sd}", color=color, size=9, ha="center", va="center")
     axes.set(xlabel="learning rate", ylabel="initial gate bias $b_T$")
     axes.set_xticks(range(len(rates)), [f"{lr:g}" for lr in rates])
     axes.set_yticks(range(len(biases)), [minus(bias) for bias in biases])
@@ -47,27 +39,28 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
     return figure
 
 
+def rate_grid(log: BiasAndRateLog) -> tuple[dict[tuple, list[TrainedRun]], list[float], list[float]]:
+    """Return the runs by (bias, rate), the biases from the highest, the rates from the lowest."""
+    cells = group(log.by_rate, "gate_bias", "lr")
+    return cells, sorted({bias for bias, _ in cells}, reverse=True), sorted({lr for _, lr in cells})
+
+
 def init_figure(log: BiasAndRateLog) -> Figure:
-    """Test accuracy of every seed: a panel an activation, initialisations side by side, a colour for each start."""
+    """Draw the test accuracy of every seed: a panel an activation, initialisations side by side, a colour a start."""
     by_activation = group(log.by_init, "activation")
+    words = f"{depth_of(log.by_init)} blocks (grey: none), rate of each chosen"
     figure, panels = new_figure(
-        title(log, deep(log), "blocks (grey: none), rate of each chosen"),
-        4.4,
-        ncols=len(by_activation),
-        sharey=True,
-        squeeze=False,
+        title(log.dataset, log.by_init, words), 4.4, ncols=len(by_activation), sharey=True, squeeze=False
     )
     for axes, ((activation,), runs) in zip(panels[0], by_activation.items(), strict=True):
         inits = list(dict.fromkeys(run.config.init for run in runs))
-        arms = sorted(group(runs, "block", "gate_bias", "depth").items(), reverse=True)
-        for place, ((block, bias, depth), same) in enumerate(arms):
-            shift = 0.14 * (place - (len(arms) - 1) / 2)
-            color = COLORS["plain"] if block == "plain" else pale(COLORS["highway"], STRENGTHS[bias])
-            color = color if depth else FAINT_INK
-            x = [inits.index(run.config.init) + shift for run in same]
-            style = {"color": color, "marker": "o", "markersize": 4, "linestyle": "none", "clip_on": False}
-            axes.plot(x, np.nan_to_num(final_values(same, "test_score")), **style, label=name_start(block, bias, depth))
-        draw_level(axes, 1 / DATASETS[log.dataset.name], ONE_IN[DATASETS[log.dataset.name]])
+        starts = sorted(group(runs, "block", "gate_bias", "depth").items(), reverse=True)
+        for place, (start, of_start) in enumerate(starts):
+            shift = 0.14 * (place - (len(starts) - 1) / 2)
+            x = [inits.index(run.config.init) + shift for run in of_start]
+            style = {"color": color_of(*start), "marker": "o", "markersize": 4, "linestyle": "none", "clip_on": False}
+            axes.plot(x, np.nan_to_num(final_values(of_start, "test_score")), label=name_start(*start), **style)
+        draw_chance(axes, log.dataset.name)
         axes.set(title=activation, ylim=(0, 1))
         axes.set_xticks(range(len(inits)), inits, size=9)
     panels[0, 0].set_ylabel("test accuracy")
@@ -76,31 +69,34 @@ def init_figure(log: BiasAndRateLog) -> Figure:
     return figure
 
 
-def deep(log: BiasAndRateLog) -> list[TrainedRun]:
-    """The runs by initialisation, without those of no blocks."""
-    return [run for run in log.by_init if run.config.depth]
+def depth_of(runs: list[TrainedRun]) -> int:
+    """Return the depth of the nets that have blocks."""
+    return max(run.config.depth for run in runs)
+
+
+def color_of(block: str, bias: float, depth: int) -> str | tuple[float, ...]:
+    """Return the colour of a start."""
+    if not depth:
+        return FAINT_INK
+    return COLORS["plain"] if block == "plain" else pale(COLORS["highway"], STRENGTHS[bias])
 
 
 def name_start(block: str, bias: float, depth: int) -> str:
-    """What an arm starts from."""
+    """Return the name of a start."""
     return "no blocks" if not depth else block if block == "plain" else f"b_T {minus(bias)}"
 
 
 def rate_table(log: BiasAndRateLog) -> str:
-    """Final test accuracy by bias and rate."""
-    cells = group(log.by_rate, "gate_bias", "lr")
-    rates = sorted({lr for _, lr in cells})
-    biases = sorted({bias for bias, _ in cells}, reverse=True)
+    """Tabulate final test accuracy by bias and rate."""
+    cells, biases, rates = rate_grid(log)
     rows = [[f"{bias:g}", *(final(cells[bias, lr], "test_score") for lr in rates)] for bias in biases]
     table = markdown(["b_T", *(f"lr {lr:g}" for lr in rates)], rows)
-    return (
-        f"{table}\n\nTest accuracy of {log.by_rate[0].config.depth} blocks. {seeds_of(r.config for r in log.by_rate)} "
-        f"{mended(cells)}"
-    )
+    seeds = seeds_of(run.config for run in log.by_rate)
+    return f"{table}\n\nTest accuracy of {depth_of(log.by_rate)} blocks. {seeds} {describe_gains(cells)}"
 
 
-def mended(cells: dict[tuple, list[TrainedRun]]) -> str:
-    """What a lower rate, a lower bias and both gain where 50 blocks fall behind, in words; none in a smoke run."""
+def describe_gains(cells: dict[tuple, list[TrainedRun]]) -> str:
+    """Describe the gains of a lower rate, a lower bias and both where 50 blocks fall behind; "" for a smoke run."""
     if not {ASKED, *LOWER} <= cells.keys():
         return ""
     gains = (
@@ -114,40 +110,35 @@ def mended(cells: dict[tuple, list[TrainedRun]]) -> str:
 
 
 def init_table(log: BiasAndRateLog) -> str:
-    """Final test accuracy by activation and initialisation, from each bias, with the rate that was chosen."""
-    cells = group(log.by_init, "activation", "init", "block", "gate_bias", "depth")
-    arms = sorted({key[2:] for key in cells}, key=lambda arm: (arm[0] == "plain", -arm[1], -arm[2]))
+    """Tabulate final test accuracy by activation and initialisation, with the chosen rate, a column a start."""
+    cells = group_by(log.by_init, arm)
+    starts = sorted({key[2:] for key in cells}, key=lambda start: (start[0] == "plain", -start[1], -start[2]))
     rows = []
-    for activation, init in dict.fromkeys(key[:2] for key in cells):
-        of = [cells[activation, init, *arm] for arm in arms]
-        scores = (f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in of)
-        rows.append([activation, init, *scores])
-    table = markdown(["activation", "initialisation", *(name_start(*arm) for arm in arms)], rows)
-    grid, ends = near_ends(log.tried, log.by_init, arm, 1)
-    at_ends = [f"{activation} {init} {name_start(*start)}" for activation, init, *start in ends]
-    return (
-        f"{table}\n\nTest accuracy of {deep(log)[0].config.depth} blocks. {seeds_of(r.config for r in log.by_init)} "
-        f"Rates from {grid}; chosen at an end: {', '.join(at_ends) or 'none'}."
-    )
+    for pair in dict.fromkeys(key[:2] for key in cells):
+        runs = (cells[*pair, *start] for start in starts)
+        rows.append([*pair, *(f"{final(of, 'test_score')} (lr {of[0].config.lr:g})" for of in runs)])
+    header = ["activation", "initialisation", *(name_start(*start) for start in starts)]
+    edges = edge_note(log.tried, log.by_init, arm, lambda *arm: " ".join([*arm[:2], name_start(*arm[2:])]))
+    seeds = seeds_of(run.config for run in log.by_init)
+    return f"{markdown(header, rows)}\n\nTest accuracy of {depth_of(log.by_init)} blocks. {seeds} {edges}"
 
 
 def claims(log: BiasAndRateLog) -> list[Claim]:
-    """What section 2.2 says of negative biases, beside a bias of zero and plain nets."""
-    learnt, seeds, of = {}, {}, len(group(log.by_init, "activation", "init"))
-    for (_, _, *start), runs in group(log.by_init, "activation", "init", "block", "gate_bias", "depth").items():
-        proceed = np.nan_to_num(final_values(runs, "test_score")) > LEARNT
-        learnt[*start] = learnt.get((*start,), 0) + int(proceed.all())
-        seeds[*start] = seeds.get((*start,), 0) + int(proceed.sum())
-    enough = [bias for (block, bias, _), count in learnt.items() if block == "highway" and bias < 0 and count == of]
+    """Judge section 2.2's claim on negative biases: every seed of every pair is to learn from one of them."""
+    starts, pairs = {}, {key[:2] for key in group_by(log.by_init, arm)}
+    for (_, _, *start), runs in sorted(group_by(log.by_init, arm).items(), reverse=True):
+        starts.setdefault(tuple(start), []).append(np.nan_to_num(final_values(runs, "test_score")) > LEARNT)
+    enough = [bias for (block, bias, _), learnt in starts.items() if block == "highway" and bias < 0 and np.all(learnt)]
     shown = "; ".join(
-        f"{name_start(*start)}: {count} ({seeds[start]})" for start, count in sorted(learnt.items(), reverse=True)
+        f"{name_start(*start)}: {np.all(learnt, axis=1).sum()} ({np.sum(learnt)})"
+        for start, learnt in sorted(starts.items(), reverse=True)
     )
     return [
         Claim(
             "2.2",
             "a negative gate bias suffices for learning, for various activations and zero-mean initialisations",
-            f"of {of} pairs of these, {deep(log)[0].config.depth} blocks learn in every seed (of all "
-            f"{len(log.by_init) // len(learnt)} runs): {shown}",
+            f"of {len(pairs)} pairs of these, {depth_of(log.by_init)} blocks learn in every seed (of all "
+            f"{len(log.by_init) // len(starts)} runs): {shown}",
             f"held from {max(enough):g}" if enough else "not for all",
         )
     ]

@@ -225,12 +225,6 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
     }
 
 
-def choosing(budget: dict) -> dict:
-    """A budget for runs to choose by: of its training images a sixth is held out, and one test image is enough."""
-    n_validation = budget["n_train"] // 6
-    return budget | {"n_train": budget["n_train"] - n_validation, "n_validation": n_validation, "n_test": 1}
-
-
 # ---------------------------------------------------------------------------------------------- results
 
 
@@ -260,43 +254,6 @@ def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
 def group(runs: Iterable, *names: str) -> dict[tuple, list]:
     """Runs that share the named hyperparameters, the seeds together."""
     return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
-
-
-@dataclass
-class TriedRate:
-    """What a log keeps of a run that tried a rate for an arm: its last loss on held-out images, null if it diverged."""
-
-    arm: tuple[str | float, ...]
-    lr: float
-    seed: int
-    validation_loss: float | None
-
-
-def tried_rates(runs: Sequence, arm: Callable[[Any], tuple]) -> list[TriedRate]:
-    """Of runs that try rates, each for arm(run)."""
-    losses = (None if run.diverged else run.history.validation_loss[-1] for run in runs)
-    return [TriedRate(arm(run), run.config.lr, run.config.seed, loss) for run, loss in zip(runs, losses, strict=True)]
-
-
-def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:
-    """By arm, the rate of lowest mean held-out loss over its seeds; a diverged run counts as infinite."""
-
-    def mean_loss(seeds: list[TriedRate]) -> float:
-        return float(np.mean([np.inf if run.validation_loss is None else run.validation_loss for run in seeds]))
-
-    rates = {}
-    for arm, runs in group_by(tried, lambda run: run.arm).items():
-        by_rate = group_by(runs, lambda run: run.lr)
-        rates[arm] = min(by_rate, key=lambda lr: mean_loss(by_rate[lr]))
-    return rates
-
-
-def near_ends(tried: Iterable[TriedRate], runs: Iterable, arm: Callable[[Any], Any], steps: int) -> tuple[str, list]:
-    """The grid of rates that were tried, in words, and the arms that chose one of its first or last `steps`."""
-    grid = sorted({run.lr for run in tried})
-    chosen = {arm(run): run.config.lr for run in runs}
-    near = [name for name, lr in chosen.items() if lr not in grid[steps : len(grid) - steps]]
-    return (f"{grid[0]:g} to {grid[-1]:g}" if grid else "none"), near
 
 
 def final_values(runs: Iterable, field: str) -> list[float]:

@@ -1,11 +1,11 @@
 """Section 2.2: which gate bias suits a convolutional net of 10, of 20, of 30 layers?
 
 The paper suggests b_T = -1, -2 and -3 for convolutional highway networks of about these depths, "as a general
-guideline", and shows no numbers for it. Here every bias at every depth, on table 1's net and two deeper ones of the
-same kind, 8 maps wide, over three seeds; and plain nets of the same depths, to see what the gates are needed for.
+guideline", and shows no numbers for it. Here every bias is tried at every depth, over three seeds, on table 1's net
+and two deeper ones of the same kind, 8 maps wide. Plain nets of the same depths show what the gates are needed for.
 
-Runs of one seed share images, batches and the weights' random numbers, so biases are compared seed by seed. Deviations:
-10,000 images and 8 epochs in place of 60,000 and 300, and table 1's setting for few epochs; nothing was tuned.
+Runs of one seed share images, batches and the weights' random numbers, so biases are compared seed by seed. Deviations
+from the paper: 10,000 images and 8 epochs in place of 60,000 and 300; the setting that table 1's nets have here.
 """
 
 from conv_highway_networks import ConvConfig
@@ -15,7 +15,7 @@ from highway_networks import Dataset
 from .common import Experiment, start
 from .conv_runs import FEW_EPOCHS, add_grid, config_of
 
-NETS = {10: "mnist-8", 20: "mnist-8-20", 30: "mnist-8-30"}  # by layers: the first, the blocks and the dense one
+NETS = {10: "mnist-8", 20: "mnist-8-20", 30: "mnist-8-30"}  # by number of layers: the first, the blocks, the dense one
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}
 BIASES = (-1.0, -2.0, -3.0)
 SEEDS = (0, 1, 2)
@@ -25,12 +25,12 @@ EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig])
 
 
 def layers(config: ConvConfig) -> int:
-    """As the paper counts them: the blocks, the convolution before them and the dense layer."""
+    """Return the depth as the paper counts it: the convolution, the blocks and the dense layer."""
     return config.depth + 2
 
 
 def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
-    """Every bias and a plain net at every depth with every seed, the deepest first."""
+    """Return the runs of every bias and a plain net at every depth with every seed, the deepest first."""
     depths, seeds = ((10, 20), SEEDS[:2]) if smoke else (NETS, SEEDS)
     arms = [*({"gate_bias": bias} for bias in BIASES), {"block": "plain"}]
     return [

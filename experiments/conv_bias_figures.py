@@ -8,9 +8,9 @@ from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, pale
 from highway_lab.logs import Run, RunLog
 
-from .beyond.very_deep_figures import minus
 from .claims import Claim
 from .common import final_values, group_by
+from .common_figures import minus
 from .conv_bias import BIASES, GUIDELINE, layers
 from .conv_figures import FIELDS, Runs, draw_epochs, gains, scale_by_logarithm
 from .intervals import interval

@@ -1,32 +1,30 @@
 """Section 2.2: do 1,000 layers train by SGD, and does their depth do anything?
 
-The paper reports that SGD with momentum did not stall with more than 1,000 layers; a blog (Fleming 2015) that 1,000
-layers reach about 95 % on MNIST with b_T near -20; elsewhere one reads that highway networks struggle beyond about 100
-layers. Blocks that let everything pass train as surely as none, so the control is a net of no blocks: one plain layer
-and a softmax.
+The paper reports that SGD with momentum did not stall with more than 1,000 layers. A blog (Fleming 2015) reports that
+1,000 layers reach about 95 % on MNIST with b_T near -20. An overview of such nets says that they struggle beyond about
+100 layers. A net whose blocks all copy their input trains as easily as a net of no blocks (one plain layer and a
+softmax), so that net is the control.
 
-Highway blocks from three biases and plain ones, 10, 100 and 1,000 of them, all 50 wide, of normalised initialisation,
-on all 60,000 images; three seeds. Each arm at its own rate of six, by the loss on held-out training images over one
-other seed, in as many epochs of half the images, five sixths of which train: these runs would cost more than those that
-are scored. Training loss is that of 10,000 of the training images.
+10, 100 and 1,000 blocks, highway from three biases and plain: all 50 wide, of normalised initialisation, on all 60,000
+images, three seeds. Each arm has its own rate, chosen by the validation loss with one other seed, on half of the
+images: these runs would otherwise cost more than those that are scored. Training loss is that of 10,000 images.
 
-How many blocks take part: those whose mean T over training images has doubled in training, and is above 0.01. How many
-are needed: all but the k blocks of highest mean T are closed, so that they copy their input, and test accuracy is
-taken; the least k from which on it is at most 0.1 points below that of the whole net.
+A block takes part if its mean T over training images has at least doubled in training, and is above 0.01. To find how
+many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their input. The least
+k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
 """
 
-import argparse
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
 
-from highway_lab.logs import DatasetInfo, History, Log, Result, number
+from highway_lab.logs import History, Log, Result, number
 from highway_lab.threads import quiet_threads
 from highway_networks import Config, Dataset, Training, evaluate, threads_for
 
-from .common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
+from .common import Experiment, ExperimentJob, fit, start
+from .rates import TriedRate, choose_and_measure, choosing
 
 DEPTHS = (10, 100, 1000)
 BLOCKS = (("highway", -4.0), ("highway", -6.0), ("highway", -20.0), ("plain", Config.gate_bias))  # block, gate bias
@@ -34,12 +32,13 @@ CONTROL = ("plain", Config.gate_bias, 0)  # block, gate bias, depth
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 CHOOSING_SEED = 100
 SEEDS = (0, 1, 2)
+SETTING = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "clip": 0.0}
 BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
 CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
 GATE_IMAGES = 1_000  # training images over which mean T is taken
-GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown so many times, and is above this
-KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # how many blocks stay while all others are closed
-TOLERANCE = 0.001  # of test accuracy, that the blocks that are not needed may be worth
+GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown by this factor and is above this value
+KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
+TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be worth
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Gates:
 
 @dataclass
 class DeepRun(Result):
-    """One training run; its gates are null where it has none, chooses a rate, or diverged."""
+    """One training run; gates are null where the net has none, tries a rate, or diverged."""
 
     config: Config
     diverged: bool
@@ -66,7 +65,7 @@ class DeepRun(Result):
 
 @dataclass
 class ThousandLayersLog(Log):
-    """runs/thousand_layers.json; `tried` chose the rates of `runs`.
+    """The log runs/thousand_layers.json; `tried` chose the rates of `runs`.
 
     growth, active, tolerance   by which blocks take part, and are needed
     guessing_loss               the least loss of a net that gives every training image the same answer
@@ -83,20 +82,20 @@ class ThousandLayersLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)
 
 
-def guess(y: np.ndarray) -> float:
-    """The entropy (nats) of classes y (n,): the least loss of a net that gives every image the same answer."""
+def entropy(y: np.ndarray) -> float:
+    """Return the entropy (nats) of classes y (n,): the least loss of a net that gives every image the same answer."""
     shares = np.unique(y, return_counts=True)[1] / len(y)
     return float(-shares @ np.log(shares))
 
 
 def count_needed(kept: list[int], scores: list[float]) -> int:
-    """The least of `kept` from which on no score is more than the tolerance below the last, that of the whole net."""
+    """Return the least of `kept` from which on no score is more than the tolerance below the last."""
     short = np.flatnonzero(np.array(scores) < scores[-1] - TOLERANCE)
     return kept[short[-1] + 1 if len(short) else 0]
 
 
 def measure_gates(training: Training, untrained: list[float], trained: list[float]) -> Gates:
-    """Which blocks of a trained highway net take part, and how many are needed, given mean T of each."""
+    """Count the blocks of a trained highway net that take part and those that are needed, given mean T of each."""
     net, data = training.net, training.data
     before, after = np.array(untrained), np.array(trained)
     order = np.argsort(-after, kind="stable")
@@ -107,7 +106,7 @@ def measure_gates(training: Training, untrained: list[float], trained: list[floa
 
 
 def run_config(config: Config, data: Dataset) -> DeepRun:
-    """Train one net, and look at its gates unless it chooses a rate."""
+    """Train one net, and measure its gates unless it tries a rate."""
     training, gates = Training(config, data), None
     images = training.inputs(training.data.train_x[:GATE_IMAGES])
     gated = config.block == "highway" and not config.n_validation
@@ -121,23 +120,12 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:
-    """The runs that choose a rate, or, given the chosen `rates` (by arm), the others; the deepest first."""
+    """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first."""
     depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
     budget = choosing(fit(CHOOSING_BUDGET, data, smoke)) if rates is None else fit(BUDGET, data, smoke)
     arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), BLOCKS)]
     return [
-        Config(
-            block=block,
-            depth=depth,
-            gate_bias=bias,
-            init="glorot",
-            optimizer="momentum",
-            schedule="cosine",
-            clip=0.0,
-            lr=lr,
-            seed=seed,
-            **budget,
-        )
+        Config(block=block, depth=depth, gate_bias=bias, lr=lr, seed=seed, **SETTING, **budget)
         for block, bias, depth in [*arms, CONTROL]
         for seed in ([CHOOSING_SEED] if rates is None else seeds)
         for lr in (tried if rates is None else [rates[block, bias, depth]])
@@ -145,32 +133,19 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
 
 
 def arm(run: DeepRun) -> tuple[str, float, int]:
-    """What is compared: by block, gate bias and depth."""
+    """Return block, gate bias and depth."""
     return run.config.block, run.config.gate_bias, run.config.depth
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(job: ExperimentJob) -> None:
     """Choose the rates, measure with them, write the log."""
-    dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    finish = partial(EXPERIMENT.finish, run_config, data=data, schema=DeepRun, log=path, arguments=arguments)
-    tried = tried_rates(finish(plan(data, arguments.smoke)), arm)
-    runs = finish(plan(data, arguments.smoke, best_rates(tried)))
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
-    EXPERIMENT.keep(
-        path,
-        arguments.command_line,
-        info,
-        guessing_loss=number(guess(data.train_y)),
-        growth=GROWTH,
-        active=ACTIVE,
-        tolerance=TOLERANCE,
-        tried=tried,
-        runs=runs,
-    )
+    tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
+    constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
+    guessing_loss = number(entropy(job.data.train_y))
+    job.keep(runs[0].config, guessing_loss=guessing_loss, **constants, tried=tried, runs=runs)
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+EXPERIMENT.add_run(run, "train all nets; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

@@ -28,8 +28,9 @@ from experiments.beyond.blocks_compared import (
     plan,
     run_task,
 )
-from experiments.beyond.blocks_compared_figures import edge_note, flow_table
-from experiments.common import best_rates, final_values, tried_rates
+from experiments.beyond.blocks_compared_figures import edges, flow_table
+from experiments.common import final_values
+from experiments.rates import best_rates, tried_rates
 from highway_lab.logs import History
 from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
@@ -185,7 +186,7 @@ def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "
     return ComparedRun(None, Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
 
 
-def test_the_chosen_rate_has_the_lowest_mean_held_out_loss_of_its_arm():
+def test_the_chosen_rate_has_the_lowest_mean_validation_loss_of_its_arm():
     runs = [
         *(made_up("plain", 0.001, seed, loss) for seed, loss in ((100, 0.5), (101, 0.7))),
         *(made_up("plain", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, None))),
@@ -231,7 +232,7 @@ def test_a_diverged_run_says_so_and_when(digits):
     assert math.isnan(final_values([run], "test_score")[0])
 
 
-def test_the_whole_experiment_chooses_on_held_out_images_and_measures_on_test_images(digits, workdir):
+def test_the_whole_experiment_chooses_on_validation_images_and_measures_on_test_images(digits, workdir):
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
     tasks = plan(digits, True)
@@ -269,4 +270,4 @@ def test_arms_that_choose_near_an_end_of_the_grid_are_named(digits):
 
     tried = tried_rates([run("plain", lr) for lr in RATES], arm)
     log = BlocksComparedLog.new("made up", None, tried=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])])
-    assert edge_note(log) == "Rates from 2e-05 to 0.05; chosen nearer than 2 steps to an end: plain 2 (all 50 wide)."
+    assert edges(log) == "Rates from 2e-05 to 0.05; chosen nearer than 2 steps to an end: plain 2 (all 50 wide)."

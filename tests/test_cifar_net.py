@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import cifar_net, models
-from experiments.cifar_net import EXPERIMENT, HELD_OUT, choose, configs, means
+from experiments.cifar_net import EXPERIMENT, VALIDATION_SHARE, choose, configs, means
 from experiments.common import TrainedRun, hold_out
 from highway_lab.logs import History
 from highway_networks import Config, DeepNet
@@ -47,7 +47,7 @@ def test_a_rate_at_which_a_seed_diverged_is_chosen_for_no_epoch_from_then_on():
 
 
 def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits):
-    kept = hold_out(digits, cifar_net.HELD_OUT)
+    kept = hold_out(digits, cifar_net.VALIDATION_SHARE)
     assert kept.test_set == "held-out training images"
     grid = configs(kept, smoke=False)
     assert {(config.n_train, config.n_test) for config in grid} == {(1437 - 143, 143)}
@@ -81,12 +81,12 @@ def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
 
 
 def test_what_is_held_out_is_a_tenth_of_the_training_images_and_no_test_image(digits):
-    kept = hold_out(digits, HELD_OUT)
+    kept = hold_out(digits, VALIDATION_SHARE)
     train, held = rows(*kept[:2]), rows(*kept[2:4])
     assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
     assert len(kept.test_y) == len(digits.train_y) // 10
     assert train | held == rows(*digits[:2])
     assert not train & held
     assert not (train | held) & rows(*digits[2:4])
-    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), HELD_OUT)
+    again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), VALIDATION_SHARE)
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))

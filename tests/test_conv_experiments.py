@@ -9,7 +9,7 @@ import pytest
 from helpers import SOME_ENVIRONMENT
 
 from conv_highway_networks import Blocks, ConvConfig, ConvNet, configure
-from experiments import conv_bias, conv_runs, conv_tables
+from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import norm_table
 from experiments.beyond.conv_gates_figures import gates_table, inner_pixels
@@ -337,10 +337,10 @@ def test_what_lies_beneath_a_pixel_is_the_image_without_its_frame_shrunk():
     images = np.zeros((1, 1, 28, 28), np.uint8)
     images[0, 0, 2:4, 2:4] = 255  # the first 2 x 2 pixels inside the frame
     images[0, 0, :2] = 255  # the frame counts for nothing
-    assert conv_gates.beneath(images, 2, 24).sum() == 4
-    np.testing.assert_array_equal(conv_gates.beneath(images, 2, 12)[0, :2, :2], [[1, 0], [0, 0]])
-    assert conv_gates.beneath(images, 2, 6)[0, 0, 0] == 0.25
-    assert conv_gates.beneath(np.full_like(images, 255), 2, 6).tolist() == np.ones((1, 6, 6)).tolist()
+    assert conv_gates.average_down(images, 2, 24).sum() == 4
+    np.testing.assert_array_equal(conv_gates.average_down(images, 2, 12)[0, :2, :2], [[1, 0], [0, 0]])
+    assert conv_gates.average_down(images, 2, 6)[0, 0, 0] == 0.25
+    assert conv_gates.average_down(np.full_like(images, 255), 2, 6).tolist() == np.ones((1, 6, 6)).tolist()
 
 
 @pytest.fixture
@@ -421,6 +421,6 @@ def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, wo
 )
 def test_a_data_set_that_does_not_suit_is_refused(workdir, refused, digits, monkeypatch, experiment, name, words):
     colour = digits._replace(train_x=np.repeat(digits.train_x, 3, axis=1))
-    monkeypatch.setattr(experiment, "load_data", lambda arguments: (name, colour))
+    monkeypatch.setattr(common, "load_data", lambda arguments: (name, colour))
     assert words in refused(experiment.EXPERIMENT.main, ["run"])
     assert list(workdir.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 from picture_helpers import committed_log
 
 from experiments import thousand_layers, thousand_layers_figures
-from experiments.common import TriedRate, best_rates
+from experiments.rates import TriedRate, best_rates
 from experiments.thousand_layers import (
     BLOCKS,
     CHOOSING_SEED,
@@ -22,7 +22,7 @@ from experiments.thousand_layers import (
     DeepRun,
     ThousandLayersLog,
     count_needed,
-    guess,
+    entropy,
     measure_gates,
     plan,
     run_config,
@@ -93,8 +93,8 @@ def test_a_second_run_trains_nothing(digits, workdir, monkeypatch):
 
 
 def test_guessing_costs_the_entropy_of_the_classes():
-    assert guess(np.repeat(np.arange(10), 7)) == pytest.approx(math.log(10))
-    assert guess(np.array([3, 3, 3, 7])) == pytest.approx(math.log(4) - 0.75 * math.log(3))
+    assert entropy(np.repeat(np.arange(10), 7)) == pytest.approx(math.log(10))
+    assert entropy(np.array([3, 3, 3, 7])) == pytest.approx(math.log(4) - 0.75 * math.log(3))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from highway_networks import Config, DeepNet, as_inputs, softmax_cross_entropy, 
 
 def test_every_depth_is_run_with_every_net_and_seed_and_the_deepest_first(as_many_as_mnist):
     configs = depth_configs(as_many_as_mnist, smoke=False)
-    found = {(c.depth, c.block, c.gate_bias if c.block == "highway" else None, c.seed) for c in configs}
+    found = {(c.depth, c.block, c.gate_bias, c.seed) for c in configs}
     assert found == {(depth, block, bias, seed) for depth in DEPTHS for block, bias in ARMS for seed in SEEDS}
     assert len(configs) == len(found) == 5 * 3 * 3
     assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True)
@@ -36,7 +36,7 @@ def test_every_depth_is_run_with_every_net_and_seed_and_the_deepest_first(as_man
 def test_the_depths_reach_a_thousand_layers_and_the_biases_both_extremes():
     """The blog: 1,000 layers with b_T near -20; biases that are too high and too low."""
     assert DEPTHS == (50, 100, 200, 500, 1000)
-    assert ("plain", None) in ARMS
+    assert ("plain", Config.gate_bias) in ARMS
     assert ("highway", -20.0) in ARMS
     assert (max(BIASES), min(BIASES)) == (4, -40)
     assert BIAS_DEPTHS == (20, 100)

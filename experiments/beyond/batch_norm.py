@@ -1,8 +1,8 @@
 """Does batch normalisation help a convolutional highway net, or a plain one?
 
-The paper's nets have none; it appeared in the same year, and a widely read implementation of the highway convolution
-puts it between H's affine map and its activation. Here table 1's net of 16 maps with and without, highway and plain,
-over three seeds: 20,000 images, 6 epochs, one setting for all four, table 1's; nothing was tuned.
+The paper's nets have none: it appeared in the same year. A widely read implementation of the highway convolution puts
+it between H's affine map and its activation. Here table 1's net of 16 maps has it or not, highway and plain, over three
+seeds, with 20,000 images and 6 epochs. All four have the setting that table 1's nets have here; nothing was tuned.
 """
 
 from conv_highway_networks import ConvConfig
@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig])
 
 
 def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
-    """Both kinds of block with and without normalisation, with every seed."""
+    """Return the runs of both kinds of block, without and with normalisation, with every seed."""
     return [
         config_of(data, NET, smoke, BUDGET, **FEW_EPOCHS, block=block, batch_norm=batch_norm, seed=seed)
         for seed in (SEEDS[:2] if smoke else SEEDS)

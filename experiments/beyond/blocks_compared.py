@@ -1,28 +1,29 @@
 """What does the gate buy? Six kinds of block side by side, and their gradients.
 
-It is often said that the fixed identity of y = x + H(x) passes gradients more surely than a gate can. Six blocks -
-plain (eq. 1), residual, residual with a branch scaled by one over the depth, highway coupled (eq. 3), highway with its
-own carry gate (eq. 2), and an LSTM along depth - at depths of 10, 30 and 100, of equal width (50) and, separately, of
-equal parameters a block. Each at its own best rate of a grid that goes at least two steps beyond what is chosen, by the
-loss on held-out training images over two seeds; all by normalised initialisation, which plain blocks need, and gated
-ones from a bias that falls with depth, as the paper advises, and is not chosen. Then five other seeds, scored on test
-images. The paper itself compares plain with coupled highway blocks only.
+It is often said that the fixed identity of y = x + H(x) passes gradients more surely than a gate can. Here are six
+blocks: plain (eq. 1), residual, residual with a branch divided by the depth, highway coupled (eq. 3), highway with its
+own carry gate (eq. 2), and an LSTM along depth. Each has depths of 10, 30 and 100, at equal width (50) and at equal
+parameters a block. The paper itself compares plain with coupled highway blocks only.
 
-With it, gradient flow: the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
+Each arm has its own learning rate, chosen by the validation loss over two seeds from a grid that goes at least two
+steps beyond what is chosen. Five other seeds are scored on test images. All nets have normalised initialisation, which
+plain blocks need. Gated ones start from a bias that falls with depth, as the paper advises; it is not tuned.
+
+Gradient flow is the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
 Jacobian dy/dx at one image, before and after training.
 """
 
-import argparse
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 
 import numpy as np
 
-from highway_lab.logs import DatasetInfo, History, Log, Result, numbers
+from highway_lab.logs import History, Log, Result, numbers
 from highway_lab.threads import quiet_threads
 from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, softmax_cross_entropy, threads_for
 
-from ..common import Experiment, TriedRate, add_run_flags, best_rates, choosing, fit, load_data, start, tried_rates
+from ..common import Experiment, ExperimentJob, fit, start
+from ..rates import TriedRate, choose_and_measure, choosing
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
 DEPTHS = (10, 30, 100)
@@ -45,16 +46,16 @@ FLOW_BATCH = 256
 
 @dataclass(frozen=True)
 class Task:
-    """One run: what is equal across blocks, and whether the run chooses a rate or measures with the chosen one."""
+    """One run; `choosing`: whether it tries a rate or measures with the chosen one."""
 
-    equal: str  # "depth" or "parameters"
+    equal: str  # across kinds of block at one depth: "depth", so the width, or "parameters"
     choosing: bool
     config: Config
 
 
 @dataclass
 class Flow:
-    """Before or after training: norms of dL/dx_l, l = 0..L, and singular values of the middle block's Jacobian."""
+    """Norms of dL/dx_l, l = 0..L, and singular values of the middle block's Jacobian, before or after training."""
 
     gradient_norms: list[float | None]
     singular_values: list[float | None]
@@ -62,7 +63,7 @@ class Flow:
 
 @dataclass
 class ComparedRun(Result):
-    """One run; where it chooses a rate, images are held out for that, and its flow is not measured."""
+    """One training run; its flow is empty where it tries a rate."""
 
     task: Task
     n_params: int
@@ -73,13 +74,13 @@ class ComparedRun(Result):
 
     @property
     def config(self) -> Config:
-        """The run's hyperparameters."""
+        """Return the run's hyperparameters."""
         return self.task.config
 
 
 @dataclass
 class BlocksComparedLog(Log):
-    """runs/blocks_compared.json; `tried` chose the rates of `runs`."""
+    """The log runs/blocks_compared.json; `tried` chose the rates of `runs`."""
 
     tried: list[TriedRate]
     runs: list[ComparedRun]
@@ -92,9 +93,9 @@ EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)
 
 
 def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Norm of dL/dx_l over a batch x (B, d_in), y (B,): of every block's input and of the last one's output, (L+1,).
+    """Return the norms (L+1,) of dL/dx_l over a batch x (B, d_in), y (B,), for every block's input and the last output.
 
-    In float64, as the squares of gradients that float32 still holds may be too small for it.
+    In float64: the square of a gradient may be too small for float32 where the gradient is not.
     """
     logits, cache = net.forward(x)
     _, dlogits = softmax_cross_entropy(logits, y)
@@ -103,9 +104,9 @@ def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
-    """dy/dx (D, D) of block l at one input x_l (D,), row i holding dy_i/dx (compare eq. 5).
+    """Return dy/dx (D, D) of block l at one input x_l (D,); row i holds dy_i/dx (compare eq. 5).
 
-    A batch of D copies of x_l, with one unit vector each as dy, gives all rows in one backward pass, as columns.
+    A batch of D copies of x_l, each with a unit vector as dy, gives all rows in one backward pass, as columns.
     """
     x, W = np.tile(x_l[:, None], net.hidden), net.params.blocks[l]
     z, _ = next(net.walk(x, l))
@@ -115,7 +116,7 @@ def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
 
 
 def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:
-    """Gradient norms over the batch, and the middle block's singular values at its first image."""
+    """Measure gradient norms over a batch, and the middle block's singular values at its first image."""
     _, cache = net.forward(x)
     middle = net.depth // 2
     J = jacobian(net, cache.x[middle, :, 0], middle)
@@ -127,7 +128,7 @@ def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:
 
 
 def run_task(task: Task, data: Dataset) -> ComparedRun:
-    """Train one net; measure its gradients before and after, unless it chooses a rate, which needs scores alone."""
+    """Train one net; measure its gradients before and after, unless it tries a rate."""
     training = Training(task.config, data)
     x, y = as_inputs(training.data.train_x[:FLOW_BATCH], training.net.dtype), training.data.train_y[:FLOW_BATCH]
 
@@ -144,11 +145,10 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:
-    """The runs that choose a rate, or, given the chosen `rates` (by what is equal, block and depth), the others."""
-    budget = fit(BUDGET, data, smoke)
-    budget = choosing(budget) if rates is None else budget
-    depths = (2, 4) if smoke else DEPTHS
-    seeds = CHOOSING_SEEDS if rates is None else SEEDS
+    """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first."""
+    budget = choosing(fit(BUDGET, data, smoke)) if rates is None else fit(BUDGET, data, smoke)
+    seeds = (CHOOSING_SEEDS if rates is None else SEEDS)[: 1 if smoke else None]
+    arms = product(WIDTHS, BLOCKS, (2, 4) if smoke else DEPTHS)
     return [
         Task(
             equal,
@@ -164,31 +164,24 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
                 **budget,
             ),
         )
-        for depth in sorted(depths, reverse=True)
-        for equal in WIDTHS
-        for block in BLOCKS
-        for seed in seeds[: 1 if smoke else None]
+        for equal, block, depth in sorted(arms, key=lambda arm: -arm[-1])
+        for seed in seeds
         for lr in (RATES if rates is None else [rates[equal, block, depth]])
     ]
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Choose the rates, measure with them, write the log."""
-    dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    finish = partial(EXPERIMENT.finish, run_task, schema=ComparedRun, log=path, arguments=arguments)
-    tried = tried_rates(finish(plan(data, arguments.smoke), data), arm)
-    runs = finish(plan(data, arguments.smoke, best_rates(tried)), data)
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
-    EXPERIMENT.keep(path, arguments.command_line, info, tried=tried, runs=runs)
-
-
 def arm(run: ComparedRun) -> tuple[str, str, int]:
-    """What is compared: by what is equal, block and depth."""
+    """Return what is equal, block and depth."""
     return run.task.equal, run.config.block, run.config.depth
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+def run(job: ExperimentJob) -> None:
+    """Choose the rates, measure with them, write the log."""
+    tried, runs = choose_and_measure(job, run_task, plan, ComparedRun, arm)
+    job.keep(runs[0].config, tried=tried, runs=runs)
+
+
+EXPERIMENT.add_run(run, "train all nets; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

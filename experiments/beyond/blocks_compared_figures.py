@@ -1,41 +1,44 @@
 """Pictures and tables of the blocks side by side: how well they train, how gradients flow through them."""
 
+from itertools import product
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import final, mean_sd, name_tested, seeds_of
+from highway_lab.console import final, mean_sd, seeds_of
 from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
 
-from ..common import CHANCE, group, group_by, near_ends, points
+from ..common import CHANCE, group, group_by, points
+from ..common_figures import draw_against, title
 from ..intervals import interval
+from ..rates import edge_note
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
 
+STATES = ("untrained", "trained")
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a block"}
 ERROR_TICKS = (6, 8, 10, 20, 40)  # %
-STEPS = 2  # of the grid of rates, at least, that are to lie beyond a chosen one
+STEPS = 2  # of the grid of rates that are to lie beyond a chosen one
 
 
-def title(log: BlocksComparedLog) -> str:
-    """Data set, images and seeds."""
-    seeds = len({run.config.seed for run in log.runs})
-    return f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training images, best rate of each, seeds: {seeds}"
+def figure_title(log: BlocksComparedLog) -> str:
+    """Return what the titles of both figures begin with."""
+    return title(log.dataset, log.runs, "best rate of each")
 
 
 def error_figure(log: BlocksComparedLog) -> Figure:
-    """Test error against depth, log scales, one line a block; left of equal width, right of equal parameters."""
+    """Draw test error against depth, log scales, one line a block; left of equal width, right of equal parameters."""
     arms = group_by(log.runs, arm)
-    figure, panels = new_figure(title(log), 5.0, ncols=len(EQUAL), sharey=True)
+    figure, panels = new_figure(figure_title(log), 5.0, ncols=len(EQUAL), sharey=True)
     panels[0].set_ylabel("test error (%)")
     for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
         for block in BLOCKS:
             by_depth = {depth: runs for (*of, depth), runs in arms.items() if of == [equal, block]}
-            depths = list(by_depth)
-            errors = np.transpose([100 - points(runs) for runs in by_depth.values()])
-            draw_seeds(axes, depths, errors, label=words_for(block), color=COLORS[block], marker="o", markersize=5)
+            style = {"label": short_name(block), "color": COLORS[block], "markersize": 5}
+            draw_against(axes, by_depth, lambda runs: 100 - points(runs), **style)
         axes.set(xscale="log", yscale="log", xlabel="blocks", title=words)
-        axes.set_xticks(depths, depths)
+        axes.set_xticks([*by_depth], [*by_depth])
         axes.set_yticks(ERROR_TICKS, ERROR_TICKS)
         axes.minorticks_off()
     for axes in panels:
@@ -43,78 +46,73 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     return figure
 
 
-def words_for(block: str) -> str:
-    """A block's name, short enough for the end of a line."""
+def short_name(block: str) -> str:
+    """Return a block's name, short enough for the end of a line."""
     return block.removeprefix("highway-").replace("-scaled", " / L")
 
 
 def flow_figure(log: BlocksComparedLog) -> Figure:
-    """Above: norm of dL/dx of every block; below: singular values of one block's Jacobian; untrained, then trained."""
+    """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian; untrained, then trained."""
     runs = deepest_runs(log)
-    deepest = runs[0].config.depth
-    figure, axes = new_figure(f"{title(log)}, {deepest} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
-    for column, when in zip(axes.T, ("untrained", "trained"), strict=True):
-        flow_panel(column[0], runs, when, "gradient_norms", first=0)
-        number_layers(column[0].xaxis, deepest)
-        column[0].set(xlabel="input of block", title=when)
-        flow_panel(column[1], runs, when, "singular_values", first=1)
-        column[1].set(xlabel="singular value, by size")
+    depth = runs[0].config.depth
+    figure, axes = new_figure(f"{figure_title(log)}, {depth} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
+    for (norms, values), when in zip(axes.T, STATES, strict=True):
+        flow_panel(norms, runs, when, "gradient_norms", first=0)
+        number_layers(norms.xaxis, depth)
+        norms.set(xlabel="input of block", title=when)
+        flow_panel(values, runs, when, "singular_values", first=1)
+        values.set(xlabel="singular value, by size")
     axes[0, 0].set_ylabel("norm of dL/dx")
-    axes[1, 0].set_ylabel(f"singular value of dy/dx\nof block {deepest // 2 + 1}")
+    axes[1, 0].set_ylabel(f"singular value of dy/dx\nof block {depth // 2 + 1}")
     return figure
 
 
 def deepest_runs(log: BlocksComparedLog) -> list[ComparedRun]:
-    """Those of equal width and of the greatest depth, where gradients have furthest to go."""
+    """Return the runs of equal width and of the greatest depth, where gradients have furthest to go."""
     deepest = max(run.config.depth for run in log.runs)
     return [run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest]
 
 
 def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, first: int) -> None:
-    """One field of the flow, log scale: every seed faint, the (geometric) mean bold; nulls and zeros are left out."""
+    """Draw a field of the flow, log scale: every seed faint, the geometric mean bold; nulls and zeros are left out."""
     for block in BLOCKS:
         rows = [getattr(getattr(run, when), field) for run in runs if run.config.block == block]
-        table = np.array([[value or np.nan for value in row] for row in rows], float)
-        table = np.log10(np.maximum(table, 1e-30))
-        x = np.arange(first, first + table.shape[1])
-        draw_seeds(axes, x, table, label=words_for(block), color=COLORS[block])
+        values = np.array([[value or np.nan for value in row] for row in rows], float)
+        exponents = np.log10(np.maximum(values, 1e-30))
+        x = np.arange(first, first + exponents.shape[1])
+        draw_seeds(axes, x, exponents, label=short_name(block), color=COLORS[block])
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:g}}}$")
     label_ends(axes)
 
 
 def accuracy_table(log: BlocksComparedLog) -> str:
-    """Final test accuracy of each block by depth, with the rate that was chosen for it."""
-    groups = group_by(log.runs, arm)
-    depths = sorted({depth for _, _, depth in groups})
+    """Tabulate final test accuracy of each block by depth, with the chosen rate."""
+    arms = group_by(log.runs, arm)
+    depths = sorted({depth for _, _, depth in arms})
     rows = []
-    for equal in WIDTHS:
-        for block in BLOCKS:
-            cells = [groups[equal, block, depth] for depth in depths]
-            width = cells[0][0].config.hidden
-            scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
-            rows.append([EQUAL[equal], block, str(width), *scores])
+    for equal, block in product(WIDTHS, BLOCKS):
+        cells = [arms[equal, block, depth] for depth in depths]
+        scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
+        rows.append([EQUAL[equal], block, str(cells[0][0].config.hidden), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
-    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edge_note(log)}"
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edges(log)}"
 
 
-def edge_note(log: BlocksComparedLog) -> str:
-    """Which arms have chosen a rate near an end of the grid, where a better one may lie beyond."""
-    grid, near = near_ends(log.tried, log.runs, arm, STEPS)
-    names = [f"{block} {depth} ({EQUAL[equal]})" for equal, block, depth in near]
-    return f"Rates from {grid}; chosen nearer than {STEPS} steps to an end: {', '.join(names) or 'none'}."
+def edges(log: BlocksComparedLog) -> str:
+    """Name the arms that have chosen a rate near an end of the grid."""
+    return edge_note(
+        log.tried, log.runs, arm, lambda equal, block, depth: f"{block} {depth} ({EQUAL[equal]})", steps=STEPS
+    )
 
 
 def gaps_table(log: BlocksComparedLog) -> str:
-    """Points of test accuracy that a block is ahead of the highway block of the same depth."""
-    groups = group_by(log.runs, arm)
-    depths, rows = sorted({depth for _, _, depth in groups}), []
-    for equal in WIDTHS:
-        for block in (block for block in BLOCKS if block != "highway"):
-            pairs = ((groups[equal, block, depth], groups[equal, "highway", depth]) for depth in depths)
-            gaps = [interval(points(of_block) - points(of_highway)) for of_block, of_highway in pairs]
-            open_ = [" (not told apart)" * (not gap.sign) for gap in gaps]
-            rows.append([EQUAL[equal], block, *(f"{gap}{words}" for gap, words in zip(gaps, open_, strict=True))])
+    """Tabulate the points of test accuracy by which a block outperforms the highway block of the same depth."""
+    arms = group_by(log.runs, arm)
+    depths, rows = sorted({depth for _, _, depth in arms}), []
+    for equal, block in product(WIDTHS, (block for block in BLOCKS if block != "highway")):
+        gaps = [interval(points(arms[equal, block, depth]) - points(arms[equal, "highway", depth])) for depth in depths]
+        rows.append([EQUAL[equal], block, *(f"{gap}{' (not told apart)' * (not gap.sign)}" for gap in gaps)])
     header = ["", "block", *(f"{depth} blocks" for depth in depths)]
     seeds = len({run.config.seed for run in log.runs})
     return (
@@ -126,12 +124,12 @@ def gaps_table(log: BlocksComparedLog) -> str:
 
 
 def flow_table(log: BlocksComparedLog) -> str:
-    """By block: how the gradient grows on its way back through all of them, and what one block does to it."""
+    """Tabulate by block how the gradient grows on its way back through all of them, and one block's singular values."""
     runs, rows = deepest_runs(log), []
-    for block, same in group(runs, "block").items():
+    for block, of_block in group(runs, "block").items():
         cells = []
-        for when in ("untrained", "trained"):
-            flows = [getattr(run, when) for run in same if not run.diverged]
+        for when in STATES:
+            flows = [getattr(run, when) for run in of_block if not run.diverged]
             ends = [(flow.gradient_norms[0], flow.gradient_norms[-1]) for flow in flows]
             grown = [float(np.log10(first / last)) for first, last in ends if first and last]
             values = [value for flow in flows for value in flow.singular_values if value is not None]

@@ -1,24 +1,23 @@
 """Section 2.2 and the blog, by Adam: how do 50 to 1,000 blocks do in minutes, and which gate biases work?
 
-A blog (Fleming 2015) reports that very low and very high biases both fail to converge in reasonable time. What it and
-the paper say of 1,000 layers is judged by `thousand_layers`, which trains by SGD, as the paper does, on all images.
+A blog (Fleming 2015) reports that very low and very high biases both fail to converge in reasonable time. What the blog
+and the paper say of 1,000 layers is judged by `thousand_layers`, which trains by SGD, as the paper does, on all images.
 
-Two measurements, each over three seeds. Depth: 50 to 1,000 blocks, plain and highway, the latter from two biases; the
-mean T after training tells whether the layers take part or merely let pass. Gate bias: +4 to -40 at 20 and 100 blocks.
-Deviations: Adam in place of SGD with momentum, and budgets of minutes, in the constants below; nothing was tuned.
+Two measurements, three seeds each. Depth: 50 to 1,000 blocks, plain and highway, the latter from two biases; mean T
+after training shows whether the blocks do more than copy their input. Gate bias: +4 to -40, at 20 and at 100 blocks.
+Deviations from the paper: Adam, budgets of minutes, no tuning.
 """
 
-import argparse
 from dataclasses import dataclass
 
-from highway_lab.logs import DatasetInfo, History, Log, Result
+from highway_lab.logs import History, Log, Result
 from highway_networks import Config, Dataset, train
 
-from ..common import Experiment, add_run_flags, fit, load_data, start
+from ..common import Experiment, ExperimentJob, fit, start
 
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
-ARMS = (("highway", -6.0), ("highway", -20.0), ("plain", None))  # block, gate bias
+ARMS = (("highway", -6.0), ("highway", -20.0), ("plain", Config.gate_bias))  # block, gate bias
 DEPTH_BUDGET = {"lr": 1e-3, "epochs": 10, "n_train": 10_000, "n_test": 2_000}
 BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
 BIAS_DEPTHS = (20, 100)
@@ -37,7 +36,7 @@ class DeepRun(Result):
 
 @dataclass
 class VeryDeepLog(Log):
-    """runs/very_deep.json."""
+    """The log runs/very_deep.json."""
 
     by_depth: list[DeepRun]
     by_bias: list[DeepRun]
@@ -47,11 +46,11 @@ EXPERIMENT = Experiment(__name__, __doc__, VeryDeepLog)
 
 
 def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """The runs of the depth measurement, the deepest first."""
+    """Return the runs of the depth measurement, the deepest first."""
     depths, seeds = ((5, 20), (0,)) if smoke else (DEPTHS, SEEDS)
     budget = fit(DEPTH_BUDGET, data, smoke)
     return [
-        Config(block=block, depth=depth, seed=seed, **({} if bias is None else {"gate_bias": bias}), **budget)
+        Config(block=block, depth=depth, gate_bias=bias, seed=seed, **budget)
         for depth in sorted(depths, reverse=True)
         for seed in seeds
         for block, bias in ARMS
@@ -59,7 +58,7 @@ def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
 
 
 def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """The runs of the gate-bias measurement."""
+    """Return the runs of the gate-bias measurement, the deepest first."""
     depths, seeds = ((5,), (0,)) if smoke else (BIAS_DEPTHS, SEEDS)
     budget = fit(BIAS_BUDGET, data, smoke)
     return [
@@ -71,23 +70,20 @@ def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
 
 
 def run_config(config: Config, data: Dataset) -> DeepRun:
-    """Train one net; of its gates, only the last epoch's means are kept."""
+    """Train one net, and keep the means of its gates after the last epoch."""
     run = train(config, data)
     return DeepRun(None, config, run.diverged, run.history, run.gate_means and run.gate_means[-1])
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing and write the log."""
-    dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    by_depth, by_bias = depth_configs(data, arguments.smoke), bias_configs(data, arguments.smoke)
-    runs = EXPERIMENT.finish(run_config, by_depth + by_bias, data, DeepRun, path, arguments)
-    info = DatasetInfo(dataset, by_depth[0].n_train, by_depth[0].n_test, data.test_set)
-    first, others = runs[: len(by_depth)], runs[len(by_depth) :]
-    EXPERIMENT.keep(path, arguments.command_line, info, by_depth=first, by_bias=others)
+def run(job: ExperimentJob) -> None:
+    """Train all nets and write the log."""
+    by_depth, by_bias = (
+        job.run_missing(run_config, configs(job.data, job.smoke), DeepRun) for configs in (depth_configs, bias_configs)
+    )
+    job.keep(by_depth[0].config, by_depth=by_depth, by_bias=by_bias)
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+EXPERIMENT.add_run(run, "train all nets; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

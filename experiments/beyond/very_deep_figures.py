@@ -1,89 +1,79 @@
 """Pictures and tables of the very deep nets and of the gate-bias sweep."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.console import final, seeds_of
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 from highway_networks import DATASETS
 
 from ..common import final_values, group
+from ..common_figures import draw_against, draw_chance, minus, name_arm, title
 from .very_deep import DeepRun, VeryDeepLog
 
-SHADES = {-6.0: 1.0, -20.0: 0.55}
-ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
+STRENGTHS = {-6.0: 1.0, -20.0: 0.55}  # of the line's colour, by bias
 
 
-def title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
-    """Data set, images, epochs and seeds."""
-    config = runs[0].config
-    seeds = len({run.config.seed for run in runs})
-    return f"{name_tested(log.dataset)}: {config.n_train:,} training images, {config.epochs} epochs, seeds: {seeds}"
+def figure_title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
+    """Return the title of a figure of these runs."""
+    return title(log.dataset, runs, f"{runs[0].config.epochs} epochs")
+
+
+def accuracies(runs: list[DeepRun]) -> list[float]:
+    """Return the final test accuracy of each run."""
+    return final_values(runs, "test_score")
 
 
 def depth_figure(log: VeryDeepLog) -> Figure:
-    """Left: test accuracy against depth, highway from two biases. Right: mean T in the deepest nets after training."""
-    figure, (left, right) = new_figure(title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
-    left.set_ylabel("test accuracy")
-    curves = {}
+    """Draw test accuracy against depth, highway from two biases; beside it mean T in the deepest nets."""
+    figure, (left, right) = new_figure(figure_title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
     for (block, bias), runs in group(log.by_depth, "block", "gate_bias").items():
-        label = block if block == "plain" else f"highway, {minus(bias)}"
-        curves[label] = pale(COLORS[block], SHADES.get(bias, 1.0)), runs
-    accuracy_panel(left, curves, DATASETS[log.dataset.name])
+        by_depth = {depth: of_depth for (depth,), of_depth in group(runs, "depth").items()}
+        label, color = block if block == "plain" else f"highway, {minus(bias)}", pale(COLORS[block], strength(bias))
+        draw_against(left, by_depth, accuracies, label=label, color=color, markersize=5)
+    draw_chance(left, log.dataset.name)
+    left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
+    left.set_xticks([*by_depth], [*by_depth])
+    left.minorticks_off()
+    label_ends(left)
     gates_panel(right, log.by_depth)
     return figure
 
 
-def accuracy_panel(axes: Axes, curves: Mapping[str, tuple], classes: int) -> None:
-    """Test accuracy against depth, log scale, one line for each label: its colour and its runs."""
-    for label, (color, runs) in curves.items():
-        by_depth = group(runs, "depth")
-        depths = [depth for (depth,) in by_depth]
-        scores = np.transpose([final_values(seeds, "test_score") for seeds in by_depth.values()])
-        draw_seeds(axes, depths, scores, label=label, color=color, marker="o", markersize=5)
-    draw_level(axes, 1 / classes, ONE_IN[classes])
-    axes.set(xscale="log", xlabel="blocks", ylim=(0, 1))
-    axes.set_xticks(depths, depths)
-    axes.minorticks_off()
-    label_ends(axes)
-
-
-def minus(value: float) -> str:
-    """A number with a minus sign in place of the hyphen."""
-    return f"{value:g}".replace("-", "−")
+def strength(bias: float) -> float:
+    """Return the strength of the colour of nets from a bias."""
+    return STRENGTHS.get(bias, 1.0)
 
 
 def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
-    """Mean T after training, block by block, of the deepest gated nets; every seed."""
+    """Draw mean T after training, block by block, of every seed of the deepest gated nets."""
     gated = group([run for run in runs if run.gate_means and not run.diverged], "depth")
     (deepest,) = max(gated)
-    for (bias,), same_bias in group(gated[deepest,], "gate_bias").items():
-        color = pale(COLORS["highway"], SHADES.get(bias, 1.0))
-        for run in same_bias:
-            floor = np.maximum(np.array(run.gate_means, float), 1e-10)  # a gate that is shut underflows
-            axes.plot(range(1, deepest + 1), floor, color=color, linewidth=1)
-        axes.text(deepest * 0.97, floor[len(floor) // 2 :].max() * 2, f"$b_T$ = {minus(bias)}", ha="right", va="bottom")
+    for (bias,), of_bias in group(gated[deepest,], "gate_bias").items():
+        for run in of_bias:
+            means = np.maximum(np.array(run.gate_means, float), 1e-10)  # a closed gate underflows
+            axes.plot(range(1, deepest + 1), means, color=pale(COLORS["highway"], strength(bias)), linewidth=1)
+        height = means[len(means) // 2 :].max() * 2
+        axes.text(deepest * 0.97, height, f"$b_T$ = {minus(bias)}", ha="right", va="bottom")
     axes.set(yscale="log", xlabel=f"block of {deepest:,}", title="mean T after training", ylim=(1e-10, 3))
     axes.margins(x=0)
 
 
 def bias_figure(log: VeryDeepLog) -> Figure:
-    """Test accuracy and training loss against the initial gate bias, one line a depth."""
-    figure, (left, right) = new_figure(title(log, log.by_bias), 4.2, ncols=2)
+    """Draw test accuracy and training loss against the initial gate bias, one line a depth."""
+    figure, (left, right) = new_figure(figure_title(log, log.by_bias), 4.2, ncols=2)
     for rank, ((depth,), runs) in enumerate(group(log.by_bias, "depth").items()):
         by_bias = group(runs, "gate_bias")
         positions, color = range(len(by_bias)), pale(COLORS["highway"], (0.5, 1.0)[rank % 2])
         for axes, field in ((left, "test_score"), (right, "train_loss")):
-            values = np.transpose([final_values(seeds, field) for seeds in by_bias.values()])
+            values = np.transpose([final_values(of_bias, field) for of_bias in by_bias.values()])
             draw_seeds(axes, positions, values, label=f"{depth} blocks", color=color, marker="o", markersize=5)
             axes.set_xticks(positions, [minus(bias) for (bias,) in by_bias])
             axes.tick_params(axis="x", labelsize=9)
             axes.set_xlabel("initial gate bias $b_T$")
+    draw_chance(left, log.dataset.name)
     classes = DATASETS[log.dataset.name]
-    draw_level(left, 1 / classes, ONE_IN[classes])
     draw_level(right, np.log(classes), f"log {classes}")
     left.set(ylabel="test accuracy", ylim=(0, 1))
     right.set(ylabel="training loss", ylim=(0, None))
@@ -92,15 +82,9 @@ def bias_figure(log: VeryDeepLog) -> Figure:
     return figure
 
 
-def name_arm(block: str, bias: float) -> str:
-    """What a table calls an arm."""
-    return block if block == "plain" else f"{block}, b_T {bias:g}"
-
-
 def depth_table(log: VeryDeepLog) -> str:
-    """Final test accuracy by depth: highway nets from two biases, and plain ones."""
-    cells = group(log.by_depth, "depth", "block", "gate_bias")
-    arms = list(group(log.by_depth, "block", "gate_bias"))
+    """Tabulate final test accuracy by depth, a column a kind of block and bias."""
+    cells, arms = group(log.by_depth, "depth", "block", "gate_bias"), group(log.by_depth, "block", "gate_bias")
     rows = [
         [f"{depth:,}", *(final(cells[depth, *arm], "test_score") for arm in arms)]
         for (depth,) in group(log.by_depth, "depth")
@@ -110,12 +94,13 @@ def depth_table(log: VeryDeepLog) -> str:
 
 
 def bias_table(log: VeryDeepLog) -> str:
-    """Final test accuracy by initial gate bias."""
-    cells = group(log.by_bias, "gate_bias", "depth")
-    depths = sorted({run.config.depth for run in log.by_bias})
-    biases = sorted({run.config.gate_bias for run in log.by_bias}, reverse=True)
-    rows = [[f"{bias:g}", *(final(cells[bias, depth], "test_score") for depth in depths)] for bias in biases]
-    header = ["b_T", *(f"{depth} blocks" for depth in depths)]
+    """Tabulate final test accuracy by initial gate bias, a column a depth."""
+    cells, depths = group(log.by_bias, "gate_bias", "depth"), group(log.by_bias, "depth")
+    rows = [
+        [f"{bias:g}", *(final(cells[bias, depth], "test_score") for (depth,) in depths)]
+        for (bias,) in reversed(group(log.by_bias, "gate_bias"))
+    ]
+    header = ["b_T", *(f"{depth} blocks" for (depth,) in depths)]
     return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.by_bias)}"
 
 

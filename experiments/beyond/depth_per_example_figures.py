@@ -1,9 +1,7 @@
-"""Pictures and tables of depth, image by image: what it has to do with hardness, and how early a net may exit."""
+"""Pictures and tables of depth, image by image: its correlation with hardness, and early exits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from itertools import zip_longest
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,28 +12,37 @@ from matplotlib.ticker import NullFormatter
 from highway_lab.console import name_tested
 from highway_lab.figures import FAINT_INK, INK, SETTINGS, draw_level, draw_seeds, in_math, markdown, new_figure
 
-from ..intervals import Interval, interval
-from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, Relation, SettingDepth
+from ..intervals import interval
+from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, SettingDepth
 from .early_exit import Exit
 
-HARDNESS = ("own margin", JUDGE, "other seeds")  # that the table tells; a net's loss ranks images nearly as its margin
-WHEN = ("trained", "untrained")
+HARDNESS = ("own margin", JUDGE, "other seeds")  # in the table; a net's loss ranks images nearly as its margin does
 VERDICTS = {1: "more layers", -1: "fewer layers", 0: "not told apart"}
 RULE = (
     "More layers: the interval within classes lies above 0, and so does that of the difference, seed by seed, to the "
     "untrained nets, whose correlation counts as 0 where there is none; fewer: both lie below; else not told apart."
 )
 FAMILIES = {"-": "each where the net is sure", "--": "all at the same layer"}
-APART = 0.25  # of the settings, in the panel of classes
+APART = 0.25  # distance of the settings in the panel of classes
 
 
 def coloured(log: DepthPerExampleLog) -> list[tuple[SettingDepth, str]]:
-    """The settings, and the colour of each."""
+    """Pair each setting with its colour."""
     return list(zip(log.settings, SETTINGS, strict=False))
 
 
+def both(setting: SettingDepth) -> tuple[list[Depths], list[Depths]]:
+    """Return the depths of a setting's nets: trained, untrained."""
+    return [net.trained for net in setting.nets], [net.untrained for net in setting.nets]
+
+
+def column(nets: Sequence, name: str) -> np.ndarray:
+    """Return a field of each net, (seeds, ...); NaN in place of None."""
+    return np.array([getattr(net, name) for net in nets], float)
+
+
 def title(log: DepthPerExampleLog, what: str) -> str:
-    """What is drawn, data set and seeds."""
+    """Write a title: the data set, the subject, the number of seeds."""
     return f"{name_tested(log.dataset)}: {what}, {len(log.settings[0].nets)} seeds"
 
 
@@ -43,7 +50,7 @@ def title(log: DepthPerExampleLog, what: str) -> str:
 
 
 def depth_figure(log: DepthPerExampleLog) -> Figure:
-    """Effective depth, less the net's mean: against how hard an image is among its class, and by class."""
+    """Draw effective depth minus the net's mean: by an image's hardness within its class, and by class."""
     figure, (left, right) = new_figure(title(log, "effective depth of an image"), 4.6, ncols=2)
     draw_by_part(left, log)
     draw_by_class(right, log)
@@ -52,7 +59,7 @@ def depth_figure(log: DepthPerExampleLog) -> Figure:
 
 
 def label_below(figure: Figure, axes: Axes, *others: Line2D) -> None:
-    """Say below a figure which colour is which setting, as several curves end close to each other; then the others."""
+    """Draw a legend of the settings below a figure, as curves end close to each other, and of other lines."""
     lines = [line for line in axes.lines if not line.get_label().startswith("_")]
     columns = zip_longest(lines, others)  # a legend is filled column by column
     handles = [line for column in columns for line in column if line]
@@ -60,30 +67,31 @@ def label_below(figure: Figure, axes: Axes, *others: Line2D) -> None:
 
 
 def draw_by_part(axes: Axes, log: DepthPerExampleLog) -> None:
-    """The mean of each tenth of all classes: untrained nets grey, trained ones coloured."""
+    """Draw the mean of each tenth of all classes: untrained nets grey, trained ones coloured."""
     x = np.arange(1, PARTS + 1)
     for setting in log.settings:
-        axes.plot(x, off_mean(net.untrained.by_part for net in setting.nets).T, color=FAINT_INK, linewidth=1, alpha=0.4)
+        _, untrained = both(setting)
+        axes.plot(x, off_mean(column(untrained, "by_part")).T, color=FAINT_INK, linewidth=1, alpha=0.4)
     axes.lines[0].set_label("untrained")
     for setting, color in coloured(log):
-        parts = off_mean(net.trained.by_part for net in setting.nets)
-        draw_seeds(axes, x, parts, label=in_math(setting.setting.name), color=color)
+        trained, _ = both(setting)
+        draw_seeds(axes, x, off_mean(column(trained, "by_part")), label=in_math(setting.setting.name), color=color)
     axes.set(xlabel="tenth of its class, easiest to hardest", ylabel="less the net's mean (%)")
     axes.set_xticks(x)
 
 
-def off_mean(values: Iterable[list[float]]) -> np.ndarray:
-    """Each row less its mean, in per cent of it."""
-    table = np.array(list(values))
-    return 100 * (table / table.mean(axis=1, keepdims=True) - 1)
+def off_mean(values: np.ndarray) -> np.ndarray:
+    """Return each row minus its mean, as % of the mean."""
+    return 100 * (values / values.mean(axis=1, keepdims=True) - 1)
 
 
 def draw_by_class(axes: Axes, log: DepthPerExampleLog) -> None:
-    """Median and quartiles of each class of the trained nets: each seed's median faint, means over seeds bold."""
+    """Draw median and quartiles of each class, trained nets: medians of seeds faint, means over seeds bold."""
     draw_level(axes, 0, "_mean")
     for (setting, color), shift in zip(coloured(log), APART * np.arange(-1, len(log.settings) - 1), strict=True):
-        quartiles = np.array([net.trained.by_class for net in setting.nets])  # (seeds, classes, 3)
-        means = np.array([net.trained.mean[EFFECTIVE] for net in setting.nets])
+        trained, _ = both(setting)
+        quartiles = column(trained, "by_class")  # (seeds, classes, 3)
+        means = np.array([net.mean[EFFECTIVE] for net in trained])
         quartiles = 100 * (quartiles / means[:, None, None] - 1)
         x = np.arange(quartiles.shape[1]) + shift
         low, middle, high = quartiles.mean(axis=0).T
@@ -95,21 +103,19 @@ def draw_by_class(axes: Axes, log: DepthPerExampleLog) -> None:
 
 
 def exits_figure(log: DepthPerExampleLog) -> Figure:
-    """Test error: left against the layer at which all images leave, right against the mean depth."""
+    """Draw test error: left by the block after which all images leave, right by the mean number of blocks."""
     figure, (left, right) = new_figure(title(log, "leaving early"), 4.6, ncols=2, sharey=True)
     for setting, color in coloured(log):
-        fixed = error(net.by_layer for net in setting.nets)
-        sure = error(net.confident_score for net in setting.nets)
-        depths = np.array([net.confident_depth for net in setting.nets])
+        fixed, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
+        depths, chosen = column(setting.nets, "confident_depth"), [net.confident for net in setting.nets]
         layers = np.arange(fixed.shape[1])
         draw_seeds(left, layers, fixed, label=in_math(setting.setting.name), color=color)
         right.plot(layers, fixed.mean(axis=0), "--", color=color, linewidth=1.5)
         right.plot(depths.T, sure.T, color=color, linewidth=1, alpha=0.4)
         right.plot(depths.mean(axis=0), sure.mean(axis=0), color=color)
-        for net in setting.nets:
-            right.plot(
-                net.confident.depth, 100 * (1 - net.by_layer[-1] + net.confident.lost), "o", color=color, clip_on=False
-            )
+        right.plot(
+            column(chosen, "depth"), fixed[:, -1] + 100 * column(chosen, "lost"), "o", color=color, clip_on=False
+        )
     for axes, words in ((left, "blocks computed, the same for all"), (right, "blocks computed, mean over images")):
         axes.set(xlabel=words, xlim=(0, layers[-1]), yscale="log")
     left.set_title("test error (%)")
@@ -121,47 +127,40 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
     return figure
 
 
-def error(scores: Iterable[list[float]]) -> np.ndarray:
-    """In per cent, a row a seed."""
-    return 100 * (1 - np.array(list(scores)))
-
-
 # ----------------------------------------------------------------------------------------- tables
 
 
-def values(setting: SettingDepth, of: Callable[[Depths], float | None], when: str = "trained") -> np.ndarray:
-    """A value of each of the setting's nets, trained or untrained; NaN where it has none."""
-    return np.array([of(getattr(net, when)) for net in setting.nets], float)
+def correlations(nets: list[Depths], measure: str, hardness: str, which: str = "within") -> np.ndarray:
+    """Return a correlation of each net, (seeds,); `which`: "all" images, "within" classes, or the variable held."""
+    relations = [net.relations[measure][hardness] for net in nets]
+    return np.array([(vars(relation) | relation.held)[which] for relation in relations], float)
 
 
-def signed(found: Interval) -> str:
-    """`+0.21 ± 0.30`; "none" where a net had none."""
-    return format(found, "+.2f")
+def signed(found: np.ndarray) -> str:
+    """Format the interval of a mean: `+0.21 ± 0.30`; "none" if a value is missing."""
+    return format(interval(found), "+.2f")
 
 
-def verdict(setting: SettingDepth, of: Callable[[Depths], float | None]) -> str:
-    """Whether a harder image uses more layers, by a correlation of depth and hardness.
+def verdict(trained: np.ndarray, untrained: np.ndarray) -> str:
+    """Judge by correlations of depth and hardness, (seeds,) each, whether a harder image uses more layers.
 
-    More if it lies above 0 and above that of the same nets untrained, each by its interval over seeds; fewer if below.
-    An untrained net that gives all images the same depth counts as one without a correlation.
+    It does if the interval over seeds lies above 0, and so does that of the difference to the untrained nets. An
+    untrained net that gives all images the same depth counts as one with correlation 0.
     """
-    trained, untrained = (values(setting, of, when) for when in WHEN)
     signs = {interval(trained).sign, interval(trained - np.nan_to_num(untrained)).sign}
     return VERDICTS[signs.pop() if len(signs) == 1 else 0]
 
 
 def correlations_table(log: DepthPerExampleLog) -> str:
-    """Effective depth and hardness: a row a setting and a measure of hardness."""
+    """Tabulate correlations of effective depth: a row for each setting and measure of hardness."""
     held = list(log.settings[0].nets[0].trained.relations[EFFECTIVE][JUDGE].held)
     rows = []
     for setting in log.settings:
         for hardness in HARDNESS:
-            fields = [attrgetter("all"), attrgetter("within"), *(held_constant(name) for name in held)]
-            everywhere, within, *with_held = (correlation(EFFECTIVE, hardness, field) for field in fields)
-            untrained = interval(values(setting, within, "untrained"))
-            cells = [interval(values(setting, of)) for of in (everywhere, within)]
-            cells += [untrained, *(interval(values(setting, of)) for of in with_held)]
-            rows.append([setting.setting.name, hardness, *map(signed, cells), verdict(setting, within)])
+            within, before = (correlations(nets, EFFECTIVE, hardness) for nets in both(setting))
+            over_all, *others = (correlations(both(setting)[0], EFFECTIVE, hardness, which) for which in ("all", *held))
+            cells = map(signed, (over_all, within, before, *others))
+            rows.append([setting.setting.name, hardness, *cells, verdict(within, before)])
     header = ["setting", "hardness", "all images", "within classes", "untrained", *(f"{of} held" for of in held)]
     judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
     return (
@@ -173,26 +172,15 @@ def correlations_table(log: DepthPerExampleLog) -> str:
     )
 
 
-def correlation(measure: str, hardness: str, field: Callable[[Relation], float | None]) -> Callable[[Depths], Any]:
-    """What takes one of the correlations from the depths of a net."""
-    return lambda depths: field(depths.relations[measure][hardness])
-
-
-def held_constant(name: str) -> Callable[[Relation], float | None]:
-    """What takes the correlation with that held constant."""
-    return lambda relation: relation.held[name]
-
-
 def measures_table(log: DepthPerExampleLog) -> str:
-    """Each measure of depth and the judge: a row a setting and a measure."""
+    """Tabulate each measure of depth and its correlation with the judge's loss: a row for each setting and measure."""
     rows = []
     for setting in log.settings:
         for measure in setting.nets[0].trained.mean:
-            means = (interval(values(setting, lambda of, name=measure: of.mean[name], when)) for when in WHEN)
-            within = correlation(measure, JUDGE, attrgetter("within"))
-            found = (interval(values(setting, within, when)) for when in WHEN)
-            cells = [*(f"{of:.1f}" for of in means), *map(signed, found)]
-            rows.append([setting.setting.name, measure, *cells, verdict(setting, within)])
+            means = (interval([net.mean[measure] for net in nets]) for nets in both(setting))
+            within = [correlations(nets, measure, JUDGE) for nets in both(setting)]
+            cells = [*(f"{mean:.1f}" for mean in means), *map(signed, within)]
+            rows.append([setting.setting.name, measure, *cells, verdict(*within)])
     header = ["setting", "depth", "mean", "untrained", "correlation", "untrained", "a harder image uses"]
     return (
         f"{markdown(header, rows)}\n\nThe effective depth, and the number of layers with ‖y − x‖ above a share of ‖x‖: "
@@ -202,17 +190,19 @@ def measures_table(log: DepthPerExampleLog) -> str:
 
 
 def groups_table(log: DepthPerExampleLog) -> str:
-    """How much of a layer it is: hardest and easiest images, those that are missed, classes."""
+    """Tabulate differences of effective depth: hardest and easiest images, misclassified images, classes."""
     rows = []
     for setting in log.settings:
+        trained, _ = both(setting)
+        parts = [column(nets, "by_part") for nets in both(setting)]
         cells = [
-            format(interval(values(setting, lambda of: of.mean[EFFECTIVE])), ".2f"),
-            *(format(interval(values(setting, tenths_apart, when)), "+.3f") for when in WHEN),
-            f"{np.mean([net.errors for net in setting.nets]):.0f}",
-            format(interval(values(setting, attrgetter("missed"))), "+.3f"),
-            *(signed(interval(values(setting, missed_in_spreads, when))) for when in WHEN),
-            *(f"{np.mean(values(setting, attrgetter('of_class'), when)):.1%}" for when in WHEN),
-            f"{np.mean(values(setting, attrgetter('of_random_groups'))):.1%}",
+            format(interval([net.mean[EFFECTIVE] for net in trained]), ".2f"),
+            *(format(interval(part[:, -1] - part[:, 0]), "+.3f") for part in parts),
+            f"{column(setting.nets, 'errors').mean():.0f}",
+            format(interval(column(trained, "missed")), "+.3f"),
+            *(signed(column(nets, "missed") / column(nets, "spread")) for nets in both(setting)),
+            *(f"{column(nets, 'of_class').mean():.1%}" for nets in both(setting)),
+            f"{column(trained, 'of_random_groups').mean():.1%}",
         ]
         rows.append([setting.setting.name, *cells])
     header = ["setting", "effective depth", "hardest less easiest tenth", "untrained", "missed images"]
@@ -225,36 +215,23 @@ def groups_table(log: DepthPerExampleLog) -> str:
     )
 
 
-def missed_in_spreads(depths: Depths) -> float | None:
-    """How much deeper missed images are than the others of their class, in standard deviations within classes."""
-    return None if depths.missed is None else depths.missed / depths.spread
-
-
-def tenths_apart(depths: Depths) -> float:
-    """Effective depth of the hardest part of each class less that of the easiest."""
-    return depths.by_part[-1] - depths.by_part[0]
-
-
 def early_table(log: DepthPerExampleLog) -> str:
-    """How many blocks images need that leave early: a row a setting."""
+    """Tabulate early exits, a row for each setting: blocks computed and points of accuracy lost."""
     rows = []
     for setting in log.settings:
-        nets = setting.nets
-        confident, fixed = [net.confident for net in nets], [net.fixed for net in nets]
+        confident, fixed = [net.confident for net in setting.nets], [net.fixed for net in setting.nets]
+        whole = column(setting.nets, "by_layer")[:, -1]
         doubts = [log.doubts[option] for of in confident for option in of.chosen]
-        lost_if_fixed = [net.by_layer[-1] - of.at_fixed_depth for net, of in zip(nets, confident, strict=True)]
-        rows.append(
-            [
-                setting.setting.name,
-                f"{np.mean([net.by_layer[-1] for net in nets]):.2%}",
-                f"{min(doubts):g} to {max(doubts):g}",
-                format(interval([of.depth for of in confident]), ".1f"),
-                lost_points(confident),
-                f"{100 * np.mean(lost_if_fixed):.2f}",
-                format(interval([of.depth for of in fixed]), ".1f"),
-                lost_points(fixed),
-            ]
-        )
+        cells = [
+            f"{whole.mean():.2%}",
+            f"{min(doubts):g} to {max(doubts):g}",
+            format(interval(column(confident, "depth")), ".1f"),
+            lost_points(confident),
+            f"{100 * np.mean(whole - column(confident, 'at_fixed_depth')):.2f}",
+            format(interval(column(fixed, "depth")), ".1f"),
+            lost_points(fixed),
+        ]
+        rows.append([setting.setting.name, *cells])
     layers = len(log.settings[0].nets[0].by_layer) - 1
     header = ["setting", "test accuracy", "ε", f"blocks of {layers}", "points lost", "all at that depth"]
     header += ["all at the same: blocks", "points lost"]
@@ -269,12 +246,12 @@ def early_table(log: DepthPerExampleLog) -> str:
 
 
 def lost_points(found: list[Exit]) -> str:
-    """Mean over seeds, and the standard error of one."""
-    return f"{100 * np.mean([of.lost for of in found]):.2f} ± {100 * np.mean([of.lost_error for of in found]):.2f}"
+    """Format accuracy lost in points: mean over seeds ± the mean standard error of one net."""
+    return " ± ".join(f"{100 * column(found, name).mean():.2f}" for name in ("lost", "lost_error"))
 
 
 def intervals_note(log: DepthPerExampleLog) -> str:
-    """What a ± means."""
+    """Say what ± means."""
     return f"Mean over {len(log.settings[0].nets)} seeds with its 95 % interval (t)."
 
 

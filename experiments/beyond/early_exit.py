@@ -1,9 +1,9 @@
-"""Early exits: the last layer's classifier on the state after l blocks, and who may leave there.
+"""Early exits: the last layer classifies the state after l blocks, and a rule says which images leave there.
 
-A rule says after how many blocks each image leaves; a family of rules is (options, n), each option later for every
-image than the one before it, and the last the whole net. Two families: all images leave at the same block, or each
-where the net is first sure, that is where the highest softmax probability p exceeds 1 − ε. Which option is good enough
-is chosen on one half of the images and measured on the other, and the other way round.
+A rule gives the number of blocks after which each image leaves. A family of rules is an array (options, n): each option
+leaves later than the one before it, for every image, and the last one is the whole net. There are two families: all
+images leave at the same block, or each leaves where the net is first sure, that is where the highest softmax
+probability p exceeds 1 − ε. Each half of the images chooses an option that is good enough; the other half measures it.
 """
 
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from highway_networks import DeepNet, with_ones
 
 from .. import models
 
-DOUBTS = (  # ε; 0: nobody leaves
+DOUBTS = (  # ε; at 0 no image leaves early
     *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
-    *(10.0**-power for power in range(9, 41)),  # some nets are that sure of what they get wrong
+    *(10.0**-power for power in range(9, 41)),  # some nets are as sure of wrong classes
     0.0,
 )
-LOST = 0.001  # accuracy that an exit may cost: less than a tenth of a point
-SEED = 0  # of the halves
+LOST = 0.001  # an exit has to cost less accuracy
+SEED = 0  # draws the halves
 
 
 @dataclass
 class Exit:
-    """A family of rules: the option chosen on each half, and what it does to the other half."""
+    """A family of rules: the option that each half chose, and its effect on the other half."""
 
-    chosen: list[int]  # the option's place in its family, by half
+    chosen: list[int]  # the option's index in its family, by half
     depth: float  # mean number of blocks computed
-    lost: float  # accuracy of the whole net less that with exits
-    lost_error: float  # standard error of `lost`, of paired images
-    at_fixed_depth: float  # accuracy if all leave at the same block, of equal mean depth
+    lost: float  # accuracy of the whole net minus accuracy with exits
+    lost_error: float  # standard error of `lost`, over paired images
+    at_fixed_depth: float  # accuracy if all images leave at that mean depth
 
 
 def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the class is right, and the doubt 1 − p, on leaving after l = 0..L blocks: (L+1, n) each."""
+    """Return whether the class is right, and the doubt 1 − p, after l = 0..L blocks: (L+1, n) each."""
     right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
     for part, x in models.in_batches(net, images, "exits"):
         right[0, part], doubt[0, part] = classify(net, x, labels[part])
@@ -46,9 +46,9 @@ def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndar
 
 
 def classify(net: DeepNet, x: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the last layer classifies states x (D, B) rightly, and its doubt, (B,) each.
+    """Return whether the last layer classifies states x (D, B) correctly, and its doubt, (B,) each.
 
-    As a sum over the other classes, not as a difference from 1: so that doubts below 1e-16 differ, too.
+    The doubt is a sum over the other classes, not a difference from 1, so that doubts below 1e-16 differ, too.
     """
     logits = (net.params.output @ with_ones(x, net.dtype)).astype(np.float64)  # (K, B)
     found = logits.argmax(axis=0)
@@ -59,31 +59,31 @@ def classify(net: DeepNet, x: np.ndarray, labels: np.ndarray) -> tuple[np.ndarra
 
 
 def confident(doubt: np.ndarray) -> np.ndarray:
-    """After how many blocks each image leaves, for each of DOUBTS: (options, n), given the doubt (L+1, n)."""
+    """Return the block after which each image leaves, for each of DOUBTS: (options, n), given the doubt (L+1, n)."""
     sure = np.array([doubt < level for level in DOUBTS])
     sure[:, -1] = True  # there is no further block
     return sure.argmax(axis=1)
 
 
 def fixed(right: np.ndarray) -> np.ndarray:
-    """The same where all leave after 0..L blocks: (L+1, n)."""
+    """Return the block after which each image leaves if all leave after 0..L blocks: (L+1, n)."""
     layers, images = right.shape
     return np.repeat(np.arange(layers)[:, None], images, axis=1)
 
 
 def outcome(leaving: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Whether each image is classified rightly where it leaves: of the shape of `leaving` (..., n)."""
+    """Return whether each image is classified correctly where it leaves, in the shape of `leaving` (..., n)."""
     return right[leaving, np.arange(right.shape[1])]
 
 
 def choose(lost: np.ndarray) -> int:
-    """The first option (of those in order, the last of which loses nothing) from which on none loses LOST or more."""
+    """Return the first option from which on none loses LOST or more; the last one loses nothing."""
     failing = np.flatnonzero(lost >= LOST)
     return int(failing[-1]) + 1 if len(failing) else 0
 
 
 def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
-    """Choose an option of `leaving` (options, n) on each half of the images, and measure it on the other."""
+    """Choose an option of `leaving` (options, n) on each half of the images, and measure it on the other half."""
     images = leaving.shape[1]
     lost = right[-1] - outcome(leaving, right).astype(float)  # (options, n)
     halves = np.array_split(np.random.default_rng(SEED).permutation(images), 2)

@@ -65,3 +65,11 @@ def _about(value: float, test: Callable[..., Any], *samples: Any, **options: Any
         low, high = test(*samples, **options).confidence_interval(LEVEL)
     half = float(high - low) / 2
     return Interval(float(value), np.inf if np.isnan(half) else half)
+
+
+def judge(between: Interval, margin: float) -> str:
+    """Return what the interval of a difference a − b says of a; `margin` is that of an equivalence test."""
+    inside = -margin < between.low and between.high < margin
+    if not between.sign:
+        return "as good as" if inside else "inconclusive"
+    return ("outperforms" if between.sign > 0 else "falls behind") + " by less than the margin" * inside

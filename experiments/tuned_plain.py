@@ -22,7 +22,6 @@ below 1 point at 10, 20 and 30 blocks; failing that, it is not reproduced if hig
 all three; else inconclusive.
 """
 
-import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from highway_lab.logs import DatasetInfo, Log, Result
+from highway_lab.logs import Log, Result
 from highway_networks import Config, Dataset, train
 
-from .common import CHANCE, Experiment, add_run_flags, fit, group_by, load_data, start
+from .common import CHANCE, Experiment, ExperimentJob, fit, group_by, start
 
 DEPTHS = (5, 10, 20, 30, 50)
 INITS = ("uniform", "glorot", "he")
@@ -185,18 +184,15 @@ def tried_settings(runs: Iterable[ScoredRun]) -> list[TriedSetting]:
     ]
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(job: ExperimentJob) -> None:
     """Choose the settings, measure with them, write the log."""
-    dataset, data = load_data(arguments)
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    finish = partial(EXPERIMENT.finish, run_config, data=data, schema=ScoredRun, log=path, arguments=arguments)
-    tried, best = choose(finish, data, arguments.smoke)
-    runs = finish(plan_measurement(data, arguments.smoke, best))
-    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test, data.test_set)
-    EXPERIMENT.keep(path, arguments.command_line, info, tried=tried, runs=runs)
+    finish = partial(job.run_missing, run_config, schema=ScoredRun)
+    tried, best = choose(finish, job.data, job.smoke)
+    runs = finish(plan_measurement(job.data, job.smoke, best))
+    job.keep(runs[0].config, tried=tried, runs=runs)
 
 
-add_run_flags(EXPERIMENT.add("run", run, "train all nets; resumable"))
+EXPERIMENT.add_run(run, "train all nets; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

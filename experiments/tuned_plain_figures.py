@@ -9,7 +9,7 @@ from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, mark
 
 from .claims import Claim, claims_table
 from .common import CHANCE
-from .intervals import Interval, difference, interval
+from .intervals import Interval, difference, interval, judge
 from .tuned_plain import (
     ARMS,
     HIGHWAY,
@@ -180,14 +180,6 @@ def compared_depths(log: TunedPlainLog) -> list[int]:
     return [depth for depth in depths if depth in COMPARED] or depths
 
 
-def judge(between: Interval) -> str:
-    """What an interval of a difference says by the rules of the experiment."""
-    inside = between.low > -MARGIN and between.high < MARGIN
-    if not between.sign:
-        return "as good as" if inside else "inconclusive"
-    return ("outperforms" if between.sign > 0 else "falls behind") + " by less than the margin" * inside
-
-
 def claims(log: TunedPlainLog) -> list[Claim]:
     """The verdicts on tuned nets."""
     return [lead_claim(log), parameters_claim(log)]
@@ -203,7 +195,11 @@ def lead_claim(log: TunedPlainLog) -> Claim:
     elif better:
         verdict = f"partly: at {name_numbers(better)} blocks"
     else:
-        verdict = "inconclusive" if "inconclusive" in map(judge, gaps.values()) else "not reproduced"
+        verdict = (
+            "inconclusive"
+            if "inconclusive" in [judge(between, MARGIN) for between in gaps.values()]
+            else "not reproduced"
+        )
     return Claim("4", "deep highway nets outperform plain nets of as many units, both tuned", words_for(gaps), verdict)
 
 
@@ -222,11 +218,11 @@ def parameters_claim(log: TunedPlainLog) -> Claim:
 
 def words_for(gaps: dict[int, Interval]) -> str:
     """Differences by depth in words."""
-    found = (f"{depth} blocks: {between:+.1f} ({judge(between)})" for depth, between in gaps.items())
+    found = (f"{depth} blocks: {between:+.1f} ({judge(between, MARGIN)})" for depth, between in gaps.items())
     return f"points of test accuracy, {'; '.join(found)}"
 
 
-FIGURES = {"tuned_plain.png": depth_figure}
+FIGURES: dict = {"tuned_plain.png": depth_figure}
 TABLES = {
     "tuned_plain": accuracy_table,
     "tuned_plain_settings": settings_table,

@@ -1,0 +1,187 @@
+"""Section 4.1: do gates compute, or would constants do? Nets that are trained with gates that do not see their input.
+
+The paper concludes from its class means of T that the gating system is a part of the computation, and no mere help in
+training. Giving a trained net mean gates cannot settle this, as the net was trained with others. So here 49 blocks are
+trained from the start, in the three settings of models.by_setting, with five kinds of mixing:
+
+highway             T = σ(W_T x + b_T), trained: the reference
+learned constants   W_T = 0, b_T trained from the setting's: a constant for each unit of each block
+mean gates          W_T = 0, b_T set so that T is the mean T of the trained highway net of the same seed, over its
+                    training images, for each unit of each block; neither is trained
+untrained gates     W_T and b_T as they are drawn; neither is trained
+residual            y = x + H(x)
+
+MNIST, 10 epochs in place of the 60 of these settings, with their learning-rate schedules compressed; three seeds.
+Nothing is tuned for the four other kinds.
+
+Rules, fixed before the run. Test accuracy is that after the last epoch; a diverged run counts as chance (0.1). One kind
+outperforms another if the 95 % interval of the difference of means (Welch, over seeds) excludes 0; it is as good if
+that interval lies within 0.5 points on both sides of 0. "Gates are computation" is reproduced if highway outperforms
+learned constants and mean gates in all three settings; not reproduced if in all three one of these two is as good as
+highway, or outperforms it; partly if highway outperforms both in some settings; else inconclusive.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from highway_lab.console import digest
+from highway_lab.files import make_place
+from highway_lab.logs import History, Log, Result, environment
+from highway_networks import Config, Dataset, DeepNet, Training, as_inputs
+
+from . import models
+from .common import Experiment, ExperimentJob, start
+
+EPOCHS = 10
+N_SCORED = 10_000  # training images for the training loss
+MARGIN = 0.5  # points of test accuracy within which two kinds are as good as each other
+HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS = (
+    "highway",
+    "learned constants",
+    "mean gates",
+    "untrained gates",
+    "residual",
+)
+CONSTANT = (LEARNED, MEAN)  # kinds whose gates do not see the input
+FROZEN = {LEARNED: ("W_T",), MEAN: ("W_T", "b_T"), UNTRAINED: ("W_T", "b_T")}  # parameters that are not trained
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run: a setting of models.by_setting, a kind of mixing, and the configuration."""
+
+    setting: str
+    kind: str
+    config: Config
+
+
+@dataclass
+class ConstantGatesRun(Result):
+    """One training run."""
+
+    task: Task
+    n_trained: int  # parameters that are trained
+    diverged: bool
+    history: History
+
+    @property
+    def config(self) -> Config:
+        """The run's hyperparameters."""
+        return self.task.config
+
+
+@dataclass
+class ConstantGatesLog(Log):
+    """runs/constant_gates.json."""
+
+    margin: float  # points of test accuracy
+    runs: list[ConstantGatesRun]
+
+
+EXPERIMENT: Experiment = Experiment(__name__, __doc__, ConstantGatesLog)
+
+
+class PartlyFrozenNet(DeepNet):
+    """A net some of whose parameters have gradients of 0; `frozen` are their names."""
+
+    frozen: tuple[str, ...] = ()
+
+    def backward(self, dlogits, cache):
+        gradients = super().backward(dlogits, cache)
+        for name in self.frozen:
+            gradients[name][...] = 0
+        return gradients
+
+
+class GateTraining(Training):
+    """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
+
+    def new_net(self, rng: np.random.Generator) -> PartlyFrozenNet:
+        drawn = super().new_net(rng)
+        net = PartlyFrozenNet(**drawn.config, rng=None)
+        net.params.flat[...] = drawn.params.flat
+        return net
+
+
+def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:
+    """Set the gates of a fresh net, and freeze what its kind does not train; mean_T (L, D) is that of mean gates."""
+    net.frozen = FROZEN.get(kind, ())
+    if kind in CONSTANT:
+        net.params["W_T"][...] = 0
+    if kind == MEAN:
+        net.params["b_T"][...] = np.log(mean_T / (1 - mean_T))
+
+
+def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
+    """Mean T (L, D) of each unit of each block over images (n, ...), uint8; below 1 and above 0."""
+    starts = range(0, len(images), models.ROWS)
+    parts = [images[start : start + models.ROWS] for start in starts]
+    sums = sum(net.forward(as_inputs(part, net.dtype))[1].T.sum(axis=-1, dtype=np.float64) for part in parts)
+    return np.clip(sums / len(images), 1e-6, 1 - 1e-6)
+
+
+def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
+    """Train one net; one with mean gates trains the highway net before, unless it is kept."""
+    training = GateTraining(task.config, data)
+    mean_T = mean_gates(trained_highway(task, data), training.data.train_x) if task.kind == MEAN else None
+    prepare(training.net, task.kind, mean_T)
+    for _ in training.epochs():
+        pass
+    if task.kind == HIGHWAY:
+        path = net_path(task.config)
+        make_place(path)
+        training.net.save(path)
+    params = training.net.params
+    n_trained = params.flat.size - sum(params[name].size for name in training.net.frozen)
+    return ConstantGatesRun(None, task, n_trained, training.diverged, training.history)
+
+
+def trained_highway(task: Task, data: Dataset) -> DeepNet:
+    """The trained highway net of a task's setting and seed."""
+    path = net_path(task.config)
+    if not path.exists():
+        run_task(replace(task, kind=HIGHWAY), data)
+    return DeepNet.load(path)
+
+
+def net_path(config: Config) -> Path:
+    """Where the highway net of a configuration is kept."""
+    return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest(config)}-{environment().code}.npz"
+
+
+def plan(dataset: str, data: Dataset, smoke: bool) -> list[Task]:
+    """Every kind in every setting with every seed, seed by seed."""
+    sources = models.by_setting(dataset, data, smoke)
+    tasks = []
+    for of_seed in zip(*sources.values(), strict=True):
+        for setting, source in zip(sources, of_seed, strict=True):
+            config = shorten(source.training, 2 if smoke else EPOCHS)
+            for kind in KINDS:
+                block = "residual" if kind == RESIDUAL else "highway"
+                tasks.append(Task(setting, kind, replace(config, block=block)))
+    return tasks
+
+
+def shorten(config: Config, epochs: int) -> Config:
+    """The configuration for fewer epochs, at whose end the learning rate is what it was at the end of all."""
+    n_scored = min(N_SCORED, config.n_train)
+    lr_decay = config.lr_decay ** (config.epochs / epochs)
+    return replace(config, epochs=epochs, lr_decay=lr_decay, n_scored=n_scored)
+
+
+def run(job: ExperimentJob) -> None:
+    """Train the highway nets, then the others, and write the log."""
+    tasks = plan(job.dataset, job.data, job.smoke)
+    finish = partial(job.run_missing, run_task, schema=ConstantGatesRun)
+    finish([task for task in tasks if task.kind == HIGHWAY])
+    runs = finish(tasks)
+    job.keep(runs[0].config, margin=MARGIN, runs=runs)
+
+
+EXPERIMENT.add_run(run, "train all nets; resumable")
+
+if __name__ == "__main__":
+    start(__spec__.name)

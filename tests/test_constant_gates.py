@@ -1,0 +1,130 @@
+"""Nets trained with constant gates: what is frozen, which constants are set, and the rule of the verdict."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import models
+from experiments.constant_gates import (
+    CONSTANT,
+    EPOCHS,
+    EXPERIMENT,
+    FROZEN,
+    HIGHWAY,
+    KINDS,
+    LEARNED,
+    MARGIN,
+    MEAN,
+    RESIDUAL,
+    ConstantGatesLog,
+    ConstantGatesRun,
+    GateTraining,
+    Task,
+    mean_gates,
+    plan,
+    prepare,
+    run_task,
+    shorten,
+    trained_highway,
+)
+from experiments.constant_gates_figures import claims
+from highway_lab.logs import History
+from highway_networks import Config, as_inputs
+
+SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
+
+
+@pytest.fixture
+def trained(digits):
+    """Train a kind with mean gates of 0.3; returns its training and its parameters before."""
+
+    def train(kind: str) -> tuple[GateTraining, dict[str, np.ndarray]]:
+        training = GateTraining(SHORT, digits)
+        prepare(training.net, kind, np.full((3, 8), 0.3))
+        before = {name: tensor.copy() for name, tensor in training.net.params.items()}
+        for _ in training.epochs():
+            pass
+        return training, before
+
+    return train
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != RESIDUAL])
+def test_only_what_a_kind_freezes_stays(trained, kind):
+    training, before = trained(kind)
+    same = {name for name, tensor in training.net.params.items() if np.array_equal(tensor, before[name])}
+    assert same == set(FROZEN.get(kind, ()))
+
+
+@pytest.mark.parametrize("kind", [LEARNED, MEAN])
+def test_constant_gates_do_not_see_the_input(trained, kind, digits):
+    training, _ = trained(kind)
+    T = training.net.forward(as_inputs(digits.test_x[:20], np.float32))[1].T  # (L, D, B)
+    np.testing.assert_array_equal(T, np.broadcast_to(T[:, :, :1], T.shape))
+    assert len(np.unique(T)) == (1 if kind == MEAN else T[:, :, 0].size), "each unit has learned its own"
+    if kind == MEAN:
+        np.testing.assert_allclose(T, 0.3, rtol=1e-5)
+
+
+def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed(workdir, digits):
+    task = Task("a setting", HIGHWAY, SHORT)
+    run_task(task, digits)
+    net, images = trained_highway(task, digits), GateTraining(SHORT, digits).data.train_x
+    T = net.forward(as_inputs(images, np.float32))[1].T
+    np.testing.assert_allclose(mean_gates(net, images), T.mean(axis=-1), rtol=1e-5)
+    kept = run_task(replace(task, kind=MEAN), digits)
+    (path,) = models.CHECKPOINTS.iterdir()
+    path.unlink()
+    alone = run_task(replace(task, kind=MEAN), digits)
+    assert alone.history.test_loss == kept.history.test_loss, "a net that is not kept is trained again"
+    assert kept.n_trained == alone.n_trained == net.params.flat.size - 3 * 8 * 9
+
+
+def test_every_kind_is_trained_in_every_setting_with_every_seed(as_many_as_mnist):
+    tasks = plan("mnist", as_many_as_mnist, smoke=False)
+    assert len(tasks) == len(set(tasks)) == 3 * len(KINDS) * len(models.SEEDS)
+    assert {task.config.epochs for task in tasks} == {EPOCHS}
+    for task in tasks:
+        assert task.config.block == ("residual" if task.kind == RESIDUAL else "highway")
+
+
+def test_a_shortened_schedule_ends_at_the_same_rate():
+    config = replace(SHORT, epochs=60, lr_decay=0.99)
+    assert shorten(config, 10).lr_decay ** 10 == pytest.approx(0.99**60)
+
+
+def made_up(setting: str, kind: str, seed: int, score: float | None) -> ConstantGatesRun:
+    """A run of that final accuracy; without one it has diverged."""
+    history = History(*([value, value] for value in (0, 0.1, 0.9, 0.2)), [None, score], [None, 1.0], [0.0, 1.0])
+    config = replace(SHORT, seed=seed)
+    return ConstantGatesRun(None, Task(setting, kind, config), 10, score is None, history)
+
+
+@pytest.mark.parametrize(
+    ("constants", "verdict"),
+    [
+        ([0.90, 0.90], "reproduced"),
+        ([0.90, 0.97], "partly: a"),
+        ([0.97, 0.97], "not reproduced"),
+        ([0.98, 0.97], "not reproduced"),
+        ([None, None], "reproduced"),
+    ],
+)
+def test_the_verdict_follows_its_rule(constants, verdict):
+    scores = {kind: dict(zip("ab", constants, strict=True)) for kind in CONSTANT}
+    runs = [
+        made_up(setting, kind, seed, score if score is None else score + 0.0005 * seed)
+        for setting in "ab"
+        for kind in KINDS
+        for score in [scores.get(kind, {}).get(setting, 0.97)]
+        for seed in (0, 1, 2)
+    ]
+    assert claims(ConstantGatesLog.new("made up", None, margin=MARGIN, runs=runs))[0].verdict == verdict
+
+
+def test_the_experiment_runs_and_reads_its_log(workdir):
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = EXPERIMENT.read(Path("runs/constant_gates-smoke.json"))
+    assert {run.task.kind for run in log.runs} == set(KINDS)

@@ -1,0 +1,172 @@
+"""Plain and highway nets tuned alike: what is tried, what is chosen, and by which rules it is judged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.intervals import Interval, judge
+from experiments.tuned_plain import (
+    ARMS,
+    CHOOSING_SEEDS,
+    DEPTHS,
+    EXPERIMENT,
+    FINALISTS,
+    GATE_BIASES,
+    HIGHWAY,
+    INITS,
+    MARGIN,
+    PLAIN,
+    RATES,
+    SEEDS,
+    UNTUNED,
+    WIDE,
+    ScoredRun,
+    Setting,
+    TriedSetting,
+    TunedPlainLog,
+    arm_of,
+    choose,
+    configure,
+    plan_measurement,
+    rank_settings,
+    run_config,
+    setting_of,
+)
+from experiments.tuned_plain_figures import claims, settings_table
+from highway_networks import BLOCKS, Config
+
+BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
+
+
+def scored(config: Config, *, test: float | None = None, validation: float | None = None) -> ScoredRun:
+    """A made-up run; without a score it has diverged."""
+    return ScoredRun(None, config, 100, test is None and validation is None, 0.1, test, validation)
+
+
+@pytest.fixture
+def chosen(as_many_as_mnist):
+    """What is tried and chosen where a glorot net at 5e-4 does best, and b_T -4 is better still; by stage."""
+    stages = []
+
+    def finish(configs: list[Config]) -> list[ScoredRun]:
+        stages.append(configs)
+        worth = [0.5 + 0.2 * (c.init == "glorot") + 0.1 * (c.lr == 5e-4) + 0.01 * (c.gate_bias == -4) for c in configs]
+        return [scored(config, validation=score) for config, score in zip(configs, worth, strict=True)]
+
+    return stages, *choose(finish, as_many_as_mnist, smoke=False)
+
+
+def test_every_setting_is_tried_once_and_the_best_with_all_choosing_seeds(chosen):
+    (first, finalists, biases), tried, _ = chosen
+    keys = [(arm_of(config), config.depth, config.init, config.lr) for config in first]
+    assert len(set(keys)) == len(keys) == len(ARMS) * len(DEPTHS) * len(INITS) * len(RATES)
+    assert {config.seed for config in first} == {CHOOSING_SEEDS[0]}
+    assert len(finalists) == len(ARMS) * len(DEPTHS) * FINALISTS * 2
+    assert {config.seed for config in finalists} == set(CHOOSING_SEEDS[1:])
+    assert len(biases) == len(DEPTHS) * len(GATE_BIASES) * 3
+    assert {arm_of(config) for config in biases} == {HIGHWAY}
+    assert len({*first, *finalists, *biases}) == len(tried)
+    assert not set(CHOOSING_SEEDS) & set(SEEDS)
+    for config in first + finalists + biases:
+        assert (config.n_train, config.n_validation, config.n_test, config.epochs) == (6_000, 2_000, 1, 12)
+
+
+def test_the_best_setting_is_chosen_and_b_T_for_highway_nets_alone(chosen):
+    _, _, best = chosen
+    assert best.keys() == {(arm, depth) for arm in ARMS for depth in DEPTHS}
+    for (arm, _), setting in best.items():
+        assert setting == Setting("glorot", 5e-4, -4.0 if arm == HIGHWAY else -2.0)
+
+
+def test_test_images_are_seen_by_the_chosen_and_the_untuned_setting_alone(chosen, as_many_as_mnist):
+    _, _, best = chosen
+    runs = plan_measurement(as_many_as_mnist, False, best)
+    assert len(runs) == len(set(runs)) == (len(ARMS) + 2) * len(DEPTHS) * len(SEEDS)
+    for config in runs:
+        allowed = {best[arm_of(config), config.depth]} | ({UNTUNED} if arm_of(config) != WIDE else set())
+        assert setting_of(config) in allowed
+        assert (config.n_validation, config.n_test, config.n_scored) == (0, 2_000, 0)
+
+
+def test_a_setting_that_is_already_the_untuned_one_is_run_once(as_many_as_mnist):
+    runs = plan_measurement(as_many_as_mnist, False, {(HIGHWAY, 30): UNTUNED})
+    assert runs == configure(HIGHWAY, 30, UNTUNED, SEEDS, BUDGET)
+    assert runs[0] == Config(seed=0), "the sweep's setting is the default"
+
+
+def test_more_seeds_come_before_a_higher_score_and_divergence_counts_as_chance():
+    def tries(lr: float, *scores: float | None) -> list[TriedSetting]:
+        return [TriedSetting(*PLAIN, 10, "he", lr, -2.0, seed, score) for seed, score in enumerate(scores)]
+
+    tried = [*tries(0.1, 0.99), *tries(0.2, 0.8, 0.6), *tries(0.3, 0.9, None), *tries(0.4, 0.9, 0.52)]
+    assert [setting.lr for setting in rank_settings(tried)[PLAIN, 10]] == [0.4, 0.2, 0.3, 0.1]
+
+
+def test_the_wide_plain_block_has_as_many_parameters_as_the_highway_block():
+    sizes = {arm: BLOCKS[arm.block].rows(arm.hidden) * (arm.hidden + 1) for arm in ARMS}
+    assert sizes[WIDE] == pytest.approx(sizes[HIGHWAY], rel=0.01)
+    assert sizes[HIGHWAY] == 2 * sizes[PLAIN]
+
+
+def test_a_run_that_chooses_keeps_its_validation_score(digits):
+    config = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
+    assert run_config(config, digits).validation_score is None
+    run = run_config(replace(config, n_validation=60), digits)
+    assert run.validation_score * 60 == pytest.approx(round(run.validation_score * 60), abs=1e-3)
+    diverged = run_config(
+        replace(config, block="residual", activation="relu", optimizer="momentum", lr=1e9, clip=0.0), digits
+    )
+    assert (diverged.diverged, diverged.test_score) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        (Interval(1.5, 0.5), "outperforms"),
+        (Interval(0.5, 0.3), "outperforms by less than the margin"),
+        (Interval(-1.5, 0.5), "falls behind"),
+        (Interval(0.2, 0.5), "as good as"),
+        (Interval(0.2, 0.9), "inconclusive"),
+    ],
+)
+def test_an_interval_is_judged_by_zero_and_the_margin(between, said):
+    assert judge(between, MARGIN) == said
+
+
+def made_up_log(highway: list[float], plain: list[float], wide: list[float]) -> TunedPlainLog:
+    """A log of these mean accuracies at 10, 20, 30 and 50 blocks, over seeds that differ by 0.3 points."""
+    tried, runs, setting = [], [], Setting("he", 0.001, -2.0)
+    for arm, means in {HIGHWAY: highway, PLAIN: plain, WIDE: wide}.items():
+        for depth, mean in zip((10, 20, 30, 50), means, strict=True):
+            tried += [TriedSetting(*arm, depth, *setting, 100, 0.9)]
+            configs = configure(arm, depth, setting, (0, 1, 2), BUDGET)
+            runs += [scored(config, test=mean + 0.003 * (config.seed - 1)) for config in configs]
+    return TunedPlainLog.new("made up", None, tried=tried, runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("highway", "plain", "wide", "lead", "parameters"),
+    [
+        ([0.9, 0.9, 0.9, 0.9], [0.8, 0.8, 0.8, 0.8], [0.9, 0.9, 0.9, 0.8], "reproduced", "reproduced"),
+        ([0.9, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.8], [0.8, 0.8, 0.8, 0.9], "partly: at 50 blocks", "not reproduced"),
+        ([0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.7, 0.8], "not reproduced", "inconclusive"),
+        ([0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.8, 0.795], [0.9, 0.9, 0.9, 0.9], "inconclusive", "reproduced"),
+    ],
+)
+def test_verdicts_follow_the_rules(highway, plain, wide, lead, parameters):
+    assert [claim.verdict for claim in claims(made_up_log(highway, plain, wide))] == [lead, parameters]
+
+
+def test_a_rate_at_an_end_of_the_grid_is_named():
+    log = made_up_log(*[[0.9] * 4] * 3)
+    log.tried += [TriedSetting(*PLAIN, 10, "he", 0.01, -2.0, 100, 0.95)]
+    log.runs += [scored(config, test=0.9) for config in configure(PLAIN, 10, Setting("he", 0.01, -2.0), (0, 1), BUDGET)]
+    assert "at an end: highway 10, highway 20, highway 30, highway 50, plain 10, plain 20" in settings_table(log)
+
+
+def test_the_experiment_runs_and_reads_its_log(workdir):
+    assert EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = EXPERIMENT.read(Path("runs/tuned_plain-smoke.json"))
+    best = {key: settings[0] for key, settings in rank_settings(log.tried).items()}
+    assert {setting_of(run.config) for run in log.runs} == {UNTUNED, *best.values()}

@@ -231,5 +231,5 @@ def test_the_template_asks_for_nothing_and_runs_nothing_of_a_strangers():
     assert "default-src 'none'" in TEMPLATE
     assert not re.search(r"(?:src|href)=(?!\"data:)|url\(|@import|\bfetch\(|XMLHttpRequest|\son\w+=", TEMPLATE)
     assert "http" not in TEMPLATE.replace("http-equiv", "")
-    assert TEMPLATE.count(gate_explorer_figures.MARK) == 1
+    assert TEMPLATE.count(gate_explorer_figures.PLACEHOLDER) == 1
     assert min(map(int, re.findall(r"font(?:-size)?: (\d+)px", TEMPLATE))) >= 13

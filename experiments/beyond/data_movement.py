@@ -15,7 +15,6 @@ of a block read: the affine maps, with the sum of the gradients through and arou
 which is gates, carry paths and copies.
 """
 
-import argparse
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -25,7 +24,7 @@ import numpy as np
 from highway_lab.logs import Log, Result
 from highway_networks import Activation, Block, DeepNet, Workspace
 
-from ..common import NO_DATA, Experiment, add_run_flags, start
+from ..common import NO_DATA, Experiment, ExperimentJob, start
 from .tracing import BYTES, Memory, Trace, costs, depths
 
 BLOCKS = ("plain", "residual", "highway")
@@ -207,14 +206,12 @@ def plan(smoke: bool) -> list[Setting]:
     return sorted(settings, key=lambda s: (s.width**2 * s.depth * s.batch, s.equal), reverse=True)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(job: ExperimentJob) -> None:
     """Trace all nets, and write the log."""
-    path = EXPERIMENT.log_path(smoke=arguments.smoke)
-    comparisons = EXPERIMENT.finish(compare, plan(arguments.smoke), None, Comparison, path, arguments)
-    EXPERIMENT.keep(path, arguments.command_line, None, bytes=BYTES, comparisons=comparisons)
+    job.keep(bytes=BYTES, comparisons=job.run_missing(compare, plan(job.smoke), Comparison))
 
 
-add_run_flags(EXPERIMENT.add("run", run, "trace all nets; resumable"), default=None)
+EXPERIMENT.add_run(run, "trace all nets; resumable", dataset=None)
 
 if __name__ == "__main__":
     start(__spec__.name)

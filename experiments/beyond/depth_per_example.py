@@ -15,7 +15,6 @@ of x_0, or the norm of the last state x_L, which raises margins. The depth in an
 hardness. early_exit.py measures early exits.
 """
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Dataset, DeepNet, Training, as_inputs
 
 from .. import models
-from ..common import Experiment, add_run_flags, load_data, start
+from ..common import Experiment, ExperimentJob, start
 from ..models import Source
 from . import early_exit
 from .early_exit import Exit
@@ -287,26 +286,20 @@ def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str,
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Examine the settings without a result yet, and write the log."""
-    dataset, data = load_data(arguments)
-    settings = [
-        Setting(name, tuple(sources)) for name, sources in models.by_setting(dataset, data, arguments.smoke).items()
-    ]
-    path = EXPERIMENT.log_path(dataset, arguments.smoke)
-    EXPERIMENT.keep(
-        path,
-        arguments.command_line,
-        models.whole(dataset, data),
+def run(job: ExperimentJob) -> None:
+    """Examine the nets of every setting, and write the log."""
+    nets = models.by_setting(job.dataset, job.data, job.smoke)
+    settings = [Setting(name, tuple(sources)) for name, sources in nets.items()]
+    job.keep(
         shares=list(SHARES),
-        fit_images=min(FIT_IMAGES, len(data.train_x)),
+        fit_images=min(FIT_IMAGES, len(job.data.train_x)),
         doubts=list(early_exit.DOUBTS),
         lost=early_exit.LOST,
-        settings=EXPERIMENT.finish(examine, settings, data, SettingDepth, path, arguments),
+        settings=job.run_missing(examine, settings, SettingDepth),
     )
 
 
-add_run_flags(EXPERIMENT.add("run", run, "measure the depth of every test image; resumable"))
+EXPERIMENT.add_run(run, "measure the depth of every test image; resumable")
 
 if __name__ == "__main__":
     start(__spec__.name)

@@ -20,7 +20,6 @@ regimes shifted by every number of days, cyclically, which keeps them as persist
 shifts is ½; p is the share of shifts whose AUC is at least as far from ½.
 """
 
-import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ import numpy as np
 from highway_lab.logs import Log, Result, number, numbers
 from highway_networks import Config, Dataset, DeepNet, Training
 
-from ..common import NO_DATA, Experiment, add_run_flags, start
+from ..common import NO_DATA, Experiment, ExperimentJob, start
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))
@@ -295,17 +294,15 @@ def run_task(task: Task, _: Any) -> MarketRun:
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the tasks without a result yet, and write the log."""
-    path = EXPERIMENT.log_path(smoke=arguments.smoke)
-    seeds, budget = (SEEDS[:2], SMOKE) if arguments.smoke else (SEEDS, BUDGET)
+def run(job: ExperimentJob) -> None:
+    """Walk through all markets, and write the log."""
+    seeds, budget = (SEEDS[:2], SMOKE) if job.smoke else (SEEDS, BUDGET)
     tasks = [Task(market, seed, **budget) for seed in seeds for market in MARKETS]
-    runs = EXPERIMENT.finish(run_task, tasks, None, MarketRun, path, arguments)
     n_params = {name: DeepNet(FACTORS + 1, 1, **net, rng=None).params.flat.size for name, net in NETS.items()}
-    EXPERIMENT.keep(path, arguments.command_line, None, n_params=n_params, runs=runs)
+    job.keep(n_params=n_params, runs=job.run_missing(run_task, tasks, MarketRun))
 
 
-add_run_flags(EXPERIMENT.add("run", run, "simulate, fit, measure; resumable"), default=None)
+EXPERIMENT.add_run(run, "simulate, fit, measure; resumable", dataset=None)
 
 if __name__ == "__main__":
     start(__spec__.name)

@@ -1,13 +1,13 @@
 """The gate explorer: which layers of a 50-layer net do the work on a digit that you draw?
 
-The paper's figures 2 to 4 show the gates of one sample, those of a class, and the error with one layer closed. The page
-that `plot` writes, viz/gate_explorer.html, holds the net itself: draw a digit, see its gates, close layers. Measured
-here is what the page sets beside that: the effective depth of all test images, by class; and it takes along ten images,
-the first of each class.
+The paper's figures 2 to 4 show the gates of one sample, the gates of a class, and the error with one layer closed. The
+page that `plot` writes, viz/gate_explorer.html, holds the net itself: draw a digit, see its gates, close layers. For
+comparison it shows the effective depth of all test images, by class, which is measured here, and ten images, the first
+of each class.
 
-Ours: the effective depth of an image is the sum over layers of the mean T of a layer's units; a layer whose gates are
-all open counts 1, one whose gates are all closed 0. The net is compared with an untrained one of the same settings,
-whose weights come from a generator so small that the page draws them, too.
+Ours: the effective depth of an image is the sum over layers of the mean T of a layer's units. A layer with open gates
+counts 1, one with closed gates 0. The net is compared with an untrained one of the same setting, whose weights come
+from a generator so small that the page draws them, too.
 """
 
 import math
@@ -26,12 +26,12 @@ from ..models import Model
 from .conv_gates import first_of_each_class
 
 SEED = 0  # of the untrained net
-DIGITS = 4  # significant ones
+DIGITS = 4  # significant digits in the log
 
 
 @dataclass
 class EffectiveDepth:
-    """Of the test images of each class, in order: mean, and sample standard deviation over images."""
+    """Effective depth of the test images of each class: mean and sample standard deviation over images."""
 
     mean: list[float]
     sd: list[float]
@@ -39,7 +39,7 @@ class EffectiveDepth:
 
 @dataclass
 class GateExplorerLog(Log):
-    """runs/gate_explorer.json; `pixels` (classes, H, W) are the ten digits', `images` how many each class has."""
+    """runs/gate_explorer.json; `pixels` (classes, H, W) of the ten images, number of `images` in each class."""
 
     model: Model
     seed: int
@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog)
 
 
 class SmallGenerator:
-    """A seed's random numbers, which the page draws, too: what INITS call of np.random.Generator.
+    """Random numbers that the page draws, too, with the methods of np.random.Generator that INITS call.
 
     Mulberry32 (T. Ettinger 2017): a counter in steps of STEP, whose bits are mixed by products modulo 2³².
     """
@@ -64,10 +64,10 @@ class SmallGenerator:
         self.count = seed
 
     def random(self, n: int) -> np.ndarray:
-        """The next n numbers, uniform in [0, 1)."""
+        """Return the next n numbers, uniform in [0, 1)."""
         counts = self.count + self.STEP * np.arange(1, n + 1, dtype=np.uint64)
         self.count = int(counts[-1]) if n else self.count
-        t = counts.astype(np.uint32)  # modulo 2³², as is all that follows
+        t = counts.astype(np.uint32)  # from here on modulo 2³²
         t = (t ^ t >> 15) * (t | 1)
         t ^= t + (t ^ t >> 7) * (t | 61)
         return (t ^ t >> 14) / 2**32
@@ -76,18 +76,18 @@ class SmallGenerator:
         return low + (high - low) * self.random(math.prod(shape)).reshape(shape)
 
     def normal(self, mean: float, sd: float, shape: tuple[int, ...]) -> np.ndarray:
-        """Of two uniform numbers u, v each: √(−2 ln(1 − u)) · cos(2πv) (Box & Muller 1958)."""
+        """Return √(−2 ln(1 − u)) · cos(2πv) of two uniform numbers u, v each (Box & Muller 1958), scaled."""
         u, v = self.random(2 * math.prod(shape)).reshape(-1, 2).T
         return mean + sd * (np.sqrt(-2 * np.log(1 - u)) * np.cos(2 * np.pi * v)).reshape(shape)
 
 
 def untrained(net: DeepNet, seed: int = SEED) -> DeepNet:
-    """A net with the settings of this one and fresh weights: those that the page draws, but for last bits."""
+    """Return a net of the same setting with the untrained weights that the page draws, up to rounding."""
     return DeepNet(**net.config, rng=SmallGenerator(seed))
 
 
 def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """For each of images (n, ...), uint8, the sum over layers of the mean T over units: (n,)."""
+    """Return the sum over layers of the mean T over units, (n,), of images (n, ...), uint8."""
     depths = np.zeros(len(images))
     for part, x in models.in_batches(net, images, "effective depth"):
         for (_, T), _ in net.walk(x):
@@ -96,27 +96,28 @@ def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:
 
 
 def by_class(depths: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDepth:
-    """Mean and spread of depths (n,) within each class."""
+    """Return mean and spread of depths (n,) within each class."""
     groups = [depths[labels == label] for label in range(classes)]
-    mean, sd = (numbers([of(group) for group in groups], DIGITS) for of in (np.mean, lambda x: np.std(x, ddof=1)))
-    return EffectiveDepth(mean, sd)
+    means, sds = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
+    return EffectiveDepth(numbers(means, DIGITS), numbers(sds, DIGITS))
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """The fields of the log; raises InputError for images that cannot be drawn in ink on a square."""
+    """Return the fields of the log; raises InputError unless the images are square and grey."""
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"
         raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist")
-    trained_depth, untrained_depth = (
-        by_class(effective_depth(of, data.test_x), data.test_y, data.outputs) for of in (net, untrained(net))
-    )
+
+    def describe(net: DeepNet) -> EffectiveDepth:
+        return by_class(effective_depth(net, data.test_x), data.test_y, data.outputs)
+
     return {
         "seed": SEED,
         "pixels": data.test_x[first_of_each_class(data), 0].tolist(),
         "images": np.bincount(data.test_y, minlength=data.outputs).tolist(),
-        "trained": trained_depth,
-        "untrained": untrained_depth,
+        "trained": describe(net),
+        "untrained": describe(untrained(net)),
     }
 
 

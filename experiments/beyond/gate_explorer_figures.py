@@ -1,7 +1,7 @@
 """The page of the gate explorer, viz/gate_explorer.html, and its table.
 
-The page is gate_explorer.html with one JSON object in it: settings and weights of the net, the ten images, effective
-depths, what the log of lesions says of this net, and colours. `make screenshot` takes a picture of it.
+The page is gate_explorer.html with one JSON object in it: configuration and weights of the net, the ten images,
+effective depths, the errors that the log of lesions has of this net, and colours. `make screenshot` draws its picture.
 """
 
 import base64
@@ -25,12 +25,12 @@ from ..models import Source
 from .gate_explorer import EXPERIMENT, GateExplorerLog
 
 TEMPLATE = Path(__file__).with_name("gate_explorer.html")
-MARK = '{"here": "goes what the page shows"}'  # in the template
-COLORS = 256
+PLACEHOLDER = '{"here": "goes what the page shows"}'  # of the JSON object in the template
+COLORS = 256  # of a colour map
 
 
 def page(log: GateExplorerLog) -> str:
-    """The page, whole: it needs no other file. Raises InputError if the net's file is not the log's any more."""
+    """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
     net = load(log.model.source)
     path, lesioned = lesion_curve(log)
     content = {
@@ -45,12 +45,12 @@ def page(log: GateExplorerLog) -> str:
         "lesions": lesioned,
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
-    text = json.dumps(content, separators=(",", ":"))
-    return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text.replace("<", "\\u003c"))  # no name ends the script
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
+    return TEMPLATE.read_text(encoding="utf-8").replace(PLACEHOLDER, text)
 
 
 def load(source: Source) -> DeepNet:
-    """The net that was looked into."""
+    """Load the net of the log; raises InputError if its file has changed."""
     net, found = DeepNet.load(source.file), fingerprint(source.file)
     if source.sha256 and not found.endswith(source.sha256):
         remedy = f"make its log anew with {EXPERIMENT.parser.prog} run"
@@ -59,7 +59,7 @@ def load(source: Source) -> DeepNet:
 
 
 def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
-    """The log of lesions, and what it says of this very net, if anything: errors with these layers closed."""
+    """Return the path of the log of lesions, and the errors of this very net with layers closed, if it is there."""
     path = lesions.EXPERIMENT.log_path(log.dataset.name)
     measured = lesions.EXPERIMENT.read(path) if path.exists() else None
     for net in measured.nets if measured else []:
@@ -76,18 +76,18 @@ def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
 
 
 def packed(weights: np.ndarray) -> str:
-    """float32 numbers, compressed, in base64: all first bytes, all second bytes, ..., as like bytes compress better."""
+    """Return float32 numbers, compressed, in base64: all first bytes, all second bytes, …, which compress better."""
     planes = weights.astype("<f4").view(np.uint8).reshape(-1, 4).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
 
 
 def color_table(name: str) -> str:
-    """A colour map as COLORS colours of six hexadecimal digits."""
+    """Return a colour map as COLORS colours of six hexadecimal digits."""
     return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name].resampled(COLORS)(range(COLORS)))
 
 
 def depths_table(log: GateExplorerLog) -> str:
-    """The effective depth of each class's images, trained and untrained."""
+    """Tabulate the effective depth of each class's images, trained and untrained."""
     kinds, depth = (log.trained, log.untrained), log.model.net["depth"]
     rows = [
         [str(label), f"{images:,}", *(f"{of.mean[label]:.2f} ± {of.sd[label]:.2f}" for of in kinds)]

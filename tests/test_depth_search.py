@@ -515,6 +515,8 @@ BAD_ARGUMENTS = {
     "run --jobs 0": "argument --jobs: expected a positive number, found '0'",
     "best --seeds 0": "argument --seeds: expected a positive number, found '0'",
     "best --top 0": "argument --top: expected a positive number, found '0'",
+    "best --first-repeat 0": "argument --first-repeat: expected a positive number, found '0'",
+    "best --arms highway-3,plain-7": "--arms: expected some of highway-3, highway-5, plain-3, plain-5, found plain-7",
 }
 
 
@@ -546,6 +548,23 @@ def test_best_refuses_a_search_on_other_data_and_a_foreign_file_in_its_place(sma
     assert f"{log}: expected a search on mnist, found one on digits; add --dataset digits" in on_mnist
     assert "seeds1.json: expected " in refused(main, "best", str(log), "--dataset", "digits", "--seeds", "1")
     assert files_below(workdir) == before
+
+
+def test_best_trains_some_arms_from_later_seeds_for_longer(workdir):
+    assert main("run", "--smoke") == 0
+    Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
+    flags = ("--first-repeat", "4", "--seeds", "2", "--arms", "highway-3", "--epochs", "11", "--top", "1")
+    assert main("best", "--dataset", "digits", *flags) == 0
+    log = read_log("runs/depth_search-digits-top1-seeds2-first_repeat4-armshighway-3-epochs11.json")
+    (of_search,) = {result.trial for result in by_arm(last_rung(log.results))["highway", 3][:1]}
+    assert [(run.trial.arm, run.trial.repeat, run.trial.epochs) for run in log.best] == [
+        (("highway", 3), 4, 11),
+        (("highway", 3), 5, 11),
+    ]
+    for run in log.best:
+        assert run.trial.decay**10 == pytest.approx(of_search.decay ** (of_search.epochs - 1)), (
+            "the last rate is the same"
+        )
 
 
 # ------------------------------------------------------------------------- longer runs, cut in the middle

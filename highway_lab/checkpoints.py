@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab.cli import InputError, Interrupted
+from highway_lab import InputError, Interrupted
 from highway_lab.files import atomic_write, check_regular, make_place
 from highway_lab.logs import History, completed
 

@@ -1,25 +1,19 @@
-"""What every command line of the project shares: errors in one line, exit codes, flags and their rules."""
+"""Command lines: errors in one line, exit codes, flags from a dataclass of hyperparameters and their rules."""
 
 import argparse
 import dataclasses
 import math
-import os
 import re
 import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, TextIO
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
-
-class InputError(ValueError):
-    """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
-
-
-class Interrupted(Exception):
-    """Work stopped early, through no fault of what was finished; the message says why and what is safe."""
+from highway_lab import InputError, Interrupted
+from highway_lab.console import unfailing_output
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -35,17 +29,17 @@ class OneLineParser(argparse.ArgumentParser):
 def run_cli(
     parser: OneLineParser, action: Callable[[argparse.Namespace], int | None], argv: Sequence[str] | None
 ) -> int:
-    """Parse `argv` (else sys.argv), do `action`, and end as every program of the project ends; returns the exit code.
+    """Parse `argv` (else sys.argv), call `action` with the arguments, and return the exit code.
 
-    `action` gets the arguments, `command_line` (as a log states it) among them, and returns an exit code or None for 0.
-    An error of the user's is one line and 2; Ctrl-C or a polite kill (SIGTERM) is 130; work that was cut short
-    otherwise is 1, and so is work whose output, or a part of it, could not be written: that ends nothing.
+    `arguments.command_line` is the command as a log states it. Exit codes: that of `action` (None is 0); 2 for an
+    InputError, told in one line; 130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason, and for
+    work that is complete but whose output could not be written.
     """
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, sigterm_as_interrupt():
         arguments = parser.parse_args(argv)
         words = shlex.join([*parser.prog.split(), *argv])
-        arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log is to hold it
+        arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log can hold only valid text
         try:
             code = action(arguments) or 0
         except InputError as error:
@@ -53,68 +47,17 @@ def run_cli(
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except (Interrupted, KeyboardInterrupt) as stopped:
-            with ignore_interrupts():  # whoever presses Ctrl-C twice is told no less
+            with ignore_interrupts():  # a second Ctrl-C must not cut the message short
                 print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
-            code = exit_code(stopped)
+            code = 130 if KeyboardInterrupt in (type(stopped), type(stopped.__cause__)) else 1
         for output in outputs:
             output.flush()
     return code or int(any(output.failed for output in outputs))
 
 
-class Unfailing:
-    """A text stream that never raises: what cannot be written is lost, said once on the other stream, and remembered.
-
-    Characters that its encoding lacks are escaped.
-    """
-
-    def __init__(self, stream: TextIO | None, name: str):
-        self.stream, self.name = stream or open(os.devnull, "w"), name  # noqa: SIM115, as long as the program
-        self.failed = False
-        if hasattr(self.stream, "reconfigure"):
-            self.stream.reconfigure(errors="backslashreplace")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def write(self, text: str) -> int:
-        self._try(self.stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(self.stream.flush)
-
-    def _try(self, function: Callable, *arguments: str) -> None:
-        try:
-            function(*arguments)
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # what is buffered goes there, too
-            first, self.failed = not self.failed, True
-            if first and not isinstance(error, BrokenPipeError):  # a reader that left, `head` say, has seen enough
-                other = sys.stderr if self.name == "output" else sys.stdout
-                print(f"{self.name} is lost from here on: {error.strerror}", file=other)
-
-
 @contextmanager
-def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
-    """Standard output and standard error as streams that never raise.
-
-    One that is closed becomes the null device, for worker processes too; a file of ours might take its number else.
-    """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    outputs = Unfailing(sys.stdout, "output"), Unfailing(sys.stderr, "the list of errors")
-    with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
-        try:
-            yield outputs
-        finally:
-            for output in outputs:
-                output.flush()
-
-
-@contextmanager
-def answered(number: signal.Signals, handler: Any) -> Iterator[None]:
-    """A signal is answered so meanwhile; in a thread, which gets no signals, nothing changes."""
+def signal_handler(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """Set the handler of a signal for a while; do nothing in a thread, which receives no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -126,24 +69,17 @@ def answered(number: signal.Signals, handler: Any) -> Iterator[None]:
 
 
 def sigterm_as_interrupt() -> AbstractContextManager:
-    """SIGTERM is answered as Ctrl-C is."""
-    return answered(signal.SIGTERM, signal.default_int_handler)
+    """Treat SIGTERM as Ctrl-C."""
+    return signal_handler(signal.SIGTERM, signal.default_int_handler)
 
 
 def ignore_interrupts() -> AbstractContextManager:
-    """Ctrl-C does nothing meanwhile."""
-    return answered(signal.SIGINT, signal.SIG_IGN)
-
-
-def exit_code(stopped: BaseException | None) -> int:
-    """0 for work that went to its end, 130 after Ctrl-C, 1 if it was cut short by anything else."""
-    if stopped is None:
-        return 0
-    return 130 if isinstance(stopped, KeyboardInterrupt) or isinstance(stopped.__cause__, KeyboardInterrupt) else 1
+    """Ignore Ctrl-C."""
+    return signal_handler(signal.SIGINT, signal.SIG_IGN)
 
 
 def list_of_numbers(text: str) -> list[int]:
-    """`5,10,20` or `0-19` as numbers; raises argparse's error for anything else, a repeated number included."""
+    """Parse `5,10,20` or `0-19`; raise argparse's error for anything else, repeated numbers included."""
     values = {}
     for part in text.split(","):
         bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
@@ -156,15 +92,8 @@ def list_of_numbers(text: str) -> list[int]:
     return list(values)
 
 
-def name_numbers(values: Sequence[int]) -> str:
-    """Numbers as `list_of_numbers` reads them: a run of four or more as its ends."""
-    if len(values) > 3 and list(values) == list(range(values[0], values[-1] + 1)):
-        return f"{values[0]}-{values[-1]}"
-    return ",".join(map(str, values))
-
-
 def count(text: str) -> int:
-    """A number of processes, rounds, ...; raises argparse's error for anything below 1."""
+    """Parse a number of processes, rounds, ...; raise argparse's error for anything below 1."""
     if not (text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}")
     return int(text)
@@ -178,16 +107,16 @@ BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE = (math.isfinite, "a finite number")
-Rule = tuple[Callable[[Any], bool], str]  # what a value must satisfy, and how to say so
+Rule = tuple[Callable[[Any], bool], str]  # a test of a value, and its name in messages
 
 
 def one_of(table: Collection[str]) -> Rule:
-    """The rule that a value is a name in the table."""
+    """Make the rule that a value is a name in the table."""
     return (lambda value: value in table, "one of " + ", ".join(table))
 
 
 def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
-    """A field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
+    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
     return dataclasses.field(default=default, metadata={"help": help, "rule": rule})
 
 
@@ -200,12 +129,12 @@ def check_hyperparameters(config: Any) -> None:
 
 
 def flag(name: str) -> str:
-    """A field's name as the command line spells it."""
+    """Return a field's name as a flag."""
     return "--" + name.replace("_", "-")
 
 
 def add_hyperparameters(parser: argparse.ArgumentParser, config: type, leave_out: Collection[str] = ()) -> None:
-    """A flag for each field of a dataclass of hyperparameters; one that is not given leaves no attribute behind."""
+    """Add a flag for each field of a dataclass of hyperparameters; a flag that is not given sets no attribute."""
     for field in dataclasses.fields(config):
         if field.name not in leave_out:
             kind = {"action": argparse.BooleanOptionalAction} if field.type is bool else {"type": field.type}

@@ -1,31 +1,96 @@
-"""What training runs look like in words: a bar or a line an epoch, a line a run, a table of all; words for tables."""
+"""What a program prints: safe printing, progress of training runs, and words for tables."""
 
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO
 
 import numpy as np
 
-from highway_lab.cli import name_numbers
 from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
+
+# ---------------------------------------------------------------------------------------- safe printing
+
+
+class Unfailing:
+    """A text stream that never raises: text that cannot be written is lost, which is told once on the other stream.
+
+    Characters that the encoding lacks are escaped. `failed` says whether text was lost.
+    """
+
+    def __init__(self, stream: TextIO | None, name: str):
+        self.stream, self.name = stream or open(os.devnull, "w"), name  # noqa: SIM115, open until the program ends
+        self.failed = False
+        if hasattr(self.stream, "reconfigure"):
+            self.stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(self.stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, function: Callable, *arguments: str) -> None:
+        try:
+            function(*arguments)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # the buffered text, too
+            first, self.failed = not self.failed, True
+            if first and not isinstance(error, BrokenPipeError):  # such as `head`, which has read enough
+                other = sys.stderr if self.name == "output" else sys.stdout
+                print(f"{self.name} is lost from here on: {error.strerror}", file=other)
+
+
+@contextmanager
+def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
+    """Make standard output and standard error streams that never raise.
+
+    A closed stream becomes the null device, also for worker processes: a file that is opened later could otherwise get
+    its number.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    outputs = Unfailing(sys.stdout, "output"), Unfailing(sys.stderr, "the list of errors")
+    with redirect_stdout(outputs[0]), redirect_stderr(outputs[1]):
+        try:
+            yield outputs
+        finally:
+            for output in outputs:
+                output.flush()
+
+
+# -------------------------------------------------------------------------------------- words for tables
+
+
+def name_numbers(values: Sequence[int]) -> str:
+    """Return numbers as cli.list_of_numbers reads them; four or more in a row by their ends, `0-19`."""
+    if len(values) > 3 and list(values) == list(range(values[0], values[-1] + 1)):
+        return f"{values[0]}-{values[-1]}"
+    return ",".join(map(str, values))
 
 
 def name_data(dataset: str) -> str:
-    """A data set's name as titles have it."""
+    """Return a data set's name with the capitals of MNIST and CIFAR."""
     return re.sub("mnist|cifar", lambda found: found[0].upper(), dataset)
 
 
 def name_tested(dataset: DatasetInfo) -> str:
-    """`CIFAR-10, first 1,000 test images`: a log's data set, and what it was tested on if that is not all there is."""
+    """Name a log's data set and, unless it is all test images, its test set: `CIFAR-10, first 1,000 test images`."""
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
 def mean_sd(values: Sequence[float], digits: int = 3) -> str:
-    """`0.912 ± 0.004`: mean and sample standard deviation; the mean alone if there is one value."""
+    """Return mean and sample standard deviation, `0.912 ± 0.004`; of one value the mean alone."""
     if not values:
         return "none"
     spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
@@ -33,7 +98,7 @@ def mean_sd(values: Sequence[float], digits: int = 3) -> str:
 
 
 def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
-    """The last value of a history's field as mean ± sd over the runs that finished, and how many did not."""
+    """Return the last value of a history's field as mean ± sd over the runs that finished, and how many diverged."""
     values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
     diverged = len(runs) - len(values)
     words = mean_sd([100 * value for value in values], digits=2) if percent else mean_sd(values)
@@ -41,13 +106,16 @@ def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
 
 
 def seeds_of(configs: Iterable) -> str:
-    """The sentence below a table that says what its ± means."""
+    """Return the sentence below a table that defines its ±."""
     seeds = sorted({config.seed for config in configs})
     return f"Mean ± sample standard deviation over {len(seeds)} seeds ({name_numbers(seeds)})."
 
 
+# ---------------------------------------------------------------------------------- progress of training
+
+
 def describe_scores(run: Run) -> str:
-    """The last row of a run's history in words: what matters most first, as what is cut off is at the end."""
+    """Return the last row of a run's history in words, the test score first: a narrow terminal cuts off the end."""
     history = run.history
     if history.train_loss[-1] is None:
         return "loss not finite: diverged"
@@ -57,7 +125,7 @@ def describe_scores(run: Run) -> str:
 
 
 class EpochReporter:
-    """Shows a run's progress: a bar on a terminal, if the run is `alone` there; one line an epoch elsewhere."""
+    """Show a run's progress: a bar on a terminal if the run is `alone` there, else one line an epoch."""
 
     def __init__(self, config: Any, *, alone: bool = True):
         from tqdm import tqdm
@@ -83,24 +151,24 @@ class EpochReporter:
 
 
 def label(config: Any) -> str:
-    """What a run is called."""
+    """Name a run in words: its net and its seed."""
     return f"{config.title} seed {config.seed}"
 
 
 def full_name(dataset: str, config: Any) -> str:
-    """The same for a file: no run on other data or of another config has it, too."""
+    """Name a run's files, distinct for each data set and each config."""
     return f"{dataset}-{label(config).replace(' ', '-')}-{digest(config)}"
 
 
 def digest(config: Any) -> str:
-    """Twelve letters that tell a config from any other."""
+    """Return twelve hexadecimal digits that identify a config."""
     return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
 
 
 def summary(runs: Sequence[Run], test_set: str) -> str:
-    """The runs as a table: the kinds of block side by side, a row a size; test score and training loss, seconds.
+    """Return a table of runs, a row a size: test score, training loss and seconds of each kind of block, side by side.
 
-    `test_set` (see DatasetInfo) stands below it where it is not all test images.
+    `test_set` (see DatasetInfo) is named below the table unless it is all test images.
     """
     blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
     names = [f"{block} test {runs[0].metric}" for block in blocks]

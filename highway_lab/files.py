@@ -18,7 +18,7 @@ try:
 except ImportError:  # Windows, where nothing keeps two commands from one log
     fcntl = None
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 
 ANSWER_SECONDS = 5.0  # the next mirror is tried if this one has not answered by then
 READ_SECONDS = 30.0

@@ -24,17 +24,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
-from highway_lab import logs
-from highway_lab.cli import (
-    InputError,
-    Interrupted,
-    count,
-    ignore_interrupts,
-    list_of_numbers,
+from highway_lab import InputError, Interrupted, logs
+from highway_lab.cli import count, ignore_interrupts, list_of_numbers
+from highway_lab.console import (
+    EpochReporter,
+    describe_scores,
+    full_name,
+    label,
     name_numbers,
+    summary,
     unfailing_output,
 )
-from highway_lab.console import EpochReporter, describe_scores, full_name, label, summary
 from highway_lab.files import check_regular, check_writable, lock_log, make_place, remove_torn
 from highway_lab.logs import Result, Run, RunLog, read, write
 

@@ -4,6 +4,7 @@ A log is strict JSON: no NaN, a number that is not finite is null. Each kind of 
 adds what was measured to the envelope; whatever results it lists are dataclasses below `Result`.
 """
 
+import ast
 import functools
 import hashlib
 import itertools
@@ -19,13 +20,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.files import atomic_write, check_regular
 
 SCHEMA = 1
 TEST_IMAGES = "test images"  # all that a data set has
 ROOT = Path(__file__).parent.parent
-TRAINING_CODE = [ROOT / name for name in ("highway_networks.py", "conv_highway_networks.py")]
+TRAINING_PROGRAMS = ("highway_networks", "conv_highway_networks")
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 
@@ -84,8 +85,8 @@ class DatasetInfo:
 class Environment:
     """Where runs were made: enough to explain a difference in the last bits or in seconds.
 
-    kernels is the set that OpenBLAS has chosen for the processor: it decides both. code is a fingerprint of the
-    training code; commit and dirty (whether a .py file had changed since) are null outside a checkout of this project.
+    kernels is the set that OpenBLAS has chosen for the processor: it decides both. code is the fingerprint of the
+    training code. commit and dirty (whether a .py file had changed since) are null outside a checkout of this project.
     """
 
     python: str
@@ -257,10 +258,38 @@ def environment(threads: int = 1) -> Environment:
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=hashlib.sha256(b"".join(path.read_bytes() for path in TRAINING_CODE)).hexdigest()[:12],
+        code=fingerprint(training_code()),
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )
+
+
+def training_code(root: Path = ROOT) -> dict[str, ast.Module]:
+    """Parse the training programs and all modules below `root` that they import; return syntax trees by name."""
+    trees, names = {}, list(TRAINING_PROGRAMS)
+    while names:
+        name = names.pop()
+        module = root / name.replace(".", "/")
+        path = next((path for path in (module.with_suffix(".py"), module / "__init__.py") if path.exists()), None)
+        if path is None or name in trees:
+            continue
+        trees[name] = ast.parse(path.read_bytes())
+        for node in ast.walk(trees[name]):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return trees
+
+
+def fingerprint(trees: dict[str, ast.Module]) -> str:
+    """Return twelve hexadecimal digits that identify code; comments, docstrings and layout do not change them."""
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+    dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
+    return hashlib.sha256(dumps.encode()).hexdigest()[:12]
 
 
 def _git(*arguments: str) -> str | None:

@@ -17,7 +17,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.summary import hparams, make_histogram
 
-from highway_lab.cli import Interrupted
+from highway_lab import Interrupted
 from highway_lab.console import full_name
 from highway_lab.files import make_place, unwritable
 from highway_lab.logs import Run

@@ -128,6 +128,51 @@ def test_the_environment_names_versions_kernels_and_threads():
     assert found.kernels in {pool.get("architecture", "unknown") for pool in threadpool_info()}
 
 
+NET = '''"""A net."""
+from highway_lab.loop import train  # imported
+def f(x):
+    "What it does."
+    return x + 1
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("A net.", "Another docstring.", True),
+        ("What it does.", "What it did.", True),
+        ("  # imported", "", True),
+        ("x + 1", "(x +\n 1)", True),
+        ("x + 1", "x + 2", False),
+        ("x + 1", "'x'", False),
+    ],
+)
+def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, same):
+    found = set()
+    for text in (NET, NET.replace(old, new)):
+        (tmp_path / "highway_networks.py").write_text(text)
+        found.add(logs.fingerprint(logs.training_code(tmp_path)))
+    assert (len(found) == 1) == same
+
+
+def test_training_code_is_whatever_the_training_programs_import(tmp_path):
+    (tmp_path / "highway_lab").mkdir()
+    for name, text in {
+        "highway_networks": NET,
+        "highway_lab/__init__": "",
+        "highway_lab/loop": "def train():\n    from highway_lab import late",
+        "highway_lab/late": "import numpy",
+        "highway_lab/pictures": "import highway_lab.late",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    assert sorted(logs.training_code(tmp_path)) == [
+        *("highway_lab", "highway_lab.late", "highway_lab.loop", "highway_networks"),
+    ]
+    here = set(logs.training_code())
+    assert {"highway_networks", "conv_highway_networks", "highway_lab.checkpoints", "highway_lab.files"} <= here
+    assert "highway_lab.figures" not in here
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, monkeypatch):
     """Its index, too, which `git status` would write anew, behind a lock that stays if the process is killed."""

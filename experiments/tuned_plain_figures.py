@@ -3,8 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.cli import name_numbers
-from highway_lab.console import name_tested
+from highway_lab.console import name_numbers, name_tested
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure
 
 from .claims import Claim, claims_table

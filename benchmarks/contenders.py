@@ -1,11 +1,12 @@
-"""The contenders: one training step (forward, loss, backward, clip, Adam) of the same net, by different hands.
+"""The contenders: programs that each do the same training step of a dense net, this project's and those of others.
 
-A contender is built from a case's problem: a net, a batch x, y and how to train; here, the norm to clip to. It has
-    run(steps)               so many training steps, done when it returns
-    loss_and_gradients()     the mean loss and the clipped gradients at its weights, in our form
-    parameters()             its weights, likewise
+A step is forward, loss, backward, clip and Adam. A contender is built from a case's problem: a net, a batch x, y and
+how to train, which for a dense net is the norm to clip to. It has
+    run(steps)               does training steps, and returns when they are done
+    loss_and_gradients()     the mean loss and the clipped gradients at its weights, as tensors of our net
+    parameters()             its weights, as tensors of our net
 and ours
-    seconds_by_pass(steps)   the time that each part of so many steps takes, by its name
+    seconds_by_pass(steps)   the time of each part of the step, by its name
 The floor, which does a step's matrix products and nothing else, has `run` alone.
 """
 
@@ -17,9 +18,11 @@ import platform
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -28,16 +31,22 @@ from highway_networks import CLASSES, DeepNet, Parameters
 
 D_IN = 784
 CLIP = 5.0
-GATE_BIAS = -4.0  # gradients reach the first of 1,000 layers; at −2 denormal numbers would be timed, which are slow
+GATE_BIAS = -4.0  # gradients reach the first of 1,000 layers; from -2 they would be denormal numbers, which are slow
 LR = 1e-3
 CHECKED_STEPS = 3
-TOLERANCE = 1e-4  # of the loss
+LOSS_TOLERANCE = 1e-4
 TOLERANCES = (
-    TOLERANCE,  # of each gradient's norm
+    1e-4,  # of each gradient's norm
     1e-3,  # of the distance each tensor has moved: rounding makes 1e-4 of it, one decimal of a β more
 )
+UPDATE_PASSES = (  # owner and name of a function that is timed, the part of the step that it is, its direction
+    (hn, "clip_global_norm", "norm", "update"),
+    (hn, "decay_weights", "weight decay", "update"),
+    (hn.Adam, "step", "Adam", "update"),
+    (hn.Momentum, "step", "momentum", "update"),
+)
 
-Contender = Any  # what the first lines describe
+Contender = Any  # the first lines describe it
 
 
 @dataclass(frozen=True)
@@ -55,24 +64,57 @@ class Case:
         return f"depth {self.depth:,}" + f", width {self.width}, batch {self.batch:,}" * unusual
 
     def problem(self, clip: float = CLIP) -> tuple[DeepNet, np.ndarray, np.ndarray, float]:
-        """A net, a batch x (B, d_in) and y (B,), and the norm; the same at every call."""
+        """Return a net, a batch x (B, d_in) and y (B,), and the norm to clip to: the same at every call."""
         rng = np.random.default_rng(0)
         net = DeepNet(D_IN, CLASSES, hidden=self.width, depth=self.depth, gate_bias=GATE_BIAS, rng=rng)
         x = rng.uniform(-1, 1, (self.batch, D_IN)).astype(np.float32)
         return net, x, rng.integers(0, CLASSES, self.batch), clip
 
     def ours(self, clip: float = CLIP) -> "Ours":
-        """What every other contender is compared with."""
+        """Return our contender, with which every other is compared."""
         return Ours(*self.problem(clip))
 
 
-class Ours:
-    """This project."""
+class Stopwatch:
+    """The time of functions, without that of the timed functions that they call."""
 
-    weight_decay = 0.0
+    def __init__(self):
+        self.seconds, self.place, self.since = Counter(), None, 0.0
+
+    def timed(self, function: Callable, part: str, direction: str = "") -> Callable:
+        """Return the function, its time counted for a part of the step; the direction is its caller's by default."""
+
+        def run(*arguments, **named):
+            outer = self.place
+            self._move((direction or outer[0], part))
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._move(outer)
+
+        return run
+
+    def _move(self, place: tuple[str, str] | None) -> None:
+        now = time.perf_counter()
+        if self.place:
+            self.seconds[": ".join(self.place)] += now - self.since
+        self.place, self.since = place, now
+
+
+class Ours:
+    """This project's training step."""
+
+    passes = (  # as in UPDATE_PASSES; a function without a direction has its caller's
+        (DeepNet, "forward", "the rest", "forward"),
+        (hn, "affine_forward", "products"),
+        (DeepNet, "_output_layer", "output layer"),
+        (DeepNet, "backward", "the rest", "backward"),
+        (hn, "affine_backward", "products"),
+        *UPDATE_PASSES,
+    )
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
-        self.net, self.x, self.y, self.clip = net, x, y, clip
+        self.net, self.x, self.y, self.clip, self.weight_decay = net, x, y, clip, 0.0
         self.optimizer = hn.Adam(net.params, LR)
         self.loss, self.workspace = hn.LOSSES["cross-entropy"], hn.Workspace(net, len(x))
 
@@ -81,45 +123,25 @@ class Ours:
             step = self.net, self.loss, self.optimizer, self.x, self.y, self.clip, self.workspace
             hn.train_step(*step, weight_decay=self.weight_decay)
 
-    def seconds_by_pass(self, steps: int) -> Counter[str]:
-        seconds, last = Counter(), time.perf_counter()
-        for _ in range(steps):
-            for name in self.passes():
-                now = time.perf_counter()
-                seconds[name] += now - last
-                last = now
-        return seconds
+    def layers_of_blocks(self) -> Sequence[Any]:
+        """Return the objects whose attribute `block` computes blocks."""
+        return [self.net]
 
-    def passes(self) -> Iterator[str]:
-        """The same step in its parts, layer by layer as `train_step` takes it; yields a part's name when it is done."""
-        net, w, p, grads = self.net, self.workspace, self.net.params, self.workspace.gradients
-        w.input[:, :-1] = self.x
-        net._input_layer(w.input.T, w.x[0])
-        yield "input: copy, layer"
-        for l in range(net.depth):
-            hn.affine_forward(p.blocks[l], w.x1[l], w.z[l])
-            yield "blocks forward: products"
-            net.block.forward(w.x[l], w.branches[l], w.x[l + 1], net.activation)
-            yield "blocks forward: elementwise"
-        _, dlogits = self.loss.function(net._output_layer(w.x1[-1]), self.y)
-        (dy, dx, scratch), dbranches = w.flows, w.dz.reshape(w.branches.shape[1:])
-        hn.affine_backward(dlogits.T, w.x1[-1], p.output, grads.output, dy)
-        yield "output: layer, loss, backward"
-        for l in reversed(range(net.depth)):
-            net.block.backward(dy, w.x[l], w.branches[l], dbranches, dx, net.activation, scratch)
-            yield "blocks backward: elementwise"
-            hn.affine_backward(w.dz, w.x1[l], p.blocks[l], grads.blocks[l], scratch)
-            yield "blocks backward: products"
-            dx += scratch
-            dy, dx = dx, dy
-            yield "blocks backward: elementwise"
-        net.activation.backward(dy, w.x[0], scratch)
-        hn.affine_backward(dy, w.input.T, p.input, grads.input, None)
-        yield "input: backward"
-        hn.clip_global_norm(grads, self.clip)
-        yield "clip"
-        self.optimizer.step(grads)
-        yield "Adam"
+    def seconds_by_pass(self, steps: int) -> Counter[str]:
+        """Run steps whose functions are timed wherever they are called; return the seconds of each part."""
+        watch = Stopwatch()
+        with ExitStack() as patches:
+            for owner, name, *place in self.passes:
+                patches.enter_context(patch.object(owner, name, watch.timed(getattr(owner, name), *place)))
+            for layer in self.layers_of_blocks():
+                pair = {
+                    name: watch.timed(getattr(layer.block, name), "elementwise") for name in ("forward", "backward")
+                }
+                patches.enter_context(patch.object(layer, "block", layer.block._replace(**pair)))
+            loss = self.loss._replace(function=watch.timed(self.loss.function, "loss", "output"))
+            patches.enter_context(patch.object(self, "loss", loss))
+            watch.timed(self.run, "the rest", "step")(steps)
+        return watch.seconds
 
     def loss_and_gradients(self) -> tuple[float, Parameters]:
         logits, cache = self.net.forward(self.x, self.workspace)
@@ -133,24 +155,19 @@ class Ours:
 
 
 class Floor:
-    """The matrix products of a step, each as our engine does it, in memory that is allocated before.
-
-    `products` lists (a, b, out) for out = a @ b, in the step's order.
-    """
+    """The matrix products of our step, (a, b, out) for out = a @ b, recorded while it runs once; no other work."""
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
-        w, p, grads = hn.Workspace(net, len(x)), net.params, net.new_parameters()
-        net.forward(x, w)
-        dz, dx, dlogits = w.dz, w.flows[0], np.ones((CLASSES, len(x)), np.float32)
-        dz[...], dx[...] = 1, 1
-        blocks = list(zip(p.blocks, w.x1[:-1], w.z, grads.blocks, strict=True))
-        self.products = [(p.input, w.input.T, w.x[0])]
-        self.products += [(W, x_l, z) for W, x_l, z, _ in blocks]
-        self.products += [(p.output, w.x1[-1], dlogits)]
-        self.products += [(dlogits, w.x1[-1].T, grads.output), (p["W_out"].T, dlogits, dx)]
-        for W, x_l, _, dW in reversed(blocks):
-            self.products += [(dz, x_l.T, dW), (W[:, :-1].T, dz, dx)]
-        self.products += [(dx, w.input, grads.input)]
+        ours, matmul, self.products = Ours(net, x, y, clip), np.matmul, []
+
+        def record(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+            self.products.append((a, b, out))
+            return matmul(a, b, out=out)
+
+        with patch.object(np, "matmul", record):
+            ours.run(1)
+        logits = np.empty((CLASSES, len(x)), net.dtype)
+        self.products.append((net.params.output, ours.workspace.x1[-1], logits))  # an `@`, which is not recorded
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -159,10 +176,9 @@ class Floor:
 
 
 class Entry(NamedTuple):
-    """A line of the table: how pictures and tables call it, the library it needs, and the class that does it.
+    """A contender's name in pictures and tables, the library it needs, and its module and class in this package.
 
-    build: a module of this package and a class in it. kernels: those that OpenBLAS is told to take, instead of choosing
-    for the processor.
+    compiles: it needs a C++ compiler. kernels: OpenBLAS is told to take these, instead of choosing for the processor.
     """
 
     label: str
@@ -192,7 +208,7 @@ ENTRIES = CONTENDERS | CONV_CONTENDERS
 
 
 def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[list[str], dict[str, str]]:
-    """The first, which is ours, and those of the others that are asked for and can run; what each that cannot lacks."""
+    """Return the contenders that can run, ours (the first) and those in `only`, and what each of the others lacks."""
     ours, *_ = contenders
     names = [name for name in contenders if name in {ours, *only}]
     missing = {name: reason for name in names if (reason := why_missing(name))}
@@ -202,13 +218,13 @@ def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[lis
 
 
 def versions(names: Collection[str]) -> dict[str, str]:
-    """Those of the libraries that these contenders need."""
+    """Return the versions of the libraries that these contenders need."""
     libraries = sorted({ENTRIES[name].library for name in names})
     return {library: importlib.metadata.version(library) for library in libraries}
 
 
 def why_missing(name: str) -> str | None:
-    """What a contender lacks on this machine; None if it can run."""
+    """Return a contender's missing requirement on this machine; None if it can run."""
     entry = ENTRIES[name]
     if importlib.util.find_spec(entry.library) is None:
         return f"{entry.library} is not installed (extra `bench`)"
@@ -221,7 +237,7 @@ def why_missing(name: str) -> str | None:
 
 
 def build(name: str, case: Any, *how: Any) -> Contender:
-    """The contender of that name; raises RuntimeError if it does not compute what ours computes.
+    """Return a contender; raises RuntimeError if it does not compute what ours computes.
 
     A case has `problem` and `ours`, which take `how`, and `tolerances`.
     """
@@ -238,11 +254,11 @@ def check(
 ) -> None:
     """Compare a contender with ours: loss and gradients at the first weights, and the weights a few steps later.
 
-    Both must hold equal weights and batches. Raises RuntimeError, which says `where`, if they disagree.
+    Both must have equal weights and batches. Raises RuntimeError, whose message begins with `where`, if they disagree.
     """
     norm, start = np.linalg.norm, {name: tensor.copy() for name, tensor in ours.parameters().items()}
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
-    require(abs(found_loss - loss) / abs(loss), TOLERANCE, f"{where}: loss")
+    require(abs(found_loss - loss) / abs(loss), LOSS_TOLERANCE, f"{where}: loss")
     for name, grad in grads.items():
         require(norm(found[name] - grad) / norm(grad), of_gradients, f"{where}: gradient {name}")
 

@@ -1,10 +1,10 @@
-"""Highway nets as estimators beside scikit-learn's: accuracy by cross-validation, by depth, and what an epoch takes.
+"""Highway nets as estimators beside scikit-learn's: accuracy by cross-validation, by depth, and the time of an epoch.
 
     python -m benchmarks.estimators --json benchmarks/estimators.json
 
-Every estimator is used as it comes, but for the size of the nets; inputs are standardised, and the targets of
-regressions. Accuracy: five folds, cut anew by each of three seeds, which are those of the nets, too. An epoch: the
-contenders take turns, so that whatever slows the machine slows all alike.
+Every estimator has its default settings, but for the size of the nets. Inputs are standardised, and the targets of
+regressions. Accuracy: five folds, cut anew by each of three seeds, which also seed the nets. Time of an epoch: the
+contenders take turns, so that a slow spell of the machine slows all alike.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from sklearn import datasets
@@ -36,7 +35,6 @@ from highway_networks import DeepNet, as_inputs, choose_dataset, load_dataset
 
 from .measures import Spread, new_parser, run, spread
 
-Maker = Callable[..., BaseEstimator]
 FOLDS = 5
 SEEDS = (0, 1, 2)
 N_IMAGES = 6000  # of MNIST
@@ -45,13 +43,13 @@ DEPTHS = (3, 10, 30, 50)
 DEPTH, WIDTHS, PRECISIONS = 30, (20, 50, 100), ("float32", "float64")  # of the nets whose epochs are timed
 EPOCHS = 5  # at a time
 ROUNDS = 10
-MLP, MLP_ALONE = "MLP", "MLP, one BLAS thread"  # as it comes it takes every CPU, which may slow it down
+MLP, MLP_ALONE = "MLP", "MLP, one BLAS thread"  # by default it takes every CPU, which may slow it down
 SAME_NET, SAME_WIDTH, SAME_PARAMETERS = "plain blocks", "highway blocks", "highway, as many parameters"
 
 
 @dataclass
 class Scores:
-    """Accuracy, or R² of a regression, of each fold, those of the first seed first; seconds that a fit takes."""
+    """Accuracy, or R² of a regression, in each fold, all folds of the first seed first; seconds of a fit."""
 
     dataset: str
     samples: int
@@ -62,7 +60,7 @@ class Scores:
 
 @dataclass
 class AtDepth:
-    """Those of nets of so many blocks, on scikit-learn's digits."""
+    """Scores of nets of one depth, on scikit-learn's digits."""
 
     depth: int
     scores: list[Scores]
@@ -70,7 +68,7 @@ class AtDepth:
 
 @dataclass
 class Epoch:
-    """Milliseconds of an epoch of N_IMAGES images, and how many times the better of MLPClassifier's, turn by turn."""
+    """Milliseconds of an epoch of N_IMAGES images, and their ratio to those of the faster MLPClassifier, each turn."""
 
     precision: str
     width: int
@@ -82,14 +80,14 @@ class Epoch:
 
 @dataclass
 class Targets:
-    """What was to be reached, at DEPTH blocks as wide as HIDDEN: an epoch's time over the better of MLPClassifier's."""
+    """Target for DEPTH blocks of HIDDEN units: the largest ratio of an epoch's time to the faster MLPClassifier's."""
 
     over_mlp: float = 0.5
 
 
 @dataclass
 class EstimatorsLog(Log):
-    """benchmarks/estimators.json; `depth` is that of the nets whose epochs are timed."""
+    """The log of this measurement; `depth` is that of the nets whose epochs are timed."""
 
     targets: Targets
     rounds: int
@@ -101,29 +99,34 @@ class EstimatorsLog(Log):
     epochs: list[Epoch]
 
 
+# ---------------------------------------------------------------------------------------- the contenders
+
+
 def layers(depth: int, hidden: int) -> tuple[int, ...]:
-    """The hidden layers of an MLP of that size: the plain layer before the blocks, and these."""
+    """Return the hidden layers of an MLP as large as a highway net: the plain layer before the blocks, and these."""
     return (hidden,) * (depth + 1)
 
 
-def contenders(highway: Maker, mlp: Maker, boosting: Maker, linear: Maker, **guess: Maker) -> dict[str, Maker]:
-    """What is compared on each data set; `guess` looks at no input."""
+def of_three_blocks(highway: type[BaseEstimator], mlp: type[BaseEstimator]) -> dict[str, BaseEstimator]:
+    """Return a highway net and an MLP, with their defaults and with three blocks."""
     return {
-        "highway": highway,
-        "highway, 3 blocks": partial(highway, 3, HIDDEN),
-        "MLP, of that size": partial(mlp, hidden_layer_sizes=layers(3, HIDDEN)),
-        "MLP": mlp,
-        "gradient boosting": boosting,
-        "linear": linear,
-        **guess,
+        "highway": highway(),
+        "highway, 3 blocks": highway(3, HIDDEN),
+        "MLP, of that size": mlp(hidden_layer_sizes=layers(3, HIDDEN)),
+        "MLP": mlp(),
     }
 
 
-CLASSIFIERS = contenders(
-    *(HighwayClassifier, MLPClassifier, HistGradientBoostingClassifier, partial(LogisticRegression, max_iter=1000)),
-    **{"commonest class": DummyClassifier},
-)
-REGRESSORS = contenders(HighwayRegressor, MLPRegressor, HistGradientBoostingRegressor, Ridge, mean=DummyRegressor)
+CLASSIFIERS = of_three_blocks(HighwayClassifier, MLPClassifier) | {
+    "gradient boosting": HistGradientBoostingClassifier(),
+    "linear": LogisticRegression(max_iter=1000),
+    "commonest class": DummyClassifier(),
+}
+REGRESSORS = of_three_blocks(HighwayRegressor, MLPRegressor) | {
+    "gradient boosting": HistGradientBoostingRegressor(),
+    "linear": Ridge(),
+    "mean": DummyRegressor(),
+}
 DEEP: dict[str, Callable[[int], BaseEstimator]] = {
     "highway": lambda depth: HighwayClassifier(depth, HIDDEN),
     "plain": lambda depth: HighwayClassifier(depth, HIDDEN, block="plain"),
@@ -138,41 +141,13 @@ BUNDLED = {
 }
 
 
-def images() -> tuple[str, np.ndarray, np.ndarray]:
-    """The first N_IMAGES training images of MNIST, pixels from -1 to 1, and their classes."""
-    name = choose_dataset()
-    data = load_dataset(name)
-    return name, as_inputs(data.train_x[:N_IMAGES]), data.train_y[:N_IMAGES]
-
-
-def scores(dataset: str, X: np.ndarray, y: np.ndarray, contender: str, estimator: BaseEstimator) -> Scores:
-    """Cross-validate an estimator, standardised, with every seed."""
-    found, seconds = [], []
-    for seed in SEEDS:
-        seeded = {"random_state": seed} if "random_state" in estimator.get_params() else {}
-        whole = make_pipeline(StandardScaler(), clone(estimator).set_params(**seeded))
-        if is_classifier(estimator):
-            folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-        else:
-            folds, whole = KFold(FOLDS, shuffle=True, random_state=seed), TransformedTargetRegressor(whole)
-            whole.set_params(transformer=StandardScaler())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what an estimator reaches as it comes is what counts
-            done = cross_validate(whole, X, y, cv=folds)
-        found += numbers(done["test_score"].tolist(), digits=4)
-        seconds += done["fit_time"].tolist()
-    row = Scores(dataset, len(X), contender, found, spread(seconds))
-    print(f"{dataset:<15}{contender:<28}{np.mean(found):.4f}  {row.fit_seconds} s", flush=True)
-    return row
-
-
 def size(d_in: int, d_out: int, hidden: int, block: str) -> int:
-    """How many parameters a net of DEPTH blocks has."""
+    """Return the number of parameters of a net of DEPTH blocks."""
     return DeepNet(d_in, d_out, hidden=hidden, depth=DEPTH, block=block, rng=None).params.flat.size
 
 
 def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
-    """The nets of DEPTH blocks whose epochs are timed: EPOCHS of them, whatever the loss."""
+    """Return the nets of DEPTH blocks whose epochs are timed; they train for EPOCHS epochs, whatever the loss."""
     n_params = size(d_in, d_out, width, "plain")
     narrower = min(range(1, width), key=lambda hidden: abs(size(d_in, d_out, hidden, "highway") - n_params))
     same = {"max_iter": EPOCHS, "tol": 0.0, "n_iter_no_change": EPOCHS + 1, "activation": "tanh", "random_state": 0}
@@ -187,14 +162,45 @@ def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
 
 
 def n_params(net: BaseEstimator) -> int:
-    """How many parameters a fitted net has."""
+    """Return the number of parameters of a fitted net."""
     if isinstance(net, MLPClassifier):
         return sum(part.size for part in net.coefs_ + net.intercepts_)
     return net.net_.params.flat.size
 
 
+# ------------------------------------------------------------------------------------------- measuring
+
+
+def images() -> tuple[str, np.ndarray, np.ndarray]:
+    """Return a data set's name and its first N_IMAGES training images: pixels from -1 to 1, and classes."""
+    name = choose_dataset()
+    data = load_dataset(name)
+    return name, as_inputs(data.train_x[:N_IMAGES]), data.train_y[:N_IMAGES]
+
+
+def cross_validated(dataset: str, X: np.ndarray, y: np.ndarray, contender: str, estimator: BaseEstimator) -> Scores:
+    """Cross-validate an estimator on standardised inputs, with every seed, and print its mean score."""
+    scores, seconds = [], []
+    for seed in SEEDS:
+        seeded = {"random_state": seed} if "random_state" in estimator.get_params() else {}
+        whole = make_pipeline(StandardScaler(), clone(estimator).set_params(**seeded))
+        if is_classifier(estimator):
+            folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+        else:
+            folds = KFold(FOLDS, shuffle=True, random_state=seed)
+            whole = TransformedTargetRegressor(whole, transformer=StandardScaler())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the default number of epochs is part of the contest
+            done = cross_validate(whole, X, y, cv=folds)
+        scores += numbers(done["test_score"].tolist(), digits=4)
+        seconds += done["fit_time"].tolist()
+    row = Scores(dataset, len(X), contender, scores, spread(seconds))
+    print(f"{dataset:<15}{contender:<28}{np.mean(scores):.4f}  {row.fit_seconds} s", flush=True)
+    return row
+
+
 def epochs(X: np.ndarray, y: np.ndarray, width: int, rounds: int) -> list[Epoch]:
-    """Let the nets of a width take turns."""
+    """Time the nets of a width, which take turns, and print the result."""
     nets = timed_nets(X.shape[1], len(np.unique(y)), width)
     ms = {name: [] for name in nets}
     for _ in range(rounds):
@@ -205,9 +211,9 @@ def epochs(X: np.ndarray, y: np.ndarray, width: int, rounds: int) -> list[Epoch]
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 net.fit(X, y)
             ms[name].append(1e3 * (time.perf_counter() - start) / EPOCHS)
-    better = min((MLP, MLP_ALONE), key=lambda name: np.median(ms[name]))
+    faster = min((MLP, MLP_ALONE), key=lambda name: np.median(ms[name]))
     rows = [
-        Epoch(X.dtype.name, width, name, n_params(net), spread(ms[name]), spread(np.divide(ms[name], ms[better])))
+        Epoch(X.dtype.name, width, name, n_params(net), spread(ms[name]), spread(np.divide(ms[name], ms[faster])))
         for name, net in nets.items()
     ]
     for row in rows:
@@ -216,37 +222,34 @@ def epochs(X: np.ndarray, y: np.ndarray, width: int, rounds: int) -> list[Epoch]
 
 
 def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
-    """Measure and print; epochs first, before the machine is warm from hours of fits."""
+    """Measure and print; epochs first, before hours of fits warm the machine."""
     name, X, y = images()
     log = EstimatorsLog.new(
         arguments.command_line,
         DatasetInfo(name, len(X), 1),
-        threads=blas_pools().info()[0]["num_threads"],  # which ours does not always take
+        threads=blas_pools().info()[0]["num_threads"],  # ours may take fewer
         targets=Targets(),
         rounds=arguments.rounds,
         folds=FOLDS,
         seeds=list(SEEDS),
         depth=DEPTH,
-        scores=[],
-        deep=[],
-        epochs=[],
+        **{part: [] for part in ("scores", "deep", "epochs")},
     )
     for precision in PRECISIONS:
         for width in WIDTHS:
             log.epochs += epochs(X.astype(precision), y, width, arguments.rounds)
-    bundled = {of: load(return_X_y=True) for of, load in BUNDLED.items()}
-    for of, samples in {**bundled, name: (X, y)}.items():
-        known = REGRESSORS if of == "diabetes" else CLASSIFIERS
-        log.scores += [scores(of, *samples, contender, new()) for contender, new in known.items()]
+    samples = {of: load(return_X_y=True) for of, load in BUNDLED.items()} | {name: (X, y)}
+    for of, (inputs, targets) in samples.items():
+        contenders = REGRESSORS if of == "diabetes" else CLASSIFIERS
+        log.scores += [cross_validated(of, inputs, targets, *contender) for contender in contenders.items()]
     for depth in DEPTHS:
-        nets = {contender: new(depth) for contender, new in DEEP.items()}
-        found = [scores("digits", *bundled["digits"], contender, net) for contender, net in nets.items()]
-        log.deep.append(AtDepth(depth, found))
+        scores = [cross_validated("digits", *samples["digits"], of, new(depth)) for of, new in DEEP.items()]
+        log.deep.append(AtDepth(depth, scores))
     return log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     return run(new_parser("estimators", "Compare the estimators with scikit-learn's.", ROUNDS), run_command, argv)
 
 

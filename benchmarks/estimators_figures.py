@@ -7,18 +7,19 @@ from highway_lab.figures import markdown
 
 from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores
 
-LEFT, RIGHT = "highway, 3 blocks", "MLP, of that size"  # are compared
+LEFT, RIGHT = "highway, 3 blocks", "MLP, of that size"  # of differences_table
 
 
 def mean_sd(row: Scores) -> str:
-    """Over folds and seeds."""
+    """Return mean ± standard deviation over folds and seeds."""
     return f"{np.mean(row.scores):.3f} ± {np.std(row.scores, ddof=1):.3f}"
 
 
 def difference(left: Scores, right: Scores, log: EstimatorsLog) -> tuple[float, float]:
-    """The mean difference of two contenders' scores fold by fold, and half of its 95 % interval.
+    """Return the mean difference of two contenders' scores fold by fold, and half of its 95 % interval.
 
-    By the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert & Frank 2004).
+    The test is the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert & Frank
+    2004).
     """
     by_fold = np.subtract(left.scores, right.scores)
     n = len(by_fold)
@@ -27,14 +28,14 @@ def difference(left: Scores, right: Scores, log: EstimatorsLog) -> tuple[float, 
 
 
 def scores_table(log: EstimatorsLog) -> str:
-    """Accuracy, R² for a regression, and the median time of a fit, by data set."""
+    """Return a table of accuracy, or R² of a regression, and the median time of a fit, by data set."""
     rows = [[row.dataset, row.contender, mean_sd(row), f"{row.fit_seconds.median:.2g}"] for row in log.scores]
     header = ["data set", "estimator", "accuracy, or R²", "seconds a fit"]
     return f"{markdown(header, rows)}\n\nMean ± sample standard deviation over {runs(log)}."
 
 
 def differences_table(log: EstimatorsLog) -> str:
-    """A shallow highway net beside an MLP of its size."""
+    """Return a table of a shallow highway net beside an MLP of as many layers and units."""
     rows = []
     for of in dict.fromkeys(row.dataset for row in log.scores):
         left, right = (find(log.scores, of, name) for name in (LEFT, RIGHT))
@@ -48,7 +49,7 @@ def differences_table(log: EstimatorsLog) -> str:
 
 
 def depths_table(log: EstimatorsLog) -> str:
-    """Accuracy on scikit-learn's digits by depth."""
+    """Return a table of accuracy on scikit-learn's digits by depth."""
     header = ["blocks", *(row.contender for row in log.deep[0].scores)]
     rows = [[str(at.depth), *map(mean_sd, at.scores)] for at in log.deep]
     chance = np.mean(find(log.scores, "digits", "commonest class").scores)
@@ -59,10 +60,10 @@ def depths_table(log: EstimatorsLog) -> str:
 
 
 def epochs_table(log: EstimatorsLog) -> str:
-    """Milliseconds of an epoch, and how many times the better of MLPClassifier's."""
+    """Return a table of milliseconds of an epoch, and their ratio to those of the faster MLPClassifier."""
     rows = []
     for row in log.epochs:
-        ratio = f"{row.over_mlp.median:.2f} ({row.over_mlp.low:.2f}–{row.over_mlp.high:.2f})"
+        ratio = f"{row.over_mlp:.2f}"
         if row.width == HIDDEN and row.contender not in (MLP, MLP_ALONE):
             reached = row.over_mlp.median <= log.targets.over_mlp
             ratio += f", {log.targets.over_mlp:g} {'reached' if reached else 'missed'}"
@@ -72,17 +73,17 @@ def epochs_table(log: EstimatorsLog) -> str:
 
 
 def find(rows: list[Scores], dataset: str, contender: str) -> Scores:
-    """That of a contender on a data set."""
+    """Return the scores of a contender on a data set."""
     return next(row for row in rows if (row.dataset, row.contender) == (dataset, contender))
 
 
 def verdict(mean: float, half: float) -> str:
-    """What an interval of a difference says."""
+    """Return the verdict of a difference and half of its interval."""
     return "within noise" if abs(mean) <= half else "better" if mean > 0 else "worse"
 
 
 def runs(log: EstimatorsLog) -> str:
-    """How many fits a number is of."""
+    """Return the number of fits behind a score, in words."""
     return f"{log.folds} folds × {len(log.seeds)} seeds"
 
 

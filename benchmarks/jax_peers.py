@@ -55,7 +55,7 @@ def step(state, x, y, clip, through_blocks):
 class Scanned:
     """The blocks' weights stacked, H and T side by side in one product; one scan over the blocks."""
 
-    arrange = np.asarray  # how a tensor of all blocks is kept: as one array
+    arrange = np.asarray  # keeps a tensor of all blocks as one array
 
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
         self.net = net
@@ -79,13 +79,13 @@ class Scanned:
 
     def loss_and_gradients(self) -> tuple[float, Parameters]:
         loss, grads = self.gradients(self.state[0], *self.batch)
-        return float(loss), self.in_our_form(grads)
+        return float(loss), self.as_ours(grads)
 
     def parameters(self) -> Parameters:
-        return self.in_our_form(self.state[0])
+        return self.as_ours(self.state[0])
 
-    def in_our_form(self, params) -> Parameters:
-        """Parameters, or gradients."""
+    def as_ours(self, params) -> Parameters:
+        """Return parameters, or gradients, as tensors of our net."""
         ours = self.net.new_parameters()
         for matrix, (W, b) in zip((ours.input, ours.blocks, ours.output), params, strict=True):
             matrix[..., :-1], matrix[..., -1] = np.asarray(W).swapaxes(-1, -2), np.asarray(b)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.main_job --json benchmarks/main_job.json
 
-The commands take turns, round by round, so that whatever slows the machine slows all alike. With `--beside FOLDER`, a
+The commands take turns, round by round, so that a slow spell of the machine slows all alike. With `--beside FOLDER`, a
 checkout of another commit (`git worktree add FOLDER COMMIT`), its headline takes turns with them.
 """
 
@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from highway_lab.cli import InputError
 from highway_lab.logs import DatasetInfo, Log
-from highway_networks import build_parser, choose_dataset, load_dataset, plan, threads_for
+from highway_networks import Config, choose_dataset, load_dataset, threads_for
 
 from .measures import Spread, new_parser, run, spread
 
@@ -40,7 +39,7 @@ COMMANDS = {
 
 @dataclass
 class Usage:
-    """What one command took: CPU time with that of its children, the memory of its largest process."""
+    """Time and memory of one command: CPU time includes its children's, the peak is that of its largest process."""
 
     name: str
     command: str
@@ -51,9 +50,9 @@ class Usage:
 
 @dataclass
 class JobLog(Log):
-    """What `--json` writes.
+    """The log of this measurement.
 
-    sweep_2_jobs_over_1 and over_other (our headline over the other commit's; null: there is none) compare wall times
+    sweep_2_jobs_over_1 and over_other (our headline over the other commit's, if there is one) are ratios of wall times
     within each round.
     """
 
@@ -65,14 +64,13 @@ class JobLog(Log):
 
 
 def run_measured(arguments: Sequence[str], folder: Path = ROOT) -> tuple[float, float, float]:
-    """Run Python with these arguments: seconds on the clock, CPU seconds, MiB of the largest process.
+    """Run Python with these arguments; return wall seconds, CPU seconds and MiB of the largest process.
 
     Raises InputError if it fails.
     """
     start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, *arguments], cwd=folder, **silent)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -85,7 +83,7 @@ def run_measured(arguments: Sequence[str], folder: Path = ROOT) -> tuple[float, 
 
 
 def measure(dataset: str, rounds: int, beside: Path | None) -> dict:
-    """Run every command once a round; the fields of a JobLog that tell what each took."""
+    """Run every command once a round; return the measured fields of a JobLog."""
     argvs = {name: shlex.split(command) for name, command in COMMANDS.items()}
     for argv in argvs.values():
         argv += ["--dataset", dataset, "--no-save"] * ("--jobs" in argv)
@@ -106,11 +104,12 @@ def measure(dataset: str, rounds: int, beside: Path | None) -> dict:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that a checkout holds; None if it is no checkout, or there is no git."""
-    with suppress(OSError):
-        asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        return asked.stdout.strip() if asked.returncode == 0 else None
-    return None
+    """Return the commit of a checkout; None if it is no checkout, or there is no git."""
+    try:
+        command = ["git", "-C", folder, "rev-parse", "HEAD"]
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def run_command(arguments: argparse.Namespace) -> JobLog:
@@ -121,23 +120,19 @@ def run_command(arguments: argparse.Namespace) -> JobLog:
             "make one with git worktree add"
         )
     dataset = choose_dataset()
-    # Before the images are loaded: a process counts in its peak what the one that starts it holds.
+    # Before the images are loaded: a process counts in its peak the memory of the one that starts it.
     measured = measure(dataset, arguments.rounds, arguments.beside)
-    headline, *_ = plan(build_parser().parse_args([]), load_dataset(dataset))
-    log = JobLog.new(
-        arguments.command_line,
-        DatasetInfo(dataset, headline.n_train, headline.n_test),
-        threads=threads_for(headline),
-        rounds=arguments.rounds,
-        **measured,
-    )
+    data, config = load_dataset(dataset), Config()
+    info = DatasetInfo(dataset, min(config.n_train, len(data.train_x)), min(config.n_test, len(data.test_x)))
+    threads, rounds = threads_for(config), arguments.rounds
+    log = JobLog.new(arguments.command_line, info, threads=threads, rounds=rounds, **measured)
     for use in log.usages:
         print(f"{use.name:<30}{use.wall_seconds!s:<24} s  {use.cpu_seconds!s:<24} CPU s  {use.peak_mib.median:.0f} MiB")
     return log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = new_parser("main_job", "Measure the main job as a process.", ROUNDS)
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of another commit to compare with")
     return run(parser, run_command, argv)

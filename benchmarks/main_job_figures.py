@@ -6,7 +6,7 @@ from .main_job import JobLog
 
 
 def main_job_table(log: JobLog) -> str:
-    """Whole commands as processes."""
+    """Return a table of the time and memory of each command."""
     rows = [
         [use.name, f"{use.wall_seconds.median:.3g}", f"{use.cpu_seconds.median:.3g}", f"{use.peak_mib.median:.0f}"]
         for use in log.usages

@@ -4,34 +4,23 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from conv_highway_networks import AveragePool, Blocks, ConvConfig, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
 from highway_networks import CLASSES, Tensors
 
-from .torch_peers import CompiledLoss, Peer
-
-
-class HighwayConvolution(nn.Module):
-    """y = t·h + (1 − t)·x, with one convolution for both h and t."""
-
-    def __init__(self, maps: int, kernel: int):
-        super().__init__()
-        self.both = nn.Conv2d(maps, 2 * maps, kernel, padding=kernel // 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h, t = self.both(x).chunk(2, dim=1)
-        return torch.lerp(x, functional.relu(h), torch.sigmoid(t))
+from .torch_peers import CompiledLoss, FusedHighwayLayer, Peer
 
 
 def modules(stage: Stage, shape: Shape) -> list[nn.Module]:
-    """A stage of a net, which takes images of that shape."""
+    """Return the modules of a stage that takes images of this shape."""
     match stage:
         case Convolution(maps, kernel, padding):
             return [nn.Conv2d(shape[0], maps, kernel, padding=padding), nn.ReLU()]
         case Blocks(number, kernel):
-            return [HighwayConvolution(shape[0], kernel) for _ in range(number)]
+            maps = [nn.Conv2d(shape[0], 2 * shape[0], kernel, padding=kernel // 2) for _ in range(number)]
+            return [FusedHighwayLayer(both, functional.relu) for both in maps]
         case MaxPool(size, stride):
             return [nn.MaxPool2d(size, stride, ceil_mode=True)]
         case AveragePool(size):
@@ -42,7 +31,7 @@ def modules(stage: Stage, shape: Shape) -> list[nn.Module]:
 
 
 class Eager(Peer):
-    """PyTorch's default layout: map by map."""
+    """PyTorch's default layout: one map after another."""
 
     layout = torch.contiguous_format
 
@@ -62,12 +51,12 @@ class Eager(Peer):
         )
 
     def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
-        """Each affine map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        """Yield each affine map of the model with its matrix [W b] in `ours`, a view."""
         affine = [module for module in self.model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
         return zip(affine, ours.pieces, strict=True)
 
     def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
-        """Each parameter, with the view in `ours` that belongs to it: kernels (D, k·k·C) as (D, C, k, k)."""
+        """Yield each parameter with its view in `ours`: kernels (D, k·k·C) as (D, C, k, k)."""
         for parameter, tensor in super().pairs(ours):
             if parameter.dim() == 4:
                 D, C, k, _ = parameter.shape
@@ -76,10 +65,10 @@ class Eager(Peer):
 
 
 class ChannelsLast(Eager):
-    """The other layout: pixel by pixel, all maps of each."""
+    """The other layout: one pixel after another, with all its maps."""
 
     layout = torch.channels_last
 
 
 class Compiled(CompiledLoss, ChannelsLast):
-    """Compiled; on a CPU the compiler makes this layout of any."""
+    """Compiled; on a CPU the compiler changes any layout into this one."""

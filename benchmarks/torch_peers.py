@@ -1,4 +1,4 @@
-"""The training step in PyTorch: as a highway net is usually written, with fewer and larger operations, compiled."""
+"""The training step in PyTorch: a highway net as it is usually written, with fewer and larger operations, compiled."""
 
 import math
 import os
@@ -31,19 +31,19 @@ class HighwayLayer(nn.Module):
 
 
 class FusedHighwayLayer(nn.Module):
-    """The same, with one linear map for both, and y as a single operation."""
+    """A highway layer with one affine map, `both`, for h and t, and y as a single operation."""
 
-    def __init__(self, size: int):
+    def __init__(self, both: nn.Module, activation: Callable[[Tensor], Tensor]):
         super().__init__()
-        self.both = nn.Linear(size, 2 * size)
+        self.both, self.activation = both, activation
 
     def forward(self, x: Tensor) -> Tensor:
         h, t = self.both(x).chunk(2, dim=1)
-        return torch.lerp(x, torch.tanh(h), torch.sigmoid(t))
+        return torch.lerp(x, self.activation(h), torch.sigmoid(t))
 
 
 class Peer(ABC):
-    """A training step of a model that starts with our weights; who is below adds the optimizer."""
+    """A training step of a model that starts with our weights; subclasses add the optimizer."""
 
     optimizer: torch.optim.Optimizer
 
@@ -57,16 +57,16 @@ class Peer(ABC):
 
     @abstractmethod
     def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
-        """Each affine map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        """Yield each affine map of the model with its matrix [W b] in `ours`, a view."""
 
     def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
-        """Each parameter, with the view in `ours` that belongs to it."""
+        """Yield each parameter with its view in `ours`."""
         for module, matrix in self.maps(ours):
             yield module.weight, matrix[:, :-1]
             yield module.bias, matrix[:, -1]
 
-    def in_our_form(self, part: Callable[[nn.Parameter], Tensor]) -> Tensors:
-        """A `part` of every parameter, such as its gradient."""
+    def as_ours(self, part: Callable[[nn.Parameter], Tensor]) -> Tensors:
+        """Return a `part` of every parameter, such as its gradient, as tensors of our net."""
         ours = self.net.new_parameters()
         for parameter, tensor in self.pairs(ours):
             tensor[...] = part(parameter)
@@ -76,7 +76,7 @@ class Peer(ABC):
         return functional.cross_entropy(self.model(self.x), self.y)
 
     def backward(self) -> Tensor:
-        """Forward, backward and clip; returns the loss."""
+        """Do forward, backward and clip; return the loss."""
         self.optimizer.zero_grad()
         loss = self.loss()
         loss.backward()
@@ -90,23 +90,23 @@ class Peer(ABC):
             self.optimizer.step()
 
     def loss_and_gradients(self) -> tuple[float, Tensors]:
-        return self.backward().item(), self.in_our_form(lambda parameter: parameter.grad)
+        return self.backward().item(), self.as_ours(lambda parameter: parameter.grad)
 
     def parameters(self) -> Tensors:
-        return self.in_our_form(lambda parameter: parameter.detach())
+        return self.as_ours(lambda parameter: parameter.detach())
 
 
 class CompiledLoss:
-    """Above a peer: forward, loss and their backward compiled as one graph for just these shapes."""
+    """A base to put before a peer: forward, loss and backward compiled as one graph, for these shapes alone."""
 
     def __init__(self, *problem: Any):
         super().__init__(*problem)
-        torch.compiler.reset()  # of shapes seen before it would make variables, which run slower
+        torch.compiler.reset()  # else it makes variables of shapes seen before, which run slower
         self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
 
 
 class Eager(Peer):
-    """Two linear maps a layer, and Adam as it comes."""
+    """Two linear maps a layer, and the default Adam."""
 
     layer = HighwayLayer
     fused_adam = False
@@ -118,7 +118,7 @@ class Eager(Peer):
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
 
     def maps(self, ours: Parameters) -> Iterator[tuple[nn.Linear, np.ndarray]]:
-        """Each linear map of the model, with the matrix [W b] in `ours` that belongs to it: a view."""
+        """Yield each linear map of the model with its matrix [W b] in `ours`, a view."""
         linears = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
         blocks = ours.blocks.reshape(-1, linears[1].out_features, self.net.hidden + 1)  # H above T, or both at once
         return zip(linears, (ours.input, *blocks, ours.output), strict=True)
@@ -127,9 +127,12 @@ class Eager(Peer):
 class Fused(Eager):
     """One linear map a layer, and Adam as one operation."""
 
-    layer = FusedHighwayLayer
     fused_adam = True
+
+    @staticmethod
+    def layer(size: int) -> nn.Module:
+        return FusedHighwayLayer(nn.Linear(size, 2 * size), torch.tanh)
 
 
 class Compiled(CompiledLoss, Fused):
-    """The same, compiled."""
+    """One linear map a layer, compiled."""

@@ -1,18 +1,19 @@
-"""A process for each contender and number of threads, so that nothing one sets or leaves running reaches another.
+"""Processes that time the contenders, one each, so that nothing that one sets or leaves running reaches another.
 
 Threads are limited by letting the process see as many CPUs while it builds the contender: some libraries count them
-once, when they start. While it is timed it may run on any, as binding would leave it at the mercy of one. Linux only.
+once, when they start. While it is timed it may run on any of them. Linux only.
 """
 
+import functools
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -23,78 +24,74 @@ from highway_lab.logs import environment
 from .contenders import ENTRIES, Contender, build
 from .measures import KERNELS
 
-TURN_SECONDS = 0.08  # how long a contender is timed before the next one's turn
+TURN_SECONDS = 0.08  # time of a contender's turn
 LEAST_STEPS = 2
 ASLEEP = 0.05  # share of a CPU below which a process counts as asleep
 NAP = 0.01  # seconds
 NAPS = 300
 
 
-class Worker(ProcessPoolExecutor):
-    """A process of one contender, with so many threads; a context manager that ends it."""
+class Team(ExitStack):
+    """Processes of one contender, usually one, with `threads` each; they take turns together. The context ends them."""
 
-    def __init__(self, name: str, threads: int):
-        super().__init__(1, multiprocessing.get_context("spawn"), initializer=_settle_in)
-        self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
+    def __init__(self, name: str, threads: int, processes: int = 1):
+        super().__init__()
+        self.name, self.threads, kernels, spawn = (
+            name,
+            threads,
+            ENTRIES[name].kernels,
+            multiprocessing.get_context("spawn"),
+        )
         with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
-            self.submit(int)  # starts the process
+            self.processes = [
+                self.enter_context(ProcessPoolExecutor(1, spawn, initializer=_settle_in)) for _ in range(processes)
+            ]
+            for process in self.processes:
+                process.submit(int)  # starts it
 
-    def ask(self, function: Callable, *arguments):
-        """What `function` returns in the process, or raises there."""
+    def ask(self, function: Callable, *arguments: Any) -> list:
+        """Return what `function` returns in each process; an error that it raises names the contender."""
         try:
-            return self.submit(function, *arguments).result()
+            tasks = [process.submit(function, *arguments) for process in self.processes]
+            return [task.result() for task in tasks]
         except Exception as error:
             error.add_note(f"{self.name}, {self.threads} threads")
             raise
 
     def prepare(self, case: Any) -> None:
-        """Let the process build its contender for a case, checked against ours."""
+        """Let each process build its contender for a case and check it against ours."""
         self.ask(prepare, self.name, self.threads, case)
 
     def turn(self) -> float:
-        """Time some steps: milliseconds a step."""
-        return self.ask(take_turn)
+        """Time some steps in all processes; return milliseconds a step, counting the steps of all."""
+        return 1 / sum(1 / ms for ms in self.ask(take_turn))
 
     def kernels(self) -> str:
-        """Those that its products run on."""
+        """Return the name of the kernels that its products run on."""
         library = ENTRIES[self.name].library
-        return self.ask(environment).kernels if library == "numpy" else f"{library}'s own"
+        return self.ask(environment)[0].kernels if library == "numpy" else f"{library}'s own"
 
 
-class Team:
-    """Workers of one contender, which take their turns together and count as one; `threads` are those of each."""
-
-    def __init__(self, workers: Sequence[Worker]):
-        self.workers, self.name, self.threads = workers, workers[0].name, workers[0].threads
-
-    def prepare(self, case: Any) -> None:
-        """Let each process build the contender for a case, checked against ours."""
-        for worker in self.workers:
-            worker.prepare(case)
-
-    def turn(self) -> float:
-        """Time some steps of each, side by side: milliseconds a step, where those of all count."""
-        turns = [worker.submit(take_turn) for worker in self.workers]
-        return 1 / sum(1 / turn.result() for turn in turns)
-
-    def kernels(self) -> str:
-        """Those that their products run on."""
-        return self.workers[0].kernels()
+@contextmanager
+def teams() -> Iterator[Callable[..., Team]]:
+    """Yield a function that starts a Team, or returns the one it started with these arguments; end all at the end."""
+    with ExitStack() as stack:
+        yield functools.cache(lambda *arguments: stack.enter_context(Team(*arguments)))
 
 
-# What follows runs in the worker's process, which holds one contender at a time.
+# What follows runs in a process of a team, which holds one contender at a time.
 _contender: Contender | None = None
 
 
 def _settle_in() -> None:
-    """End at once, without a word, on Ctrl-C, and when there is nobody left to ask."""
+    """End without a message on Ctrl-C, and when the parent process has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def prepare(name: str, threads: int, case: Any) -> None:
-    """Build the contender for a case, checked against ours."""
+    """Build the contender for a case and check it against ours."""
     global _contender
     _contender = None  # free its memory first
     threadpool_limits(threads)  # NumPy has counted the CPUs already
@@ -105,7 +102,7 @@ def prepare(name: str, threads: int, case: Any) -> None:
 
 
 def take_turn() -> float:
-    """Milliseconds a step, over several steps; when it returns the process is asleep."""
+    """Return milliseconds a step, over several steps; afterwards the process is asleep."""
     steps = _steps_of_a_turn()
     start = time.perf_counter()
     _contender.run(steps)
@@ -115,7 +112,7 @@ def take_turn() -> float:
 
 
 def take_turn_by_passes() -> dict[str, float]:
-    """Microseconds of each pass of our step, likewise."""
+    """Return microseconds of each pass of our step, over several steps; afterwards the process is asleep."""
     steps = _steps_of_a_turn()
     seconds = _contender.seconds_by_pass(steps)
     _fall_asleep()
@@ -124,12 +121,12 @@ def take_turn_by_passes() -> dict[str, float]:
 
 def _steps_of_a_turn() -> int:
     start = time.perf_counter()
-    _contender.run(1)  # which also brings the caches back
+    _contender.run(1)  # also fills the caches again
     return max(LEAST_STEPS, math.ceil(TURN_SECONDS / (time.perf_counter() - start)))
 
 
 def _fall_asleep() -> None:
-    """Return when no thread here runs any more: after a product they spin for a while, in wait of the next."""
+    """Return when no thread of this process runs any more: after a product, threads spin for a while."""
     for _ in range(NAPS):
         used, start = time.process_time(), time.perf_counter()
         time.sleep(NAP)
@@ -140,10 +137,7 @@ def _fall_asleep() -> None:
 
 @contextmanager
 def seeing_cpus(number: int) -> Iterator[None]:
-    """In this context the process may use, and libraries find, so many of the CPUs; after it all that it could before.
-
-    Threads that were started meanwhile are as free afterwards.
-    """
+    """Let the process use, and libraries find, `number` of its CPUs in this context; afterwards all, in all threads."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[-number:])
     try:

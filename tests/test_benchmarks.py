@@ -1,6 +1,6 @@
-"""The benchmarks: contenders compute what ours computes, the floor does our products, logs and errors are as promised.
+"""The benchmarks: contenders compute what ours computes, passes are those of the step, logs and tables are right.
 
-Nothing is timed: what a step takes is the machine's business.
+Nothing is timed here.
 """
 
 import importlib.util
@@ -12,65 +12,79 @@ import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
+import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, SOME_ENVIRONMENT, assert_says
+from helpers import ROOT, assert_says
 from picture_helpers import committed_log
 from test_pictures import assert_redrawn
 
 import highway_networks as hn
-from benchmarks import conv_step_figures, main_job, main_job_figures, training_step
+from benchmarks import contenders, conv_step, conv_step_figures, main_job, main_job_figures, training_step
 from benchmarks import training_step_figures as figures
-from benchmarks.contenders import CONTENDERS, Case, Floor, Ours, build, check, why_missing
+from benchmarks.contenders import (
+    CONTENDERS,
+    CONV_CONTENDERS,
+    Case,
+    Floor,
+    Stopwatch,
+    build,
+    check,
+    why_missing,
+)
+from benchmarks.conv_contenders import ConvCase, peak_mib
+from benchmarks.conv_step import ConvStepLog, Peak, Targets
 from benchmarks.main_job import JobLog
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
-from benchmarks.worker import Worker, seeing_cpus
+from benchmarks.worker import Team, seeing_cpus, teams
+from conv_highway_networks import NETS, AveragePool, Blocks, Convolution, MaxPool, Recipe
+from experiments import readme_tables
 from highway_lab.cli import InputError
 from highway_lab.logs import dumps, environment, read, write
 
-TABLES = figures.TABLES | main_job_figures.TABLES
-SMALL = Case(depth=3, width=8, batch=16)
-PEERS = [name for name, entry in CONTENDERS.items() if entry.library != "numpy"]
+TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES
+SMALL, SMALL_CONV = Case(depth=3, width=8, batch=16), ConvCase("digits", batch=10)
+EITHER = pytest.mark.parametrize("case", [SMALL, SMALL_CONV], ids=["dense", "conv"])
+PEERS, CONV_PEERS = (
+    [name for name, entry in kind.items() if entry.library != "numpy"] for kind in (CONTENDERS, CONV_CONTENDERS)
+)
+LINUX_ONLY = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux limits processes to CPUs")
 
 
-# ------------------------------------------------------------------------------------------- the floor
-
-
-def test_floor_does_the_matrix_products_of_our_step_in_its_order_and_no_others(monkeypatch):
-    ours, floor, matmul = SMALL.ours(), Floor(*SMALL.problem()), np.matmul
-    shapes = []
-    monkeypatch.setattr(np, "matmul", lambda a, b, out: (matmul(a, b, out=out), shapes.append((a.shape, b.shape))))
-    ours.run(1)
-    of_ours = shapes.copy()
-    shapes.clear()
-    floor.run(1)
-    del shapes[SMALL.depth + 1]  # of the output layer: an `@`, which is not seen in ours
-    assert shapes == of_ours
-    assert len(shapes) == 3 * SMALL.depth + 4
+# -------------------------------------------------------------------------------------- the contenders
 
 
 def test_floor_multiplies_as_often_as_the_mathematics_asks():
     net, *_ = SMALL.problem()
     floor = Floor(*SMALL.problem())
+    assert len(floor.products) == 3 * SMALL.depth + 5  # y, dW and dx of every layer; no dx of the input
     done = sum(out.size * a.shape[-1] for a, _, out in floor.products)
     weights = {name: tensor.size for name, tensor in net.params.items() if name.startswith("W")}
-    dx = sum(weights.values()) - weights["W_in"]  # no dx of the input
-    assert done == SMALL.batch * (2 * net.params.flat.size + dx)  # y, and dW: with the biases
+    assert done == SMALL.batch * (2 * net.params.flat.size + sum(weights.values()) - weights["W_in"])
+    floor.run(1)
 
 
-# ------------------------------------------------------------------------------------------- the peers
+@pytest.fixture
+def every_stage(monkeypatch) -> ConvCase:
+    """A small net with every kind of stage, blocks of both kernels and a pool whose last windows hang over."""
+    stages = (Convolution(4, 5, padding=0), Blocks(1), MaxPool(3, 2), Convolution(6), Blocks(1, 1), AveragePool(2))
+    monkeypatch.setitem(NETS, "made up", Recipe("digits", stages))
+    monkeypatch.setattr(ConvCase, "tolerances", contenders.TOLERANCES)  # it has no two pixels that are nearly equal
+    return ConvCase("made up", batch=10)
 
 
-@pytest.mark.parametrize("clip", [5.0, 0.05], ids=["not clipped", "clipped"])
-@pytest.mark.parametrize("name", PEERS)
-def test_peer_computes_what_ours_computes(name, clip):
+@pytest.mark.peers
+@pytest.mark.parametrize(("name", "clip"), [*product(PEERS, [[5.0], [0.05]]), *product(CONV_PEERS, [[]])])
+def test_peer_computes_what_ours_computes(name, clip, every_stage, monkeypatch):
     if reason := why_missing(name):
         pytest.skip(reason)
-    build(name, SMALL, clip)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # one thread is enough
+    build(name, SMALL if clip else every_stage, *clip)
 
 
 def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
@@ -80,64 +94,122 @@ def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
     assert 0.05 < hn.clip_global_norm(grads, np.inf) < 5.0
 
 
-class Wrong(Ours):
-    """Ours, but for one thing."""
+class Faulty:
+    """Ours with a fault in what it returns."""
 
-    def __init__(self, fault: str):
-        super().__init__(*SMALL.problem())
-        self.fault = fault
-        if fault == "Adam":
-            self.optimizer.beta1 = 0.89
+    def __init__(self, ours: contenders.Ours, fault: str):
+        self.ours, self.fault, self.run = ours, fault, ours.run
 
     def loss_and_gradients(self):
-        loss, grads = super().loss_and_gradients()
+        loss, grads = self.ours.loss_and_gradients()
         if self.fault in grads:
             grads[self.fault][...] *= 1.001
         return loss * (1.001 if self.fault == "loss" else 1), grads
 
     def parameters(self):
-        params = super().parameters()
-        return {name: tensor * np.nan for name, tensor in params.items()} if self.fault == "nan" else params
-
-
-def test_check_accepts_ours_itself():
-    check(Wrong("nothing"), SMALL.ours(), "ours")
+        factor = np.nan if self.fault == "nan" else 1
+        return {name: factor * tensor for name, tensor in self.ours.parameters().items()}
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("case", "fault", "message"),
     [
-        ("loss", "loss is 1.0e-03 from ours"),
-        ("W_T", "gradient W_T is 1.0e-03 from ours"),
-        ("b_in", "gradient b_in is 1.0e-03 from ours"),
-        ("Adam", "after 3 steps: .* from ours"),
-        ("nan", "after 3 steps: W_in is nan from ours"),
+        (SMALL, "loss", "loss is 1.0e-03 from ours"),
+        (SMALL, "W_T", "gradient W_T is 1.0e-03 from ours"),
+        (SMALL, "b_in", "gradient b_in is 1.0e-03 from ours"),
+        (SMALL, "nan", "after 3 steps: W_in is nan from ours"),
+        (SMALL, {"beta1": 0.89}, "after 3 steps: .* from ours"),
+        (SMALL_CONV, {"nesterov": False}, "after 3 steps: .* from ours"),
+        (SMALL_CONV, {"weight_decay": 0.0}, "after 3 steps: .* from ours"),
     ],
+    ids=str,
 )
-def test_check_rejects_a_contender_that_is_slightly_wrong(fault, message):
+def test_check_rejects_a_contender_that_is_slightly_wrong(case, fault, message):
+    check(Faulty(case.ours(), "nothing"), case.ours(), "ours")
+    wrong = case.ours()
+    for name, value in fault.items() if isinstance(fault, dict) else ():
+        (owner,) = [owner for owner in (wrong, wrong.optimizer) if hasattr(owner, name)]
+        setattr(owner, name, value)
     with pytest.raises(RuntimeError, match=rf"a peer.*{message}"):
-        check(Wrong(fault), SMALL.ours(), "a peer")
+        check(Faulty(wrong, fault if isinstance(fault, str) else "nothing"), case.ours(), "a peer")
 
 
-def test_the_passes_of_our_step_together_are_the_step():
-    whole, parts = SMALL.ours(), SMALL.ours()
-    whole.run(2)
-    names = [*parts.passes(), *parts.passes()]
-    assert (parts.net.params.flat == whole.net.params.flat).all()
-    assert len(names) == 2 * (5 + 5 * SMALL.depth)
-
-
-def test_every_problem_is_the_same_and_its_own():
-    (net, x, y, _), (other, other_x, other_y, _) = SMALL.problem(), SMALL.problem()
+@EITHER
+def test_every_problem_is_the_same_and_its_own(case):
+    (net, x, y, _), (other, other_x, other_y, _) = case.problem(), case.problem()
     for mine, its in ((net.params.flat, other.params.flat), (x, other_x), (y, other_y)):
         assert (mine == its).all()
     assert not np.shares_memory(net.params.flat, other.params.flat)
 
 
+@pytest.mark.parametrize("net", conv_step.TIMED)
+def test_convolutional_nets_have_no_dropout(net):
+    net, x, *_ = ConvCase(net, batch=1).problem()
+    assert x.shape[1:] == net.places[0].x
+    assert not any(getattr(place.stage, "rate", 0) for place in net.places)
+
+
+def test_contenders_are_missing_without_compiler_or_choice_of_kernels(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert "no C++ compiler" in why_missing("torch-compiled")
+    assert "no choice of kernels" in why_missing("ours-avx2")
+    assert why_missing("torch-fused") is why_missing("ours") is None
+
+
+# ------------------------------------------------------------------------------------------ the passes
+
+
+@EITHER
+def test_steps_that_are_timed_by_passes_are_the_same_steps(case):
+    whole, parts = case.ours(), case.ours()
+    whole.run(2)
+    parts.seconds_by_pass(2)
+    assert (parts.net.params.flat == whole.net.params.flat).all()
+    whole.run(1)
+    parts.run(1)  # and nothing is timed any more
+    assert (parts.net.params.flat == whole.net.params.flat).all()
+
+
+BOTH_WAYS = {"products", "elementwise"}
+CONV_BOTH_WAYS = BOTH_WAYS | {"patches", "zeros between images", "pools", "output layer"}
+
+
+@pytest.mark.parametrize(
+    ("case", "both_ways", "others"),
+    [
+        (SMALL, BOTH_WAYS, {"forward: output layer", "forward: the rest", "update: Adam"}),
+        (SMALL_CONV, CONV_BOTH_WAYS, {"forward: batch copy", "update: weight decay", "update: momentum"}),
+    ],
+    ids=["dense", "conv"],
+)
+def test_every_pass_is_named_by_its_direction(case, both_ways, others):
+    assert case.ours().seconds_by_pass(1).keys() == {
+        *(f"{direction}: {part}" for direction in ("forward", "backward") for part in both_ways),
+        *("step: the rest", "output: loss", "backward: the rest", "update: norm", *others),
+    }
+
+
+def test_stopwatch_gives_a_function_its_own_time_and_its_callers_direction(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(contenders.time, "perf_counter", lambda: next(clock))  # a second from each call to the next
+    watch = Stopwatch()
+    inner = watch.timed(lambda: None, "inner")
+    outer = watch.timed(lambda times: [inner() for _ in range(times)], "outer", "there")
+    outer(2)
+    outer(0)
+    assert watch.seconds == {"there: outer": 3 + 1, "there: inner": 2}
+
+
+def test_a_stopwatch_stops_where_a_function_fails():
+    watch = Stopwatch()
+    with pytest.raises(ZeroDivisionError):
+        watch.timed(divmod, "fails", "there")(1, 0)
+    assert watch.place is None
+
+
 # ----------------------------------------------------------------------------------------- the workers
-
-
-LINUX_ONLY = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux limits processes to CPUs")
 
 
 @LINUX_ONLY
@@ -155,112 +227,74 @@ def test_libraries_find_as_many_cpus_as_the_contender_has_threads():
 
 
 @LINUX_ONLY
-def test_worker_tells_of_failures():
-    with Worker("floor", 1) as worker:
+def test_failures_in_a_process_name_the_contender():
+    with teams() as start:
+        team = start("floor", 1)
+        assert start("floor", 1) is team
         with pytest.raises(ZeroDivisionError) as error:
-            worker.ask(divmod, 1, 0)
+            team.ask(divmod, 1, 0)
         assert error.value.__notes__ == ["floor, 1 threads"]
-        assert worker.ask(divmod, 7, 2) == (3, 1)
+        assert team.ask(divmod, 7, 2) == [(3, 1)]
         with pytest.raises(BrokenProcessPool):
-            worker.ask(os._exit, 1)
+            team.ask(os._exit, 1)
 
 
 @LINUX_ONLY
-def test_worker_has_the_kernels_that_its_contender_asks_for_and_no_other_process_has():
+@pytest.mark.slow
+def test_a_process_has_the_kernels_that_its_contender_asks_for():
     if reason := why_missing("ours-avx2"):
         pytest.skip(reason)
-    with Worker("ours-avx2", 1) as told, Worker("ours", 1) as free, Worker("torch-eager", 1) as torch:
+    with Team("ours-avx2", 1) as told, Team("ours", 1) as free, Team("torch-eager", 1) as torch:
         assert told.kernels() == "Haswell"
         assert free.kernels() == environment().kernels
         assert torch.kernels() == "torch's own"
 
 
 @LINUX_ONLY
-def test_worker_ends_when_the_one_who_asks_is_killed(tmp_path):
-    dies = "import os; from benchmarks.worker import Worker; print(Worker('floor', 1).ask(os.getpid), flush=True); "
-    with (tmp_path / "pid").open("w") as pid:
-        subprocess.run([sys.executable, "-c", f"{dies}os._exit(9)"], cwd=ROOT, stdout=pid, check=False)
-    worker = Path("/proc", (tmp_path / "pid").read_text().strip())
-    for _ in range(3000):  # half a minute, if need be
-        if not worker.exists():
-            return
-        time.sleep(0.01)
-    pytest.fail("the worker goes on")
-
-
-# --------------------------------------------------------------------------------- what is made of times
-
-
-CASES = (Case(5), Case(30), Case(100), Case(1000), WIDE)
-
-
-def made_up_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
-    """A valid log in which contender number i, from 1, takes i ms a block with one thread and twice that with two.
-
-    Depth 1,000 has no passes, as it is not among the cases in which all are timed.
-    """
-    rows = [
-        Row(name, case, threads, "kernels", Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / ms, 1 / ms, 1.1 / ms))
-        for case in cases
-        for i, name in enumerate(CONTENDERS, start=1)
-        if name in names
-        for threads in (1, 2)
-        for ms in [float(i * case.depth * threads)]
-    ]
-    parts = (("a", 100.0), ("b", 1300.0))
-    passes = [Pass(case, *part) for case in cases if case != Case(1000) for part in parts]
-    envelope = (1, "2026-11-20T10:00:00Z", "a command", None, SOME_ENVIRONMENT)
-    return StepLog(*envelope, {"numpy": "2.4.6"}, {"jax-scanned": "no JAX"}, 3, rows, passes)
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_table_shows_the_better_number_of_threads_and_what_is_missing():
-    header, _, *rows = TABLES["training_step"](made_up_log(["ours", "floor"])).splitlines()
-    assert cells(header)[1::2] == ["depth 5", "depth 30", "depth 100", "depth 4, width 512, batch 1,024"]
-    assert cells(rows[0]) == ["this project", "5", "", "30", "", "100", "", "4", ""]
-    assert cells(rows[2])[:3] == ["products alone", "15", f"{1 / 15:.2f}"]
-    assert cells(rows[-4])[:3] == ["JAX, scanned", "no JAX", ""]
-    assert rows[-1].endswith("takes 10.0 times as long as at depth 100.")
-
-
-def test_table_of_passes_shows_their_shares_beside_the_whole_step():
-    _, _, *rows = TABLES["training_step_passes"](made_up_log()).splitlines()
-    assert [cells(row)[:2] for row in rows] == [
-        ["a", "100 (7%)"],
-        ["b", "1,300 (93%)"],
-        ["together", "1,400"],
-        ["the step, timed whole", "5,000"],
-    ]
-
-
-def test_every_table_has_its_place_in_the_readme():
-    text = (ROOT / "benchmarks/README.md").read_text()
-    environments = (f"{name}_environment" for name in ("training_step", "conv_step", "main_job"))
-    for name in (*TABLES, *conv_step_figures.TABLES, *environments):
-        assert f"\n<!-- table: {name} -->\n" in text
-
-
-def test_spread_is_the_median_and_the_quartiles():
-    assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
-
-
-def test_every_contender_is_planned_at_the_depths_and_ours_and_the_floor_elsewhere():
-    plan = training_step.plan(list(CONTENDERS), [7])
-    assert plan[Case(7)] == plan[WIDE] == list(CONTENDERS)
-    assert {tuple(names) for case, names in plan.items() if case not in (Case(7), WIDE)} == {("ours", "floor")}
-    assert {Case(10), Case(1000), Case(30, width=512)} < set(plan)
-
-
-# ------------------------------------------------------------------------------------------ a small run
+def test_a_team_counts_the_steps_of_all_its_processes(monkeypatch):
+    with Team("ours", 1, processes=2) as team:
+        assert len(set(team.ask(os.getpid))) == 2
+        for ms, expected in (([100.0, 100.0], 50), ([100.0, 300.0], 75)):
+            monkeypatch.setattr(team, "ask", lambda _, ms=ms: ms)
+            assert team.turn() == pytest.approx(expected)
 
 
 @LINUX_ONLY
-def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, capsys):
+@pytest.mark.slow
+def test_a_process_ends_when_the_one_that_started_it_is_killed(tmp_path):
+    dies = "import os; from benchmarks.worker import Team; print(*Team('floor', 1).ask(os.getpid), flush=True); "
+    with (tmp_path / "pid").open("w") as pid:
+        subprocess.run([sys.executable, "-c", f"{dies}os._exit(9)"], cwd=ROOT, stdout=pid, check=False)
+    process = Path("/proc", (tmp_path / "pid").read_text().strip())
+    for _ in range(3000):  # half a minute, if need be
+        if not process.exists():
+            return
+        time.sleep(0.01)
+    pytest.fail("the process goes on")
+
+
+@LINUX_ONLY
+def test_the_peak_of_a_process_leaves_out_that_of_the_one_that_started_it():
+    code = "from benchmarks.conv_contenders import peak_mib; print(peak_mib())"
+    large = np.ones(2**26)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert 10 < float(told.stdout) < large.nbytes / 2**20 < peak_mib()
+
+
+# ------------------------------------------------------------------------------------------ small runs
+
+
+@pytest.fixture
+def without_peers(monkeypatch) -> None:
+    """PyTorch and JAX count as missing."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("torch", "jax") else find(name))
+
+
+@LINUX_ONLY
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_peers")
+def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training_step, "WIDE", Case(1, width=6, batch=4))
     monkeypatch.setattr(training_step, "GROWTH", (Case(2, width=4, batch=4),))
     monkeypatch.setenv("OPENBLAS_CORETYPE", environment().kernels)
@@ -276,8 +310,8 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
         *((Case(2, 4, 4), name) for name in ("ours", "floor")),
     ]
     assert all(row.ours_over.median == 1 and row.kernels for row in log.rows if row.contender == "ours")
-    names = dict.fromkeys(SMALL.ours().passes())
-    assert [(part.case, part.name) for part in log.passes] == [(case, name) for case in full for name in names]
+    names = {case: [part.name for part in log.passes if part.case == case] for case in full}
+    assert all(set(names[case]) == SMALL.ours().seconds_by_pass(1).keys() for case in full)
     assert all(part.microseconds > 0 for part in log.passes)
     printed = capsys.readouterr()
     for name in PEERS:
@@ -285,13 +319,29 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
     assert "WARNING OPENBLAS_CORETYPE is set" in printed.err
 
 
-def test_contenders_are_missing_where_there_is_no_compiler_or_no_choice_of_kernels(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert "no C++ compiler" in why_missing("torch-compiled")
-    assert "no choice of kernels" in why_missing("ours-avx2")
-    assert why_missing("torch-fused") is why_missing("ours") is None
+@LINUX_ONLY
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_peers")
+def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, monkeypatch):
+    monkeypatch.setattr(conv_step, "cpus", lambda: 2)
+    path = tmp_path / "log.json"
+    assert conv_step.main(["--nets", "digits", "--rounds", "1", "--json", str(path)]) == 0
+    log = read(path, ConvStepLog, "write it again")
+    assert dumps(log) == path.read_text()
+    assert log.missing.keys() == set(CONV_PEERS)
+    case = ConvCase("digits")
+    for rows in (log.one_thread, log.all_cpus):
+        assert [(row.contender, row.case, row.threads) for row in rows] == [("ours-conv", case, 1)]
+    assert {part.case for part in log.passes} == {peak.case for peak in log.peaks} == {case}
+    assert 30 < log.peaks[0].mib < 1024
+    assert all(table(log) for table in conv_step_figures.TABLES.values())
+
+
+def test_every_contender_is_planned_at_the_depths_ours_and_the_floor_elsewhere():
+    plan = training_step.plan(list(CONTENDERS), [7])
+    assert plan[Case(7)] == plan[WIDE] == list(CONTENDERS)
+    assert {tuple(names) for case, names in plan.items() if case not in (Case(7), WIDE)} == {("ours", "floor")}
+    assert {Case(10), Case(1000), Case(30, width=512)} < set(plan)
 
 
 # ---------------------------------------------------------------------------------- the main job's usage
@@ -306,9 +356,9 @@ def test_usage_counts_the_children_of_the_command():
     assert wall > 0.3
 
 
-def test_usage_tells_the_memory_that_was_held_at_once():
+def test_usage_holds_the_largest_memory_at_once():
     code = "from benchmarks import main_job; print(main_job.run_measured(['-c', 'bytearray(300 * 2**20)'])[2])"
-    peak = float(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT))  # which holds little itself
+    peak = float(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT))  # a small process itself
     assert 300 < peak < 400
 
 
@@ -318,6 +368,7 @@ def test_a_command_that_fails_is_an_error():
     assert_says(error.value, "found 3", "SystemExit")
 
 
+@pytest.mark.slow
 def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monkeypatch):
     monkeypatch.setattr(main_job, "COMMANDS", dict.fromkeys(main_job.COMMANDS, "highway_networks.py --help --jobs 1"))
     (tmp_path / "highway_networks.py").write_text("open('ran_here', 'w')")
@@ -335,11 +386,116 @@ def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monk
     assert main_job.commit_of(ROOT) == environment().commit
 
 
-# --------------------------------------------------------------------------------------------- picture
+# -------------------------------------------------------------------------------- tables and the picture
+
+
+CASES = (Case(5), Case(30), Case(100), Case(1000), WIDE)
+
+
+def step_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
+    """Return a log in which contender i, from 1, takes i ms a block with one thread and twice that with two.
+
+    Depth 1,000 has no passes: not all contenders are timed there.
+    """
+    rows = [
+        Row(name, case, threads, "kernels", Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / ms, 1 / ms, 1.1 / ms))
+        for case in cases
+        for i, name in enumerate(CONTENDERS, start=1)
+        if name in names
+        for threads in (1, 2)
+        for ms in [float(i * case.depth * threads)]
+    ]
+    passes = [Pass(case, *part) for case in cases if case != Case(1000) for part in (("a", 100.0), ("b", 1300.0))]
+    measured = {"rounds": 3, "rows": rows, "passes": passes}
+    return made_up.log(StepLog, libraries={"numpy": "2.4.6"}, missing={"jax-scanned": "no JAX"}, **measured)
+
+
+def conv_step_log() -> ConvStepLog:
+    """Return a log in which contender i, from 1, takes 100·i ms with one thread and half of it with all CPUs."""
+    case = ConvCase("mnist-16")
+
+    def rows(ms: float) -> list[Row]:
+        entries = enumerate(CONV_CONTENDERS, start=1)
+        return [Row(name, case, 1, "kernels", Spread(*[i * ms] * 3), Spread(*[1 / i] * 3)) for i, name in entries]
+
+    measured = {"one_thread": rows(100.0), "all_cpus": rows(50.0), "peaks": [Peak(case, 512.0)], "rounds": 3}
+    measured |= {"passes": [Pass(case, "a", 25e3), Pass(case, "b", 75e3)], "processes": 2, "targets": Targets()}
+    return made_up.log(ConvStepLog, libraries={}, missing={}, **measured)
+
+
+def cells(table: str) -> list[list[str]]:
+    """Return the header and the rows of a Markdown table."""
+    header, _, *rows = (line for line in table.splitlines() if line.startswith("| "))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *rows)]
+
+
+def test_table_shows_the_better_number_of_threads_and_what_is_missing():
+    table = TABLES["training_step"](step_log(["ours", "floor"]))
+    header, *rows = cells(table)
+    assert header[1::2] == ["depth 5", "depth 30", "depth 100", "depth 4, width 512, batch 1,024"]
+    assert rows[0] == ["this project", "5", "", "30", "", "100", "", "4", ""]
+    assert rows[2][:3] == ["products alone", "15", f"{1 / 15:.2f}"]
+    assert rows[-2][:3] == ["JAX, scanned", "no JAX", ""]
+    assert table.endswith("takes 10.0 times as long as at depth 100.")
+
+
+def test_tables_of_convolutional_nets_show_times_and_images_a_second():
+    log = conv_step_log()
+    assert cells(TABLES["conv_step"](log))[1:3] == [
+        ["this project", "100 (100–100)", ""],
+        ["PyTorch, default layout", "200 (200–200)", "0.50"],
+    ]
+    assert cells(TABLES["conv_step_all_cpus"](log))[1:3] == [
+        ["this project", "2,000", ""],
+        ["PyTorch, default layout", "1,000", "2.00"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "rows"),
+    [
+        ("training_step_passes", step_log(), ["100 (7%)", "1,300 (93%)", "1,400", "5,000"]),
+        ("conv_step_passes", conv_step_log(), ["25,000 (25%)", "75,000 (75%)", "100,000", "100,000"]),
+    ],
+)
+def test_tables_of_passes_show_their_shares_beside_the_whole_step(name, log, rows):
+    _, *found = cells(TABLES[name](log))
+    assert [row[0] for row in found] == ["a", "b", "together", "the step, timed whole"]
+    assert [row[1] for row in found] == rows
+
+
+def test_targets_are_judged_beside_the_better_eager_layout():
+    log = conv_step_log()
+
+    def judged() -> list[str]:
+        return cells(TABLES["conv_step_targets"](log))[1]
+
+    assert judged() == ["mnist-16", "0.5", "2", "512"]
+    log.targets = Targets(one_thread=0.4, all_cpus=2.5, peak_mib=500.0)
+    assert judged() == ["mnist-16", "0.5, missed", "2, missed", "512, missed"]
+    for rows in (log.one_thread, log.all_cpus):
+        rows[:] = [replace(row, ms=Spread(1, 1, 1)) if row.contender == "torch-conv-compiled" else row for row in rows]
+    assert judged()[1] == "0.5, missed"  # though compiled it is faster
+    del log.one_thread[1:]
+    assert judged()[1] == ""
+
+
+def test_every_table_has_its_place_in_the_readme():
+    text = (ROOT / "benchmarks/README.md").read_text()
+    environments = [f"{name}_environment" for name in ("training_step", "conv_step", "main_job")]
+    assert readme_tables.all_tables().keys() >= {*TABLES, *environments}
+    for name in (*TABLES, *environments):
+        assert f"\n<!-- table: {name} -->\n" in text
+
+
+def test_spread_is_the_median_and_the_quartiles():
+    assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
+    assert str(Spread(2, 3, 4.1239)) == "3 (2–4.12)"
+    assert f"{Spread(2, 3, 4):.1f}" == "3.0 (2.0–4.0)"
 
 
 def test_picture_shows_the_log_and_is_drawn_the_same_twice(tmp_path):
-    log, source = made_up_log(), tmp_path / "training_step.json"
+    log, source = step_log(), tmp_path / "training_step.json"
     write(source, log)
     pictures = [tmp_path / "one.png", tmp_path / "two.png"]
     for picture in pictures:
@@ -355,7 +511,7 @@ def test_picture_shows_the_log_and_is_drawn_the_same_twice(tmp_path):
     assert list(right.lines[0].get_xdata()) == [*DEPTHS, 1000]
     assert left.get_xscale() == left.get_yscale() == "log"
 
-    left, _ = figures.step_figure(made_up_log(["ours"], [Case(5), Case(30)])).axes
+    left, _ = figures.step_figure(step_log(["ours"], [Case(5), Case(30)])).axes
     assert [line.get_label() for line in left.lines] == ["this project"]
 
 
@@ -377,18 +533,15 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
         (training_step.main, ["--rounds", "0"], "--rounds"),
         (training_step.main, ["--only", "floor", "nobody"], "nobody"),
         (training_step.main, ["--json", "/no/such/folder/log.json"], "/no/such/folder"),
+        (conv_step.main, ["--nets", "mnist-16", "no-such-net"], "no-such-net"),
+        (conv_step.main, ["--only", "floor"], "floor"),
         (main_job.main, ["--rounds", "-1"], "--rounds"),
         (main_job.main, ["--json", "/"], "/"),
         (main_job.main, ["--beside", "/no/such/folder"], "/no/such/folder"),
         (figures.main, ["no-such.json"], "python -m benchmarks.training_step --json no-such.json"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(main, argv, named, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(argv)
-    assert end.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("python -m benchmarks.")
-    assert err.count("\n") == 1
-    assert named in err
+def test_bad_input_is_one_line_and_exit_code_2(main, argv, named, refused):
+    error = refused(main, argv)
+    assert error.startswith("python -m benchmarks.")
+    assert named in error

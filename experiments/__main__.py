@@ -1,7 +1,7 @@
-"""`python -m experiments`: what each experiment answers, and whether its log and its figures are there.
+"""`python -m experiments`: list the experiments, and whether their logs and figures are there.
 
-python -m experiments run --jobs 2    all of them, in order; resumable
-python -m experiments plot            every figure whose log is there
+python -m experiments run --jobs 2    run all of them, in order; resumable
+python -m experiments plot            draw every figure whose log is there
 """
 
 import argparse
@@ -13,7 +13,7 @@ from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load, step_words
 
-STEPS = {  # in an order in which each finds what it builds on
+STEPS = {  # in an order in which each finds the nets that it needs
     "depth_search": ("run", "best"),
     "cifar_net": ("run",),
     "gate_maps": ("run",),
@@ -46,7 +46,7 @@ def show(_: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run all experiments; stops at the first that does not end well, and returns its exit code."""
+    """Run all experiments up to the first that fails; returns the exit code."""
     for name, steps in STEPS.items():
         experiment = load(name)
         for dataset, step in product(experiment.datasets, steps):
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def plot(_: argparse.Namespace) -> int:
-    """Draw the figures of every log that is there; stops at the first that cannot be, and returns its exit code."""
+    """Draw the figures of every log that is there, up to the first that fails; returns the exit code."""
     for experiment in map(load, STEPS):
         if not experiment.logs_there():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
@@ -68,7 +68,7 @@ def plot(_: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; returns the exit code."""
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command")

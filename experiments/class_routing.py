@@ -1,15 +1,15 @@
-"""Figure 3: do the gates route each class its own way, and do they alone tell the class?
+"""Figure 3: do the gates route each class its own way, and do they alone identify the class?
 
 The paper (section 4.1) shows how the mean T over all training samples of one class differs from the mean over all of
 them, for the digits 0 and 7 and a 50-layer net. Its claim: substantial differences within the first 15 layers (MNIST),
-so that the gating system is a part of the computation and no mere help in training.
+so that the gating system is a part of the computation and not only a help in training.
 
-Here for all ten digits, beside the same for ten random groups of the same sizes: how large a difference chance makes.
-What the paper leaves open, measured on test images, layer by layer: two classifiers from scikit-learn, fitted to the
-gates T of training images, beside the same on outputs y, pixels and the gates of an untrained net of the same settings;
-features standardised. Which layer tells most is chosen on other training images, which the classifiers have not seen,
-though the net has. And how do routes cluster? k-means of the gates of all layers at once, blind to the digits, beside
-k-means of outputs, of an untrained net's gates and of pixels.
+Here for all ten digits, beside ten random groups of the same sizes, which show the differences that chance makes. What
+the paper leaves open is measured on test images, layer by layer: two classifiers from scikit-learn, fitted to the gates
+T of training images, beside the same classifiers of outputs y, of pixels and of the gates of an untrained net; features
+are standardised. The layer that identifies the class best is chosen on validation images: training images that the
+classifiers have not seen, though the net has. And how do routes cluster? k-means of the gates of all layers at once,
+without labels, beside k-means of outputs, of an untrained net's gates and of pixels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ from . import models
 from .common import Experiment, start
 from .models import Model
 
-SEED = 0  # of the random groups, of the choice of images and of the untrained net
-FIRST_LAYERS = 15  # those in which the paper sees the differences
-FIT_IMAGES = 10_000  # training images that the classifiers are fitted to
-HELD_OUT = 1 / 6  # of as many more, by which a layer is chosen
+SEED = 0  # of the random groups, the choice of images and the untrained net
+FIRST_LAYERS = 15  # in which the paper sees the differences
+FIT_IMAGES = 10_000  # training images that classifiers are fitted to
+VALIDATION = 1 / 6  # validation images, as a share of FIT_IMAGES
 CLASSIFIERS = ("nearest centroid", "logistic regression")
-ITERATIONS = 1000  # of logistic regression, at most
+ITERATIONS = 1000  # at most, of logistic regression
 CLUSTER_SEEDS = (0, 1, 2, 3, 4)
 CLUSTER_PASSES = 5  # over the test images
 DIGITS = 3  # significant ones, in the maps
@@ -39,7 +39,7 @@ DIGITS = 3  # significant ones, in the maps
 
 @dataclass
 class Routing:
-    """How class means of T differ from the overall mean; `size` is the mean |difference| of each layer."""
+    """Differences of class means of T from the overall mean; `size` is the mean |difference| of each layer."""
 
     counts: list[int]  # training images of each class
     difference: list[list[list[float]]]  # (K, L, D)
@@ -50,20 +50,20 @@ class Routing:
 
 @dataclass
 class Scores:
-    """Accuracies of one classifier on one kind of features, by layer: on held-out training and on test images."""
+    """Accuracies of one classifier of one kind of features, by layer, on validation (`held_out`) and test images."""
 
     held_out: list[float]
     test: list[float]
 
     @property
     def best(self) -> int:
-        """The layer of the highest accuracy on held-out images, the first of equals, from 0."""
+        """Index of the layer of the highest validation accuracy, the first of equals."""
         return int(np.argmax(self.held_out))
 
 
 @dataclass
 class Accuracies:
-    """Those of one classifier on gates, on outputs, on the gates of an untrained net, and, of one layer, on pixels."""
+    """Accuracies of one classifier of gates, outputs, an untrained net's gates and, as a single layer, pixels."""
 
     gates: Scores
     outputs: Scores
@@ -73,10 +73,10 @@ class Accuracies:
 
 @dataclass
 class Clusters:
-    """k-means with as many clusters as classes; a number for each seed, and the first seed's table."""
+    """k-means with as many clusters as classes: a number a seed, and the first seed's table."""
 
     adjusted_mutual_information: list[float]
-    purity: list[float]  # share of images that belong to the commonest class of their cluster
+    purity: list[float]  # share of images of the commonest class of their cluster
     table: list[list[int]]  # (clusters, classes)
 
 
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS)
 
 
 def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mean T of each class over images (n, ...), uint8: (K, L, D); zeros for a class without images."""
+    """Return the mean T of each class over images (n, ...), uint8: (K, L, D); zeros for a class without images."""
     classes = net.config["d_out"]
     sums = np.zeros((net.depth, classes, net.hidden))
     for part, x in models.in_batches(net, images, "class means"):
@@ -112,13 +112,13 @@ def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
 
 
 def differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mean T of each class less the mean over all images, (K, L, D)."""
+    """Return the mean T of each class minus the mean over all images, (K, L, D)."""
     means = class_means(net, images, labels)
     return means - np.average(means, axis=0, weights=np.bincount(labels, minlength=len(means)))
 
 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
-    """Differences of the classes, and of as many random groups as large."""
+    """Measure the differences of classes, and of random groups of the same sizes."""
     by_class = differences(net, images, labels)
     by_chance = differences(net, images, np.random.default_rng(SEED).permutation(labels))
     size, size_by_chance = (np.abs(difference).mean(axis=(0, 2)) for difference in (by_class, by_chance))
@@ -131,13 +131,13 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
     )
 
 
-# ------------------------------------------------------------------------- do gates tell the class?
+# ------------------------------------------------------------------------ do gates identify the class?
 
 
 def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Pixels, then gates and outputs of each layer, then untrained gates: a field of Accuracies, rows of each set.
+    """Yield fields of Accuracies with the features (n, ...) of each set of inputs (n, d_in), one layer at a time.
 
-    The sets of inputs are (n, d_in). No more than a layer is in memory.
+    First pixels, then gates and outputs of each layer, then untrained gates of each layer.
     """
 
     def layers(of: DeepNet) -> Iterator[tuple]:
@@ -145,7 +145,7 @@ def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> It
 
     yield "pixels", list(sets)
     for seen in layers(net):
-        yield "gates", [T.T.copy() for (_, T), _ in seen]  # copies, as the walk goes on while a worker fits
+        yield "gates", [T.T.copy() for (_, T), _ in seen]  # copies, as the buffers change while a worker fits
         yield "outputs", [y.T.copy() for _, y in seen]
     for seen in layers(untrained):
         yield "untrained", [T.T.copy() for (_, T), _ in seen]
@@ -154,7 +154,7 @@ def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> It
 def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int, str, list[list[float]]]:
     """Fit each of CLASSIFIERS to the first set of numbered features.
 
-    Returns their number, their kind and, by classifier, the accuracies on the other sets.
+    Returns the number, the kind of features and, by classifier, the accuracies on the other sets.
     """
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
@@ -176,21 +176,21 @@ def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int
 
 
 def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of n training images classifiers are fitted to, at most FIT_IMAGES, and which a layer is chosen by."""
-    order, n_held_out = np.random.default_rng(SEED).permutation(n), int(HELD_OUT * min(FIT_IMAGES, n))
-    fitted, held_out, _ = np.split(order, np.cumsum([min(FIT_IMAGES, n - n_held_out), n_held_out]))
-    return fitted, held_out
+    """Return the indices of the training images, of n, that classifiers are fitted to, and of those that validate."""
+    order, n_validation = np.random.default_rng(SEED).permutation(n), int(VALIDATION * min(FIT_IMAGES, n))
+    fitted, validating, _ = np.split(order, np.cumsum([min(FIT_IMAGES, n - n_validation), n_validation]))
+    return fitted, validating
 
 
 def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
-    """Accuracies of each classifier on each kind of features."""
+    """Measure each classifier of each kind of features."""
     chosen = choose_images(len(data.train_x))
     sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
     tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
     labels = (*(data.train_y[of] for of in chosen), data.test_y)
     done = run_tasks(classify, tasks, labels, jobs=min(jobs, number_of_tasks))
     found = {"gates": [], "outputs": [], "untrained": [], "pixels": []}
-    for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers end in any order
+    for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers finish in any order
         found[kind].append(scores)
     by_kind = {kind: np.transpose(scores, (1, 2, 0)) for kind, scores in found.items()}  # classifiers, sets, layers
     return {
@@ -203,7 +203,7 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
 
 
 def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
-    """The gates, or the outputs, of all layers in one vector for each image, (n, L·D)."""
+    """Return the gates, or the outputs, of all layers as one vector for each image, (n, L·D)."""
     found = np.empty((len(images), net.depth, net.hidden), net.dtype)
     for part, x in models.in_batches(net, images, "routes"):
         for l, ((_, T), y) in enumerate(net.walk(x)):
@@ -212,25 +212,25 @@ def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
 
 
 def measure_clusters(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, Clusters]:
-    """Clusters of the test images, by what is clustered."""
-    of = {
-        "gates": lambda: vectors(net, data.test_x, "gates"),  # functions, as each takes much memory
+    """Cluster the test images by each kind of vectors."""
+    kinds = {
+        "gates": lambda: vectors(net, data.test_x, "gates"),  # functions, as vectors take much memory
         "outputs": lambda: vectors(net, data.test_x, "outputs"),
         "gates of the untrained net": lambda: vectors(untrained, data.test_x, "gates"),
         "pixels": lambda: as_inputs(data.test_x, net.dtype),
     }
-    return {name: cluster(make(), data.test_y, data.outputs) for name, make in of.items()}
+    return {name: cluster(make(), data.test_y, data.outputs) for name, make in kinds.items()}
 
 
 def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
-    """k-means of vectors (n, ...), a batch at a time. No label is seen before the counting."""
+    """Cluster vectors (n, ...) by k-means, a batch at a time; labels serve to count only."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import adjusted_mutual_info_score
     from threadpoolctl import threadpool_limits
 
     batches = [vectors[first : first + models.ROWS] for first in range(0, len(vectors), models.ROWS)]
     found = []
-    with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
+    with threadpool_limits(1):  # once more, as the limit holds only for libraries that are already loaded
         for seed in CLUSTER_SEEDS:
             kmeans = MiniBatchKMeans(classes, random_state=seed)
             for batch in batches * CLUSTER_PASSES:
@@ -245,7 +245,7 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
 
 
 def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """How many images of each class each cluster has, (K, K); clusters in the order of their commonest class."""
+    """Return the images of each class in each cluster, (K, K), clusters in the order of their commonest class."""
     table = np.zeros((classes, classes), int)
     np.add.at(table, (clusters, labels), 1)
     return table[np.argsort(table.argmax(axis=1), kind="stable")]
@@ -255,15 +255,15 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
 
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
-    """The fields of the log."""
+    """Return the fields of the log."""
     untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
-    fitted, held_out = choose_images(len(data.train_x))
+    fitted, validating = choose_images(len(data.train_x))
     return {
         "first_layers": FIRST_LAYERS,
         "routing": measure_routing(net, data.train_x, data.train_y),
         "chance": number(np.bincount(data.test_y).max() / len(data.test_y)),
         "fit_images": len(fitted),
-        "held_out_images": len(held_out),
+        "held_out_images": len(validating),
         "accuracies": measure_accuracies(net, untrained, data, jobs),
         "clusters": measure_clusters(net, untrained, data),
     }

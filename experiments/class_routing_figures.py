@@ -1,4 +1,4 @@
-"""Pictures and table of what the gates do for each class."""
+"""Figures, table and claim of what the gates do for each class."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,14 +22,14 @@ from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
 from .gate_maps_figures import SHOWN, draw_map
 
-SPREAD = 1.2  # times as much as evenly, in the first layers, is spread out
+SPREAD = 1.2  # the first layers' share, over an even spread's, below which differences are spread out
 DRAWN = 10  # classes whose maps are drawn
-TICKS = ((40, 60, 80, 100), (10, 20, 50, 100), (1, 10, 100), (0.1, 1, 10, 100))  # of errors in %, the narrowest first
+TICKS = ((40, 60, 80, 100), (10, 20, 50, 100), (1, 10, 100), (0.1, 1, 10, 100))  # of errors in %, narrowest first
 
 
 @part_each(height=6.4)
 def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
-    """A map of layers and units for each class, ten at most, on one scale."""
+    """Draw a map of layers and units for each class, ten at most, on one scale."""
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     style = differences(np.quantile(np.abs(maps), SHOWN))
     set_title(figure, f"Mean T of a class less the mean of all: {name_data(log.dataset.name)}")
@@ -45,7 +45,7 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 
 @part_each(height=6.6)
 def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
-    """Errors by layer, the size of class differences by layer, classes by cluster."""
+    """Draw errors by layer, the size of class differences by layer, and classes by cluster."""
     set_title(figure, f"Class and gates, by layer: {name_tested(log.dataset)}")
     grid = figure.subplots(nrows=2, ncols=2)
     for axes, (name, found) in zip(grid[0], log.accuracies.items(), strict=True):
@@ -55,7 +55,7 @@ def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 
 
 def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None:
-    """Test error of one classifier on gates and on outputs of each layer, beside untrained gates, pixels and chance."""
+    """Draw a classifier's test error by layer for gates and outputs, beside untrained gates, pixels and chance."""
 
     def error(accuracy: object) -> np.ndarray:
         return 100 * (1 - np.array(accuracy))
@@ -76,7 +76,7 @@ def error_panel(axes: Axes, name: str, found: Accuracies, chance: float) -> None
 
 
 def size_panel(axes: Axes, routing: Routing) -> None:
-    """Mean |difference| of class means by layer, beside random groups."""
+    """Draw the mean |difference| of class means by layer, beside random groups."""
     layers = np.arange(1, len(routing.size) + 1)
     axes.plot(layers, routing.size, color=COLORS["highway"], label="classes")
     axes.plot(layers, routing.size_of_random_groups, color=INK, linewidth=1, label="random")
@@ -87,7 +87,7 @@ def size_panel(axes: Axes, routing: Routing) -> None:
 
 
 def table_panel(axes: Axes, clusters: Clusters) -> None:
-    """Which share of each class (column) lies in each cluster (row) of gate vectors."""
+    """Draw the share of each class (column) in each cluster (row) of gate vectors."""
     table = np.array(clusters.table)
     percent = 100 * table / table.sum(axis=0)
     axes.imshow(percent, aspect="auto", interpolation="nearest", vmin=0, vmax=100)
@@ -100,7 +100,7 @@ def table_panel(axes: Axes, clusters: Clusters) -> None:
 
 
 def class_routing_table(*logs: ClassRoutingLog) -> str:
-    """How well each classifier reads the class off one layer's gates, its outputs, untrained gates, and the pixels."""
+    """Tabulate test accuracies of each classifier of gates, outputs, untrained gates and pixels."""
     rows = []
     for log in logs:
         for name, found in log.accuracies.items():
@@ -116,7 +116,7 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
 
 
 def routing_note(log: ClassRoutingLog) -> str:
-    """What stands below the table, of one log."""
+    """Return the note below the table on one log."""
     clusters = ", ".join(
         f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
     )
@@ -130,7 +130,7 @@ def routing_note(log: ClassRoutingLog) -> str:
 
 
 def claims(log: ClassRoutingLog) -> list[Claim]:
-    """What the paper says of CIFAR-100's net in figure 3, beside the same for random groups of images."""
+    """Return the paper's claim on figure 3 and CIFAR-100, beside random groups of images."""
     first, routing = log.first_layers, log.routing
     by_class, by_chance = (np.array(sizes) for sizes in (routing.size, routing.size_of_random_groups))
     shares = [sizes[:first].sum() / sizes.sum() for sizes in (by_class, by_chance)]

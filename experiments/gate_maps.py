@@ -6,8 +6,8 @@ biases decreased during training, which makes the gates selective rather than sh
 sparse; most outputs stay constant over many layers, a pattern of stripes, and most of the change happens in about the
 first 15 layers (MNIST).
 
-Measured here beside the maps, over all training images: a gate is closed below T = 0.1 and open above 0.5; a gate is
-selective if it is open for some samples and not for others; the change of a layer is the mean norm of y - x.
+Measured here beside the maps, over all training images: a gate is closed below T = 0.1, open above 0.5, and selective
+if it is open for some samples and not for others; the change of a layer is the mean norm of y - x.
 Ours: layer 1 is at the top, so that information flows downward; the colours of the biases are centred on their initial
 value and cover 99.5 % of them. T is drawn from 0 to 1 as in the paper, outputs over the range of the activation.
 """
@@ -25,15 +25,15 @@ from .common import Experiment, start
 from .models import Model
 
 SAMPLE_SEED = 0
-CLOSED, OPEN = 0.1, 0.5  # T below, T above
-MOST = 0.9  # of the change in outputs
-RARE = 0.01  # share of samples; a gate that is open for fewer, or not for fewer, is all but constant
+CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
+MOST = 0.9  # share of the change in outputs that counts as most
+RARE = 0.01  # share of samples; a gate that is open, or closed, for fewer counts as constant
 DIGITS = 3  # significant ones, in the maps
 
 
 @dataclass
 class Maps:
-    """What the figure shows, each (L, D)."""
+    """Maps of the figure, each (L, D)."""
 
     b_T: list[list[float]]
     mean_T: list[list[float]]
@@ -43,20 +43,20 @@ class Maps:
 
 @dataclass
 class Claims:
-    """What the paper says, measured; shares are of gates, layers count from 1, correlations are Pearson's."""
+    """Measures behind the paper's claims; shares are of gates, layers count from 1, correlations are Pearson's."""
 
     biases_decreased: float
     bias_change: float  # mean over gates
     closed_for_a_sample: float  # mean over samples
-    closed_in_the_mean: float  # share of gates whose mean T is that low
+    closed_in_the_mean: float  # mean T is below `closed`
     mean_T: float
     ever_open: float
     selective: float  # open for some samples, not for all
-    selective_beyond_rare: float  # open for at least that share of the samples, and not for at least that share
+    selective_beyond_rare: float  # open for at least `rare` of the samples, and not for at least `rare`
     change: list[float]  # mean norm of y - x, by layer
     layer_of_most_change: int  # by which most of the sum of `change` has happened
     sample_layer_of_most_change: int
-    bias_and_mean_T: float | None  # correlation over layers, of the layers' means
+    bias_and_mean_T: float | None  # correlation of layer means, over layers
     bias_and_layer: float | None
     bias_and_mean_T_by_gate: float | None  # correlation over all gates
 
@@ -70,18 +70,18 @@ class GateMapsLog(Log):
     label: int
     maps: Maps
     claims: Claims
-    untrained: Claims  # of a net with the same settings, to compare with
-    closed: float  # the thresholds that the claims are judged by: T below,
-    open: float  # T above,
-    most: float  # share of the change in outputs,
-    rare: float  # share of samples
+    untrained: Claims  # of a net with fresh weights
+    closed: float  # thresholds: see CLOSED, OPEN, MOST, RARE
+    open: float
+    most: float
+    rare: float
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, models.DATASETS)
 
 
 class Activity(NamedTuple):
-    """Means over samples: T, how often a gate was closed and open, each (L, D), and the norm of y - x, (L,)."""
+    """Means over samples: T, shares of closed and of open gates, each (L, D), and the norm of y - x, (L,)."""
 
     T: np.ndarray
     closed: np.ndarray
@@ -90,7 +90,7 @@ class Activity(NamedTuple):
 
 
 def measure(net: DeepNet, images: np.ndarray) -> Activity:
-    """Activity of all gates over images (n, ...), uint8, a batch at a time."""
+    """Measure the gates over images (n, ...), uint8, a batch at a time."""
     T_sum, closed, opened = np.zeros((3, net.depth, net.hidden))
     change = np.zeros(net.depth)
     for _, x in models.in_batches(net, images, "gates"):
@@ -104,31 +104,31 @@ def measure(net: DeepNet, images: np.ndarray) -> Activity:
 
 
 def choose_sample(images: np.ndarray) -> int:
-    """The index of the one image of which all gates are shown, (n, ...)."""
+    """Return the index of the image whose gates are shown."""
     return int(np.random.default_rng(SAMPLE_SEED).integers(len(images)))
 
 
 def look_at(net: DeepNet, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """T and outputs (L, D) of one image, uint8, and the norm of y - x of each layer (L,)."""
+    """Return T and outputs (L, D) for one image, uint8, and the norm of y - x by layer (L,)."""
     _, cache = net.forward(as_inputs(image[None], net.dtype))
     x = cache.x[..., 0]
     return cache.T[..., 0], x[1:], np.linalg.norm(np.diff(x, axis=0), axis=1)
 
 
 def layer_of_most(change: np.ndarray) -> int:
-    """The layer, counted from 1, by which most of the total change has happened."""
+    """Return the layer, counted from 1, by which MOST of the total change has happened."""
     total = np.cumsum(change)
     return int(np.searchsorted(total, MOST * total[-1])) + 1
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Pearson's; None if either is constant."""
+    """Return Pearson's correlation; None if either is constant."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return number(np.corrcoef(a.ravel(), b.ravel())[0, 1], digits=3)
 
 
 def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) -> Claims:
-    """Every number that stands beside a claim of the paper."""
+    """Return the measures behind the paper's claims."""
     b_T = net.params["b_T"]
     mean_bias, mean_T = b_T.mean(axis=1), activity.T.mean(axis=1)
 
@@ -154,22 +154,32 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """The fields of the log."""
+    """Return the fields of the log."""
     sample = choose_sample(data.train_x)
-    untrained = DeepNet(**net.config, rng=np.random.default_rng(SAMPLE_SEED))
-    activities = {of: measure(of, data.train_x) for of in (net, untrained)}
-    sights = {of: look_at(of, data.train_x[sample]) for of in (net, untrained)}
-    sample_T, sample_y, _ = sights[net]
-    maps = Maps(
-        b_T=numbers(net.params["b_T"]),  # in full: they may have moved little
-        mean_T=numbers(activities[net].T, DIGITS),
-        sample_T=numbers(sample_T, DIGITS),
-        sample_y=numbers(sample_y, DIGITS),
-    )
-    claims = [check_claims(of, activities[of], sights[of][-1]) for of in (net, untrained)]
-    thresholds = {"closed": CLOSED, "open": OPEN, "most": MOST, "rare": RARE}
-    found = {"sample": sample, "label": int(data.train_y[sample]), "maps": maps}
-    return found | dict(zip(("claims", "untrained"), claims, strict=True)) | thresholds
+    sample_T, sample_y, _ = look_at(net, data.train_x[sample])
+    activity = measure(net, data.train_x)
+    fresh = DeepNet(**net.config, rng=np.random.default_rng(SAMPLE_SEED))
+
+    def claims(net: DeepNet, activity: Activity) -> Claims:
+        *_, change = look_at(net, data.train_x[sample])
+        return check_claims(net, activity, change)
+
+    return {
+        "sample": sample,
+        "label": int(data.train_y[sample]),
+        "maps": Maps(
+            b_T=numbers(net.params["b_T"]),  # in full: they may have moved little
+            mean_T=numbers(activity.T, DIGITS),
+            sample_T=numbers(sample_T, DIGITS),
+            sample_y=numbers(sample_y, DIGITS),
+        ),
+        "claims": claims(net, activity),
+        "untrained": claims(fresh, measure(fresh, data.train_x)),
+        "closed": CLOSED,
+        "open": OPEN,
+        "most": MOST,
+        "rare": RARE,
+    }
 
 
 models.add_look(EXPERIMENT, look)

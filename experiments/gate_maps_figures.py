@@ -1,4 +1,4 @@
-"""Picture and table of the gates of a trained net."""
+"""Figure and claims of the gates of a trained net."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,14 +11,13 @@ from highway_lab.figures import differences, number_layers, part_each, set_title
 from .claims import Claim, claims_table
 from .gate_maps import GateMapsLog
 
-MNIST_LAYERS, CIFAR_LAYERS = 15, 40  # the first ones, in which the paper sees most of the change
-CORRELATED = 0.5  # at least so far from 0
-
-SHOWN = 0.995  # share of the values that a colour scale covers: a few outliers would hide all others
+MNIST_LAYERS, CIFAR_LAYERS = 15, 40  # first layers, in which the paper sees most of the change
+CORRELATED = 0.5  # least absolute correlation
+SHOWN = 0.995  # share of values that a colour scale covers: outliers would hide all others
 
 
 def draw_map(axes: Axes, values: np.ndarray, **style) -> AxesImage:
-    """Draw a map (L, D): a row a layer, the first at the top, a column a unit, both counted from 1."""
+    """Draw a map (L, D): a row a layer, layer 1 at the top, a column a unit."""
     depth, width = values.shape
     extent = (0.5, width + 0.5, depth + 0.5, 0.5)
     image = axes.imshow(values, aspect="auto", interpolation="nearest", extent=extent, **style)
@@ -29,7 +28,7 @@ def draw_map(axes: Axes, values: np.ndarray, **style) -> AxesImage:
 
 @part_each(height=4.4)
 def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
-    """The four maps, layer 1 at the top."""
+    """Draw the four maps."""
     maps = {name: np.array(values) for name, values in vars(log.maps).items()}
     initial = log.model.net["gate_bias"]
     moved = differences(np.quantile(np.abs(maps["b_T"] - initial), SHOWN))
@@ -51,12 +50,12 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
 
 
 def claims(log: GateMapsLog) -> list[Claim]:
-    """What the paper says of figure 2, beside what was measured on this net and on an untrained one."""
+    """Return the paper's claims on figure 2, judged by a net and an untrained one."""
     return cifar_claims(log) if log.dataset.name.startswith("cifar") else mnist_claims(log)
 
 
 def mnist_claims(log: GateMapsLog) -> list[Claim]:
-    """What the paper says of MNIST's net."""
+    """Return the paper's claims on MNIST."""
     found, before = log.claims, log.untrained
     return [
         Claim(
@@ -83,9 +82,9 @@ def mnist_claims(log: GateMapsLog) -> list[Claim]:
 
 
 def change_claim(log: GateMapsLog, first: int, paper: str = "", here: str = "") -> Claim:
-    """That most of the change in outputs happens in so many layers, beside an untrained net's and an even spread.
+    """Return the claim on the first layers' share of the change, beside an untrained net and an even spread.
 
-    `paper` and `here` are what the sentences begin with.
+    `paper` and `here` begin its sentences.
     """
     found, before, depth = log.claims, log.untrained, len(log.maps.b_T)
     early, early_before = (sum(of.change[:first]) / sum(of.change) for of in (found, before))
@@ -100,9 +99,9 @@ def change_claim(log: GateMapsLog, first: int, paper: str = "", here: str = "") 
 
 
 def cifar_claims(log: GateMapsLog) -> list[Claim]:
-    """What the paper says of CIFAR-100's net in particular."""
+    """Return the paper's claims on CIFAR-100."""
     found, before = log.claims, log.untrained
-    with_depth, with_T = found.bias_and_layer or 0, found.bias_and_mean_T or 0  # none where all are equal
+    with_depth, with_T = found.bias_and_layer or 0, found.bias_and_mean_T or 0  # null where all are equal
     held = (with_depth >= CORRELATED) + (with_T <= -CORRELATED)
     active, of_a_sample = (
         [1 - getattr(of, field) for of in (found, before)] for field in ("closed_in_the_mean", "closed_for_a_sample")

@@ -1,16 +1,15 @@
-"""Are gates computation? What happens to an image that is given the gates of another one?
+"""Section 4.1: are gates computation? What happens to an image that is given the gates of another one?
 
-The paper (section 4.1) concludes from its class means of T that the gating system is a part of the computation, and no
-mere help in training. Means alone cannot tell. So here an image enters as itself, each layer computes H of what has
-come to it, and mixes it in, y = H(x)·T + x·(1 − T), by gates T that are not its own: recorded while the net saw another
-image of its class, or of another class, or any image; the mean of its class, of another class or of all (training
-images); those of the same net before training. Its own gates are the control. And the mirror of it: an image that keeps
-its gates, and is given H of another one.
+The paper concludes from its class means of T that the gating system is a part of the computation, and not only a help
+in training. Means alone cannot show this. So here each layer computes H of its input x, as usual, but mixes it by gates
+that are given: y = H(x)·T + x·(1 − T). The given gates are those of another image of the class, of another class, or of
+any image; the mean of its class, of another class or of all training images; those of the net before training. An
+image's own gates are the control. The mirror experiment gives an image the H of another one and leaves it its gates.
 
-What is counted: the error; how many predictions are the donor's class, and how many change at all, beside the same in
-the net before training; and how far what is given is from the image's own, as a swap that changes nothing costs
-nothing. In all layers at once; for two kinds of donor also in one layer at a time, in the first k and in the last k.
-On test images, which the nets have not learned by heart; nothing is chosen by them.
+Measured: the error; the share of predictions that are the donor's class; the share that change, beside the same in the
+net before training; the distance of given gates from an image's own, as a swap that changes nothing costs nothing.
+Gates are given in all layers at once; for two kinds of donor also in one layer at a time, in the first k and in the
+last k. All on test images; nothing is chosen by them.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,16 +27,17 @@ from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"
-SAME, OTHER, ANY = "same class", "another class", "any image"  # whose image the donor is
+SAME, OTHER, ANY = "same class", "another class", "any image"  # donors that are images
 CLASS_MEAN, OTHER_MEAN, OVERALL_MEAN = "mean of its class", "mean of another class", "mean of all"
+KINDS = (OWN, SAME, CLASS_MEAN, OVERALL_MEAN, UNTRAINED, ANY, OTHER, OTHER_MEAN)  # of donors, as they are listed
 DIGITS = 4  # significant ones
 
-Donor = Callable[[slice], np.ndarray]  # a branch of all layers, (L, D, B), for a part of the images
+Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, B), for a slice of the images
 
 
 @dataclass(frozen=True)
 class Task:
-    """A net, and the setting that it shares with those of other seeds."""
+    """A net and the setting that it shares with nets of other seeds."""
 
     setting: str
     source: Source
@@ -45,27 +45,27 @@ class Task:
 
 @dataclass
 class Swap:
-    """What comes of it in all layers at once; shares of the images, but for `distance`."""
+    """Effect of given gates, or H, in all layers at once; shares of the images except `distance`."""
 
     distance: float  # mean |given − own| over images, layers and units
     error: float
     as_donor: float  # predicted as the class of the donor, which is not the image's own
-    changed: float  # predicted as another class than with what is its own
+    changed: float  # predicted as another class than with its own gates, or H
 
 
 @dataclass
 class Curves:
-    """What comes of gates that are given in some layers only: errors, and mean |given − own| of each layer."""
+    """Errors with gates given in some layers only, and mean |given − own| of each layer."""
 
     distance: list[float]  # (L,)
-    each: list[float]  # (L,): in this layer alone
-    first: list[float]  # (L+1,): in the first k layers, k = 0..L
-    last: list[float]  # (L+1,): in the last k
+    each: list[float]  # (L,): given in this layer alone
+    first: list[float]  # (L+1,): given in the first k layers, k = 0..L
+    last: list[float]  # (L+1,): given in the last k layers
 
 
 @dataclass
 class NetSwaps(Result):
-    """One net, by kind of donor; `untrained`: the gates of the net before training, swapped within it."""
+    """Swaps in one net by kind of donor; `untrained`: gates swapped within the net before training."""
 
     task: Task
     error: float
@@ -85,41 +85,41 @@ class GateSwapsLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)
 
 
-# ------------------------------------------------------------------------------- what is given, by whom
+# ------------------------------------------------------------------------------------------- donors
 
 
 def draw_partners(labels: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """By kind, the number of another image for each of the images, (n,); its own if no other has its class."""
+    """Return, by kind, a donor's index for each image, (n,); its own if no other has its class."""
 
-    def go_round(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ring(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         order = rng.permutation(images)
         return order, np.roll(order, 1)
 
     same, other, anyone = np.empty((3, len(labels)), int)
-    order, following = go_round(np.arange(len(labels)))
+    order, following = ring(np.arange(len(labels)))
     anyone[order] = following
     for label in np.unique(labels):
-        order, following = go_round(np.flatnonzero(labels == label))
+        order, following = ring(np.flatnonzero(labels == label))
         same[order] = following
         other[order] = rng.choice(np.flatnonzero(labels != label), len(order))
     return {SAME: same, OTHER: other, ANY: anyone}
 
 
 def from_images(net: DeepNet, images: np.ndarray, branch: str) -> Donor:
-    """A branch as the net computes it when it sees these images (n, ...), uint8."""
+    """Return the donor of what the net computes in a branch for images (n, ...), uint8."""
     return lambda part: getattr(net.forward(as_inputs(images[part], net.dtype))[1], branch)
 
 
 def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
-    """The mean T of a class, of `means` (K, L, D), by the label (n,) that each image has here."""
+    """Return the donor of the mean T, of `means` (K, L, D), of the class in `labels` (n,)."""
     return lambda part: means[labels[part]].transpose(1, 2, 0)
 
 
-# -------------------------------------------------------------------------------------- passes with gifts
+# ---------------------------------------------------------------------------- passes with a given branch
 
 
 def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndarray) -> np.ndarray:
-    """Output y (D, B) of block l at x (D, B), a branch of which, "H" or "T", is given: (L, D, B), of all blocks."""
+    """Return the output (D, B) of block l for x (D, B), with a branch, "H" or "T", given for all blocks, (L, D, B)."""
     z, _ = next(net.walk(x, l))
     z[net.block.branches.index(branch)] = given[l]
     H, T = z
@@ -127,7 +127,7 @@ def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndar
 
 
 def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> Iterator[np.ndarray]:
-    """Yield x (D, B), which enters block l, and what leaves it and each block after it, a branch of which is given."""
+    """Yield x (D, B), the input of block l, and the outputs of it and all later blocks, with a branch given."""
     yield x
     for block in range(l, net.depth):
         x = block_given(net, block, x, branch, given)
@@ -135,18 +135,18 @@ def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: i
 
 
 def predict_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> np.ndarray:
-    """Logits (B, K) given x (D, B), which enters block l, and a branch (L, D, B) of this block and of all after it."""
+    """Return the logits (B, K) for x (D, B), the input of block l, with a branch (L, D, B) given from there on."""
     *_, y = walk_given(net, x, branch, given, l)
     return net.predict_from(y, net.depth)
 
 
-# --------------------------------------------------------------------------------------------- measuring
+# ------------------------------------------------------------------------------------------ measurements
 
 
 def measure_swap(
     net: DeepNet, images: np.ndarray, labels: np.ndarray, branch: str, donor: Donor, donor_labels: np.ndarray
 ) -> Swap:
-    """Give a branch of all layers to all images (n, ...), uint8; donor_labels (n,) are the classes of the donors."""
+    """Measure images (n, ...), uint8, with a branch given in all layers by donors of classes donor_labels (n,)."""
     distance, own, found = 0.0, from_images(net, images, branch), np.empty(len(labels), int)
     for part, x in models.in_batches(net, images, "swaps"):
         given = donor(part)
@@ -162,7 +162,7 @@ def measure_swap(
 
 
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: Donor) -> Curves:
-    """Give gates in one layer at a time, in the first k and in the last k; each path from where it leaves another."""
+    """Measure gates given in one layer at a time, in the first k and in the last k."""
     L = net.depth
     distance, each, first, last = (np.zeros(L + of) for of in (0, 0, 1, 1))
     for part, x in models.in_batches(net, images, "layers"):
@@ -183,7 +183,7 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
 
 
 def examine(task: Task, data: Dataset) -> NetSwaps:
-    """Load or train the net, and swap."""
+    """Load or train a net, and measure all swaps."""
     from threadpoolctl import threadpool_limits
 
     config, images, labels = task.source.training, data.test_x, data.test_y

@@ -1,4 +1,4 @@
-"""Picture and table of what comes of swapped gates."""
+"""Figure, table and claim of swapped gates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,46 +10,32 @@ from highway_lab.console import mean_sd, name_tested, seeds_of
 from highway_lab.figures import (
     COLORS,
     SETTINGS,
+    draw_by_layer,
     draw_level,
-    draw_seeds,
     empty_figure,
     in_math,
     label_ends,
     markdown,
-    number_layers,
     set_title,
 )
 
 from .claims import Claim
 from .common import group_by
-from .gate_swaps import (
-    ANY,
-    CLASS_MEAN,
-    OTHER,
-    OTHER_MEAN,
-    OVERALL_MEAN,
-    OWN,
-    SAME,
-    UNTRAINED,
-    GateSwapsLog,
-    NetSwaps,
-    Swap,
-)
+from .gate_swaps import KINDS, OTHER, OVERALL_MEAN, OWN, SAME, GateSwapsLog, NetSwaps, Swap
 from .intervals import Interval, interval
 
-KINDS = (OWN, SAME, CLASS_MEAN, OVERALL_MEAN, UNTRAINED, ANY, OTHER, OTHER_MEAN)  # in this order, top to bottom
-LINES = {SAME: COLORS["highway"], OTHER: COLORS["plain"]}  # of gates that are given layer by layer
-APART = 0.2  # of a row, between settings
-TICKS = (0.01, 0.1, 1, 10, 100)  # of errors in %; 10,000 images tell no less than the first
+LINES = {SAME: COLORS["highway"], OTHER: COLORS["plain"]}  # donors whose gates are given layer by layer
+OFFSET = 0.2  # between settings, in rows
+TICKS = (0.01, 0.1, 1, 10, 100)  # of errors in %; the first is one of 10,000 images
 
 
 def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
-    """The nets by setting, the seeds together."""
+    """Return the nets by setting."""
     return group_by(log.nets, lambda net: net.task.setting)
 
 
 def swaps_figure(log: GateSwapsLog) -> Figure:
-    """Left: error by whose gates are given, a dot a net. Right, by setting: error by the layer that gets them."""
+    """Draw, left, error by donor, a dot a net; right, by setting, error by the layer that gets the gates."""
     figure, groups = empty_figure(5.6), settings(log)
     set_title(figure, f"Gates of another image, error (%): {name_tested(log.dataset)}")
     grid = figure.add_gridspec(len(groups), 2, width_ratios=(1.25, 1))
@@ -62,11 +48,11 @@ def swaps_figure(log: GateSwapsLog) -> Figure:
 
 
 def donors_panel(axes: Axes, groups: Mapping[str, Sequence[NetSwaps]]) -> None:
-    """Error with given gates in all layers, a row for each kind of donor, a colour for each setting."""
+    """Draw the error with gates given in all layers: a row a kind of donor, a colour a setting."""
     rows = np.arange(len(KINDS))
     for place, (color, (setting, nets)) in enumerate(zip(SETTINGS, groups.items(), strict=False)):
         errors = 100 * np.array([[net.gates[kind].error for kind in KINDS] for net in nets])  # (seeds, kinds)
-        shift = APART * (place - (len(groups) - 1) / 2)
+        shift = OFFSET * (place - (len(groups) - 1) / 2)
         style = {"color": color, "marker": "o", "markersize": 5, "linestyle": "none", "clip_on": False}
         lines = axes.plot(np.maximum(errors, TICKS[0]).T, rows + shift, **style)
         lines[0].set_label(in_math(setting))  # one of the seeds
@@ -80,13 +66,11 @@ def donors_panel(axes: Axes, groups: Mapping[str, Sequence[NetSwaps]]) -> None:
 
 
 def layers_panel(axes: Axes, setting: str, nets: Sequence[NetSwaps], *, lowest: bool) -> None:
-    """Error with given gates in one layer at a time, beside the nets' own."""
+    """Draw the error with gates given in one layer at a time, beside the nets' own."""
     for kind, color in LINES.items():
-        curves = 100 * np.array([net.layers[kind].each for net in nets])  # (seeds, L)
-        draw_seeds(axes, np.arange(1, curves.shape[1] + 1), curves, label=kind, color=color)
+        draw_by_layer(axes, 100 * np.array([net.layers[kind].each for net in nets]), label=kind, color=color)
     draw_level(axes, 100 * np.mean([net.error for net in nets]), OWN)
-    axes.set(title=f"in one layer: {in_math(setting)}", xlim=(1, curves.shape[1]))
-    number_layers(axes.xaxis, curves.shape[1])
+    axes.set_title(f"in one layer: {in_math(setting)}")
     if lowest:
         axes.set_xlabel("layer that gets them")
     label_ends(axes)
@@ -96,7 +80,7 @@ def layers_panel(axes: Axes, setting: str, nets: Sequence[NetSwaps], *, lowest: 
 
 
 def swaps_table(log: GateSwapsLog) -> str:
-    """What comes of each kind of swap in all layers, by setting: gates, and then H."""
+    """Tabulate each kind of swap in all layers, by setting: gates, then H."""
     rows = []
     for setting, nets in settings(log).items():
         for branch, field in (("T", "gates"), ("H", "states")):
@@ -109,32 +93,34 @@ def swaps_table(log: GateSwapsLog) -> str:
 
 
 def cells(swaps: Sequence[Swap]) -> list[str]:
-    """Means over the nets of one setting, for one kind of donor."""
+    """Return means over the nets of one setting, for one kind of donor."""
     neither = [swap.error - swap.as_donor for swap in swaps]
-    return [
-        mean_sd([swap.distance for swap in swaps]),
-        *(per_cent(values) for values in ([swap.error for swap in swaps], [swap.as_donor for swap in swaps])),
-        *(per_cent(values) for values in (neither, [swap.changed for swap in swaps])),
-    ]
+    error, as_donor, changed = ([getattr(swap, of) for swap in swaps] for of in ("error", "as_donor", "changed"))
+    return [mean_sd([swap.distance for swap in swaps]), *map(per_cent, (error, as_donor, neither, changed))]
 
 
 def per_cent(shares: Sequence[float]) -> str:
-    """Mean ± sd in per cent."""
+    """Return mean ± sd in per cent."""
     return mean_sd([100 * share for share in shares], digits=1)
 
 
+def steered(nets: Sequence[NetSwaps], branch: str) -> str:
+    """Return the share of errors with a branch of another class that are predictions of this class."""
+    swaps = [getattr(net, branch)[OTHER] for net in nets]
+    return per_cent([swap.as_donor / swap.error for swap in swaps])
+
+
 def swaps_note(log: GateSwapsLog) -> str:
-    """What stands below the table."""
-    steered = (
-        f"{setting} {per_cent([net.gates[OTHER].as_donor / net.gates[OTHER].error for net in nets])} % (T), "
-        f"{per_cent([net.states[OTHER].as_donor / net.states[OTHER].error for net in nets])} % (H)"
+    """Return the note below the table."""
+    shares = (
+        f"{setting} {steered(nets, 'gates')} % (T), {steered(nets, 'states')} % (H)"
         for setting, nets in settings(log).items()
     )
     return (
         f"In all layers at once, % of {log.dataset.n_test:,} test images. The error has two parts: predicted as the "
         "donor's class, as neither. Distance: mean |given − own|; changed: other predictions than with an image's "
         "own, and the same with gates swapped in the net before training. Errors with the gates, or H, of another "
-        f"class that are this class (one in nine if blind to it): {'; '.join(steered)}. "
+        f"class that are this class (one in nine if blind to it): {'; '.join(shares)}. "
         f"{seeds_of(net.task.source.training for net in log.nets)}"
     )
 
@@ -143,15 +129,15 @@ def swaps_note(log: GateSwapsLog) -> str:
 
 
 def costs(nets: Sequence[NetSwaps], kind: str, than: str) -> Interval:
-    """By how many points the error is higher with gates of one kind than with those of another."""
+    """Return by how many points the error with gates of one kind exceeds that with another."""
     return interval([100 * (net.gates[kind].error - net.gates[than].error) for net in nets])
 
 
 def claims(log: GateSwapsLog) -> list[Claim]:
-    """What section 4.1 concludes: of trained nets, if gates that depend on no image cost more than an image's own.
+    """Return section 4.1's conclusion, judged by whether gates that depend on no image cost more than own gates.
 
-    By the interval of each setting: held if all lie above 0, partly if some do. Beside it, what gates of another class
-    cost more than those of the same: these tell the net a label, wrongly or rightly, so they do not decide.
+    Held if every setting's interval lies above 0, partly if some do. Gates of another class give the net a wrong label,
+    so they do not decide; what they cost more than gates of the same class stands beside it.
     """
     groups = settings(log)
     by_class = {setting: costs(nets, OTHER, SAME) for setting, nets in groups.items()}

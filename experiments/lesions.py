@@ -6,10 +6,10 @@ if any of the early layers is removed; layers 15 to 45 have close to no effect; 
 contribute.
 
 Here the same, error and loss, for three nets of one setting (seeds 0, 1, 2) beside the net of the depth search. Ours: a
-layer counts as idle if closing it changes the error by less than 0.1 percentage points (the log has other thresholds,
-too), as needed if the error rises by more than one point. Beyond the paper, on 10,000 training images: layers closed
-one after another - from the back, from the front, those of least single loss first, and in ten random orders, the first
-k of which are a random set of k layers - and how many can go before accuracy has fallen by one point.
+layer is idle if closing it changes the error by less than 0.1 percentage points (the log has other thresholds, too),
+and needed if the error rises by more than one point. Beyond the paper, on 10,000 training images: layers closed one
+after another, from the back, from the front, those of least single loss first, and in ten random orders; and how many
+can be closed before accuracy has fallen by one point.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ from .models import Source
 SEEDS = (0, 1, 2)
 TRAIN_EPOCHS = 20
 POINT = 0.01  # one percentage point of error
-IDLE = 0.001  # a layer that changes the error by less is idle
+IDLE = 0.001  # closing an idle layer changes the error by less
 IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
 SET_IMAGES = 10_000  # training images on which sets of layers are closed
-SET_SEED = 0  # of these images and of the random orders
+SET_SEED = 0  # of the choice of these images and of the random orders
 RANDOM_ORDERS = 10
 PAPER_IDLE = 0.6  # share of the layers
 
@@ -41,12 +41,12 @@ class Closing:
     """Layers closed one after another, in one or several orders, on SET_IMAGES training images."""
 
     errors: list[list[float]]  # (orders, L+1): the first k layers closed, k = 0..L
-    spared: list[int]  # by order: how many can go before accuracy has fallen by one point
+    spared: list[int]  # by order: layers that can be closed before accuracy has fallen by one point
 
 
 @dataclass
 class NetLesions(Result):
-    """What lesions do to one net; layers count from 1, errors are shares of the training images, losses in nats."""
+    """Lesions of one net; layers count from 1, errors are shares of the training images, losses are in nats."""
 
     source: Source
     error: float
@@ -61,7 +61,7 @@ class NetLesions(Result):
 
 @dataclass
 class LesionsLog(Log):
-    """runs/lesions.json; `idle` is the threshold of idle_share, `point` that of what is needed and spared."""
+    """runs/lesions.json; `idle` is the threshold of idle_share, `point` that of needed and spared layers."""
 
     idle: float
     idle_thresholds: list[float]
@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS)
 
 
 class Lesioned(NamedTuple):
-    """With each layer closed and, last, with none, (L+1,) each; `flips`: the share of images that are classed anew."""
+    """Values with each layer closed and, last, with none, (L+1,); `flips`: share of images whose prediction changes."""
 
     error: np.ndarray
     loss: np.ndarray
@@ -82,9 +82,9 @@ class Lesioned(NamedTuple):
 
 
 def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the logits (B, K) with layer l closed, l = 0..L-1, and last the unlesioned ones, given x_0 (D, B).
+    """Yield the logits (B, K) for x_0 (D, B) with layer l closed, l = 0..L-1, and last the unlesioned ones.
 
-    A layer whose T is 0 passes its input on, so the net without it goes on from there: half a forward pass on average.
+    A closed layer passes on its input, so the pass continues from there: half a forward pass on average.
     """
     for l, (_, y) in enumerate(net.walk(x)):
         yield net.predict_from(x, l + 1)
@@ -93,14 +93,14 @@ def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def predict_without(net: DeepNet, x: np.ndarray, closed: np.ndarray) -> np.ndarray:
-    """Logits (B, K) given x_0 (D, B) with these layers closed."""
+    """Return the logits (B, K) for x_0 (D, B) with these layers closed."""
     for l in np.setdiff1d(np.arange(net.depth), closed):
         _, x = next(net.walk(x, l))
     return net.predict_from(x, net.depth)
 
 
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
-    """What closing each layer does to images (n, ...), uint8."""
+    """Measure images (n, ...), uint8, with each layer closed in turn."""
     wrong, loss, flips = np.zeros((3, net.depth + 1))
     for part, x in models.in_batches(net, images, "lesions"):
         y, found = labels[part], []
@@ -113,7 +113,7 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesi
 
 
 def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Error with the first k layers of an order closed, k = 0..L: (L+1,)."""
+    """Return the error with the first k layers of an order closed, k = 0..L: (L+1,)."""
     wrong = np.zeros(net.depth + 1)
     for part, x in models.in_batches(net, images, "sets of layers"):
         for k in range(net.depth + 1):
@@ -123,7 +123,7 @@ def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: n
 
 
 def closing_orders(lesioned_loss: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """In which orders to close the layers, given the loss with each of them closed, (L,)."""
+    """Return the orders in which layers are closed, given the loss with each of them closed, (L,)."""
     layers, rng = np.arange(len(lesioned_loss)), np.random.default_rng(SET_SEED)
     return {
         "last first": [layers[::-1]],
@@ -134,13 +134,13 @@ def closing_orders(lesioned_loss: np.ndarray) -> dict[str, list[np.ndarray]]:
 
 
 def count_spared(errors: np.ndarray) -> int:
-    """How many layers of an order can go before accuracy has fallen by one point; `errors` is (L+1,)."""
+    """Return how many layers of an order can be closed before accuracy has fallen by one point; errors: (L+1,)."""
     fallen = errors >= errors[0] + POINT
     return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1
 
 
 def examine(source: Source, data: Dataset) -> NetLesions:
-    """Load or train the net, and measure all lesions."""
+    """Load or train a net, and measure all lesions."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):

@@ -1,4 +1,4 @@
-"""Pictures and table of lesions."""
+"""Figures, table and claim of lesions."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,17 +6,17 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import name_data
-from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, number_layers, part_each, set_title
+from highway_lab.figures import COLORS, INK, draw_by_layer, draw_seeds, label_ends, markdown, part_each, set_title
 
 from .claims import Claim
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
-DASHES = ("-", "-", "--", "-")  # of the orders: the third's curve lies on that of the first
-FIRST, LATER = slice(0, 40), slice(40, None)  # of the layers of CIFAR's nets, as the paper parts them
+DASHES = ("-", "-", "--", "-")  # by order: the third curve lies on the first
+FIRST, LATER = slice(0, 40), slice(40, None)  # layers of CIFAR's nets, as the paper divides them
 
 
 def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
-    """The nets trained here, which differ by their seed alone, and those that came from a file."""
+    """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
     kinds = {f"{len(trained)} seeds": trained} if trained else {}
     return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
@@ -24,21 +24,18 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
 
 @part_each(height=6.0)
 def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
-    """Error, and loss, against the layer that is closed; dashed where none is."""
+    """Draw error and loss by closed layer; dashed: none closed."""
     set_title(figure, f"Training set with one layer closed: {name_data(log.dataset.name)}")
     panels = figure.subplots(nrows=2, sharex=True)
     for axes, field, factor in zip(panels, ("error", "loss"), (100, 1), strict=True):
         for name, nets in groups(log).items():
             color = COLORS["highway"] if nets[0].source.training else INK
             curves = factor * np.array([getattr(net, f"lesioned_{field}") for net in nets])
-            layers = np.arange(1, curves.shape[1] + 1)
-            draw_seeds(axes, layers, curves, label=name, color=color)
+            draw_by_layer(axes, curves, label=name, color=color)
             level = factor * np.mean([getattr(net, field) for net in nets])
             axes.axhline(level, color=color, linewidth=1, linestyle=(0, (3, 5)), label="none closed")
-        axes.set_xlim(1, layers[-1])
-        number_layers(axes.xaxis, layers[-1])
     panels[0].set_title("error (%)")
-    begin_at_zero(panels[0], margin=0.04)  # a net without an error shows its line, too
+    begin_at_zero(panels[0], margin=0.04)  # so that the line of a net without errors shows
     panels[1].set(title="mean loss (nats)", xlabel="closed layer")
     decades = np.log10(panels[1].dataLim.intervaly)
     if np.ptp(decades) > 1:
@@ -50,7 +47,7 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
 
 
 def begin_at_zero(axes: Axes, margin: float = 0) -> None:
-    """Let the values begin at zero, or a margin below it, unless all of them lie far above."""
+    """Let the axis begin at zero, or a margin below it, unless all values lie far above."""
     low, high = axes.dataLim.intervaly
     if low < high / 2:
         axes.set_ylim(bottom=-margin * axes.get_ylim()[1])
@@ -58,7 +55,7 @@ def begin_at_zero(axes: Axes, margin: float = 0) -> None:
 
 @part_each(height=4.2)
 def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
-    """Error against the number of closed layers, a curve for each order, a panel for each group of nets."""
+    """Draw the error by number of closed layers: a curve an order, a panel a group of nets."""
     kinds = groups(log)
     set_title(figure, f"{log.set_images:,} training images with several layers closed: {name_data(log.dataset.name)}")
     panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)
@@ -69,13 +66,13 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
         axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
     panels[0, 0].set_ylabel("error (%)")
     begin_at_zero(panels[0, 0])
-    # Below, not at the ends of the curves: these all end in the same net, without any layer.
+    # A legend below, as all curves end at the same point: the net with all layers closed.
     lines = [line for line in panels[0, 0].lines if not line.get_label().startswith("_")]
     figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
 
 
 def lesions_table(*logs: LesionsLog) -> str:
-    """For each net: its error, the idle layers, and how many layers can go in several orders."""
+    """Tabulate, by net, its error, its idle and needed layers, and how many layers can be closed by order."""
     orders = list(logs[0].nets[0].closings)
     rows = []
     for log in logs:
@@ -89,7 +86,7 @@ def lesions_table(*logs: LesionsLog) -> str:
 
 
 def lesions_note(log: LesionsLog) -> str:
-    """What stands below the table, of one log."""
+    """Return the note below the table on one log."""
     return (
         f"Idle: closing the layer changes the error by less than {100 * log.idle:g} percentage points; needed: it "
         f"rises by over {100 * log.point:g}. The last columns: how many layers can be closed, in that order, before "
@@ -98,7 +95,7 @@ def lesions_note(log: LesionsLog) -> str:
 
 
 def claims(log: LesionsLog) -> list[Claim]:
-    """What the paper says of CIFAR-100's net in figure 4, net by net."""
+    """Return the paper's claim on figure 4 and CIFAR-100, judged by each net."""
     rises = [np.array(net.lesioned_error) - net.error for net in log.nets]
     early, late = ([int(np.count_nonzero(rise[part] > log.idle)) for rise in rises] for part in (FIRST, LATER))
     at_all = [int(np.count_nonzero(rise[FIRST] > 0)) for rise in rises]

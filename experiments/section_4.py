@@ -1,16 +1,16 @@
 """Section 4 on nets like the paper's: do figures 2 to 4 hold for tanh nets from b_T -2 and -4, beside the ReLU net?
 
 The paper's section 4 looks into two nets of 49 highway blocks, the best of its searches: tanh from b_T -2 for MNIST,
-tanh from b_T -4 for CIFAR-100. Its figures 2 to 4, one by one, are in gate_maps, class_routing and lesions, of the net
+tanh from b_T -4 for CIFAR-100. Its figures 2 to 4, one by one, are in gate_maps, class_routing and lesions, for the net
 that our search found best for MNIST.
 
-Here tanh nets from both biases and ReLU nets, by a setting that an earlier search of four epochs found best: three
-seeds each, 60 epochs on MNIST, and beside each net the one that its training began with: what a bias and chance show
-without any learning. All is measured on all training images. Ours: the change of a layer is the mean norm of y - x; its
-class difference is the mean |mean T of a class less mean T of all|, over classes and units; a layer is idle if closing
-it changes the error by less than 0.1 points, or, by the net's own measure, if closing it raises the loss by less than
-1 % of what closing the costliest layer does, or if it flips the predicted class of fewer than 0.1 % of the images. The
-error of an untrained net tells nothing, so its flips stand beside those of the trained.
+Here tanh nets from both biases stand beside ReLU nets of the best setting of an earlier search of four epochs: three
+seeds each, 60 epochs on MNIST. Beside each net stands the one that its training began with, which shows what a bias and
+chance do without learning. All is measured on all training images. Ours: the change of a layer is the mean norm of
+y - x; its class difference is the mean |mean T of a class - mean T of all|, over classes and units. A layer is idle by
+the error if closing it changes the error by less than 0.1 points; by the loss if closing it raises the loss by less
+than 1 % of what closing the costliest layer does; by flips if closing it changes the prediction of fewer than 0.1 % of
+the images. The error of an untrained net is close to chance whatever is closed, so flips are the measure for it.
 
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
@@ -27,30 +27,30 @@ from .common import Experiment, ExperimentJob, start
 from .models import Source
 
 DEEP = depth_search.KEPT["highway", 100]
-SEED = 0  # of the fresh weights of the net beside DEEP
-FIRST, LATE = 15, (15, 45)  # layers, from 1: those that the paper calls the first, and those that it finds idle
+SEED = 0  # of the fresh weights of the untrained net beside DEEP
+FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 FIRST_SMOKE, LATE_SMOKE = 2, (3, 5)
-IDLE_OF_MOST = 0.01  # of the rise in loss by the costliest layer; one whose rise is less is idle by the net's measure
-DIGITS = 7  # significant ones: closing a layer of an untrained net changes no more than the fifth of the loss
+IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
+DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
 
 
 @dataclass
 class Seen:
-    """What figures 2 to 4 show of one net, on all training images; lists are by layer, or by the layer closed."""
+    """Measures of figures 2 to 4 for one net, on all training images; lists are by layer, or by closed layer."""
 
     gates: gate_maps.Claims
     class_difference: list[float]  # of T, mean over classes and units
-    group_difference: list[float]  # the same of random groups of the same sizes
+    group_difference: list[float]  # of random groups of the same sizes
     error: float
     loss: float
     lesioned_error: list[float]
     lesioned_loss: list[float]
-    flips: list[float]  # share of images whose predicted class changes
+    flips: list[float]  # share of images whose prediction changes
 
 
 @dataclass
 class NetSeen(Result):
-    """A net, and the one that its training began with; beside a net from a file one with fresh weights."""
+    """A net and the net that its training began with, or, for a net from a file, one with fresh weights."""
 
     source: Source
     test_score: float
@@ -62,11 +62,11 @@ class NetSeen(Result):
 class Section4Log(Log):
     """runs/section_4.json; the thresholds are those of the module's docstring and of gate_maps."""
 
-    first: int  # so many layers are the first
-    late: tuple[int, int]  # the first and the last of the layers that the paper finds idle, from 1
-    idle: float  # share of the images, by the error and by flips
-    idle_of_most: float  # share of the largest rise in loss
-    point: float  # a layer that raises the error by more is needed
+    first: int  # number of first layers
+    late: tuple[int, int]  # first and last of the layers that the paper finds idle
+    idle: float  # threshold of idle layers by the error and by flips
+    idle_of_most: float  # threshold of idle layers by the loss
+    point: float  # closing a needed layer raises the error by more
     closed: float
     open: float
     rare: float
@@ -96,7 +96,7 @@ def see(net: DeepNet, data: Dataset) -> Seen:
 
 
 def examine(source: Source, data: Dataset) -> NetSeen:
-    """Load or train the net, and measure it and, beside it, one that was not trained."""
+    """Load or train a net, and measure it and an untrained one."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):

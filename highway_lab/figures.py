@@ -190,6 +190,14 @@ def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> 
     return moved
 
 
+def draw_by_layer(axes: Axes, curves: np.ndarray, **style) -> None:
+    """Draw curves (seeds, L) with `draw_seeds` against the layers 1 to L."""
+    depth = curves.shape[1]
+    draw_seeds(axes, np.arange(1, depth + 1), curves, **style)
+    axes.set_xlim(1, depth)
+    number_layers(axes.xaxis, depth)
+
+
 def number_layers(axis: Axis, depth: int) -> None:
     """Few ticks for layers counted from 1, the first among them."""
     ticks = {1, *MaxNLocator(6, integer=True).tick_values(1, depth).astype(int)}

@@ -13,7 +13,7 @@ import highway_lab.logs
 from experiments import lesions, models, section_4
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
-from experiments.section_4_figures import claims, idle_layers, idle_parts, late_less_early, verdict
+from experiments.section_4_figures import claims, idle_layers, idle_shares, late_minus_early, verdict
 from highway_networks import Training, train
 
 LOG = EXPERIMENT.log_path(smoke=True)
@@ -128,9 +128,9 @@ def test_layers_are_idle_by_the_error_by_the_loss_or_by_flips(log):
 def test_early_and_late_layers_are_those_that_the_log_names(log):
     seen = made_up(log, [2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     assert log.late == (3, 5)
-    assert idle_parts(seen, log, "error") == pytest.approx((1 / 2, 1 / 2, 2 / 3))
+    assert idle_shares(seen, log, "error") == pytest.approx((1 / 2, 1 / 2, 2 / 3))
     by_default = dataclasses.replace(log, late=(2, 4))
-    assert idle_parts(seen, by_default, "error") == pytest.approx((1 / 2, 0, 1))
+    assert idle_shares(seen, by_default, "error") == pytest.approx((1 / 2, 0, 1))
 
 
 def test_late_layers_are_idle_more_often_if_all_seeds_say_so_and_not_if_two_disagree(log):
@@ -139,10 +139,10 @@ def test_late_layers_are_idle_more_often_if_all_seeds_say_so_and_not_if_two_disa
     def nets(*seen: Seen) -> list[NetSeen]:
         return [dataclasses.replace(log.nets[0], trained=of) for of in seen]
 
-    assert late_less_early(nets(late, late), log, "loss").sign == 1
-    assert late_less_early(nets(early, early), log, "loss").sign == -1
-    assert late_less_early(nets(early, late), log, "loss").sign == 0
-    assert late_less_early(nets(late), log, "loss").sign == 0, "a single seed tells nothing"
+    assert late_minus_early(nets(late, late), log, "loss").sign == 1
+    assert late_minus_early(nets(early, early), log, "loss").sign == -1
+    assert late_minus_early(nets(early, late), log, "loss").sign == 0
+    assert late_minus_early(nets(late), log, "loss").sign == 0, "a single seed tells nothing"
 
 
 @pytest.mark.parametrize(

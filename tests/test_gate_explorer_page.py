@@ -1,6 +1,6 @@
-"""The gate explorer in a browser: its net is the net, what is clicked or drawn does what it says, nothing is fetched.
+"""The gate explorer in a browser: it computes as Python does, mouse and keyboard work, nothing is fetched.
 
-Skipped where there is no Chromium with its driver, or no selenium. One browser serves all tests of this file.
+Skipped without Chromium, its driver or selenium. One browser serves all tests of this file.
 """
 
 import re
@@ -18,22 +18,21 @@ from experiments import lesions
 from experiments.beyond import gate_explorer
 from highway_networks import DeepNet, as_inputs, load_dataset
 
-WIDTHS = (360, 800, 1600)  # pixels: a phone, a tablet, a large screen
-Closed = tuple[int, ...]  # layers counted from 0
+pytestmark = pytest.mark.browser
 
 
 class Browser:
-    """A headless Chromium, and what the tests ask of it."""
+    """A headless Chromium with the actions of these tests."""
 
     def __init__(self, driver: Any):
         self.driver, self.find = driver, driver.find_element
 
     def run(self, code: str, *arguments: object) -> Any:
-        """What a function body returns in the page."""
+        """Run a function body in the page; returns its result."""
         return self.driver.execute_script(code, *arguments)
 
     def open(self, page: Path) -> None:
-        """Open a page and wait until it is ready; nothing is left of any message before."""
+        """Open a page with an empty message log, and wait until it is ready."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         self.driver.get_log("browser")
@@ -41,11 +40,11 @@ class Browser:
         WebDriverWait(self.driver, 60).until(lambda _: self.run("return Boolean(window.explorer)"))
 
     def resize(self, width: int, scheme: str) -> None:
-        """Be a window of that many pixels, tall enough for all, of a visitor who prefers that colour scheme."""
+        """Resize the window to this width in pixels, for a visitor who prefers this colour scheme."""
         size = {"width": width, "height": 4000, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        preferred = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def click(self, selector: str) -> None:
         self.run("document.querySelector(arguments[0]).click()", selector)
@@ -57,12 +56,12 @@ class Browser:
         self.show()
 
     def text(self, selector: str) -> str:
-        """What stands there, of the state now."""
+        """Return the text of an element in the current state."""
         self.show()
         return self.find("css selector", selector).get_property("textContent")
 
     def show(self) -> None:
-        """Show the state now, not in the next frame."""
+        """Show the current state now, not in the next frame."""
         self.run("explorer.show()")
 
     def actions(self) -> Any:
@@ -70,19 +69,19 @@ class Browser:
 
         return ActionChains(self.driver, duration=0)
 
-    def logits(self, images: np.ndarray, *variants: tuple[str, Closed]) -> np.ndarray:
-        """The page's logits (variants, n, K) of images (n, ...), uint8, for nets with these layers closed."""
+    def logits(self, images: np.ndarray, *variants: tuple[str, tuple[int, ...]]) -> np.ndarray:
+        """Return the page's logits (variants, n, K) of images (n, ...), uint8; a variant is a net and its closed layers."""
         code = """const [images, variants] = arguments, { forward, nets, state, asInputs } = explorer;
         return variants.map(([net, closed]) => images.map(pixels => [
             ...forward(nets[net], asInputs(pixels), state.closed.map((_, l) => closed.includes(l))).logits]));"""
         return np.array(self.run(code, images.reshape(len(images), -1).tolist(), variants))
 
     def pixels(self) -> np.ndarray:
-        """The image that the net is given, (28, 28)."""
+        """Return the net's input image, (28, 28)."""
         return np.reshape(self.run("return [...explorer.state.pixels]"), (28, 28))
 
     def closed(self) -> list[int]:
-        """Layers that are closed, counted from 1."""
+        """Return the closed layers, counted from 1."""
         self.show()
         selected = "return [...document.querySelectorAll('[role=option]')].map(o => o.ariaSelected === 'true')"
         return (np.flatnonzero(self.run(selected)) + 1).tolist()
@@ -118,7 +117,7 @@ def log() -> gate_explorer.GateExplorerLog:
 
 @pytest.fixture
 def opened(browser) -> Browser:
-    """The committed page as it is at first."""
+    """Return the browser with the committed page in its initial state."""
     page = committed_log("viz/gate_explorer.html")
     if browser.run("return location.href") != page.as_uri():
         browser.open(page)
@@ -132,7 +131,7 @@ def opened(browser) -> Browser:
 
 
 def exact(net: DeepNet) -> DeepNet:
-    """The same net in float64: with float32's sums, Python is further from it than the page, which adds in float64."""
+    """Return the net in float64, in which the page adds."""
     copy = DeepNet(**(net.config | {"dtype": np.float64}), rng=None)
     copy.params.flat[...] = net.params.flat
     return copy
@@ -163,11 +162,8 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)
-    expected = (
-        net.predict(x),
-        gate_explorer.untrained(net).predict(x),
-        lesions.predict_without(net, net.enter(x), np.array([1, 3])),
-    )
+    lesioned = lesions.predict_without(net, net.enter(x), np.array([1, 3]))
+    expected = (net.predict(x), gate_explorer.untrained(net).predict(x), lesioned)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert "No log of lesions" in browser.text("#measured")
     assert browser.driver.get_log("browser") == []
@@ -206,17 +202,16 @@ def test_a_sample_that_is_drawn_big_becomes_itself(opened, log):
 
 
 def test_a_drawing_is_scaled_and_moved_into_its_place(opened):
-    """A bar of 200 x 50 points anywhere becomes one of 20 x 5 pixels in the middle."""
+    """A bar of 200 x 50 points becomes one of 20 x 5 pixels in the middle."""
     code = """const n = 280, rgba = new Uint8ClampedArray(4 * n * n);
     for (let y = 30; y < 80; y++) for (let x = 10; x < 210; x++) rgba[4 * (y * n + x) + 3] = 200;
     return [...explorer.asDigit(rgba, n)];"""
     expected = np.zeros((28, 28), int)
     expected[12:17, 5:25] = 200
-    found = np.reshape(opened.run(code), (28, 28))
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.reshape(opened.run(code), (28, 28)), expected)
 
 
-def test_the_centre_of_mass_comes_into_the_middle_pixel_and_edges_are_smooth(opened):
+def test_the_centre_of_mass_lies_in_the_middle_and_edges_are_smooth(opened):
     opened.click("#clear")
     draw(opened, [(-120, -100), (-60, 30), (-100, 60)], [(-110, 0), (-30, -20)])
     found = opened.pixels()
@@ -236,12 +231,12 @@ def drag(browser: Browser, start: int, end: int) -> None:
     browser.actions().click_and_hold(options[start - 1]).move_to_element(options[end - 1]).release().perform()
 
 
-def test_layers_are_closed_by_a_click_and_by_a_drag_and_opened_in_the_same_way(opened):
+def test_a_click_and_a_drag_close_layers_and_open_them_again(opened):
     drag(opened, 12, 12)
     assert opened.closed() == [12]
     drag(opened, 14, 18)
     assert opened.closed() == [12, 14, 15, 16, 17, 18]
-    drag(opened, 18, 11)  # the first is closed, so all that follow are opened
+    drag(opened, 18, 11)  # the first is closed, so all are opened
     assert opened.closed() == []
 
 
@@ -274,10 +269,8 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
         opened.click("#reset")
         for layer in layers:
             drag(opened, layer, layer)
-        said = opened.text("#measured")
-        assert (
-            "not been measured" if error is None else f"it gets {100 * error:.2f}\N{NO-BREAK SPACE}% of "
-        ) in said, layers
+        expected = "not been measured" if error is None else f"it gets {100 * error:.2f}\N{NO-BREAK SPACE}% of "
+        assert expected in opened.text("#measured"), layers
         marked = opened.run("return [...document.querySelectorAll('circle')].map(c => c.matches('.closed'))")
         assert (np.flatnonzero(marked) + 1).tolist() == layers
 
@@ -300,7 +293,7 @@ def test_the_keyboard_does_what_the_mouse_does(opened, log):
     assert opened.run("return document.querySelectorAll('[role=option][tabindex=\"0\"]').length") == 1
 
 
-def test_a_unit_is_picked_on_a_map_and_its_numbers_make_up_its_output(opened, log):
+def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
     opened.actions().move_to_element_with_offset(opened.find("id", "map-y"), 2, 2).click().perform()
     numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", opened.text("#equation").replace("−", "-"))]
     layer, unit = (int(opened.find("id", f"at-{of}").get_property("value")) for of in ("layer", "unit"))
@@ -315,7 +308,7 @@ def test_a_unit_is_picked_on_a_map_and_its_numbers_make_up_its_output(opened, lo
     np.testing.assert_allclose(numbers, expected, atol=0.0051)
 
 
-def test_what_layer_1_is_given_has_its_weights_as_an_image(opened):
+def test_layer_1_shows_the_weights_of_its_input_as_an_image(opened):
     for layer, shown in ((1, True), (2, False)):
         opened.enter("at-layer", layer)
         assert opened.find("id", "W_in").is_displayed() == shown
@@ -334,7 +327,7 @@ def test_it_fetches_nothing_and_has_no_complaint(browser):
     assert browser.driver.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [360, 800, 1600])  # pixels: a phone, a tablet, a large screen
 def test_it_fits_its_window_and_can_be_touched(opened, width):
     opened.resize(width, "dark")
     small = """return [...document.querySelectorAll('button, input:not([type=radio]), label')].filter(element => {
@@ -345,14 +338,14 @@ def test_it_fits_its_window_and_can_be_touched(opened, width):
     assert found == (width, [])
 
 
-def test_everything_that_can_be_worked_or_looked_at_has_a_name(opened):
+def test_every_control_and_picture_has_a_name(opened):
     for kind in ("button", "input", "section", *(f"[role={role}]" for role in ("img", "listbox", "option", "group"))):
         found = opened.driver.find_elements("css selector", kind)[:20]
         assert found, kind
         assert [e.get_attribute("outerHTML") for e in found if e.is_displayed() and not e.accessible_name] == []
 
 
-def test_a_screen_reader_is_told_the_prediction_once_the_visitor_pauses(opened):
+def test_a_screen_reader_hears_the_prediction_after_a_pause(opened):
     from selenium.webdriver.support.ui import WebDriverWait
 
     status = opened.find("id", "spoken")
@@ -360,5 +353,5 @@ def test_a_screen_reader_is_told_the_prediction_once_the_visitor_pauses(opened):
     opened.click("#samples button:nth-child(5)")
     drag(opened, 30, 30)
     WebDriverWait(opened.driver, 60).until(lambda _: "1\N{NO-BREAK SPACE}closed" in status.get_property("textContent"))
-    assert "a 4, " in status.get_property("textContent")
-    assert "effective depth" in status.get_property("textContent")
+    for words in ("a 4, ", "effective depth"):
+        assert words in status.get_property("textContent")

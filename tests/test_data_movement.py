@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
-from helpers import SOME_ENVIRONMENT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,6 @@ from experiments.beyond.data_movement import (
     trace_step,
 )
 from experiments.beyond.tracing import Event, Memory, Scalar, Trace, costs, depths
-from highway_lab.logs import SCHEMA
 from highway_networks import DeepNet
 
 D, L, B = 3, 4, 2
@@ -302,7 +301,7 @@ def made_up_log(highway: dict[str, float]) -> DataMovementLog:
         return Movement(setting.width_of(block), 10 * setting.depth, 20, found, reads)
 
     comparisons = [Comparison(None, of, {block: net(block, of) for block in BLOCKS}) for of in plan(smoke=False)]
-    return DataMovementLog(SCHEMA, "2026-11-20T10:00:00Z", "made up", None, SOME_ENVIRONMENT, 4, comparisons)
+    return made_up.log(DataMovementLog, bytes=4, comparisons=comparisons)
 
 
 def rows(table: str) -> dict[str, list[str]]:

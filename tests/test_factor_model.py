@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import made_up
 import numpy as np
 import pytest
-from helpers import SOME_ENVIRONMENT, assert_says, small_log
+from helpers import assert_says, small_log
 from scipy.stats import rankdata
 
 from experiments import __main__ as experiments
@@ -406,9 +407,8 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
         task = replace(SHORT, market=market, seed=seed)
         return MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, [])
 
-    made = (logs.SCHEMA, "2026-11-20T10:00:00Z", "python", None, SOME_ENVIRONMENT)
     runs = [run(seed, market) for seed in (0, 1, 2) for market in MARKETS]
-    return FactorModelLog(*made, n_params={"plain": 4000, "highway": 4100}, runs=runs)
+    return made_up.log(FactorModelLog, n_params={"plain": 4000, "highway": 4100}, runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path
     assert EXPERIMENT.read(path) == log
     for experiment, other, parts in (
         (EXPERIMENT, replace(log, dataset=small_log().dataset), ("dataset", f"{EXPERIMENT.parser.prog} run")),
-        (very_deep, very_deep.log.new("python", None, by_depth=[], by_bias=[]), ("found one of none",)),
+        (very_deep, made_up.log(very_deep.log, by_depth=[], by_bias=[]), ("found one of none",)),
     ):
         logs.write(path, other)
         with pytest.raises(InputError) as error:

@@ -70,7 +70,7 @@ class Browser:
         return ActionChains(self.driver, duration=0)
 
     def logits(self, images: np.ndarray, *variants: tuple[str, tuple[int, ...]]) -> np.ndarray:
-        """Return the page's logits (variants, n, K) of images (n, ...), uint8; a variant is a net and its closed layers."""
+        """Return the page's logits (variants, n, K) of images (n, ...), uint8; a variant: net, closed layers."""
         code = """const [images, variants] = arguments, { forward, nets, state, asInputs } = explorer;
         return variants.map(([net, closed]) => images.map(pixels => [
             ...forward(nets[net], asInputs(pixels), state.closed.map((_, l) => closed.includes(l))).logits]));"""

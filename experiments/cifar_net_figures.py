@@ -12,7 +12,7 @@ from .common import curve, group
 
 
 def grid_figure(log: CifarNetLog) -> Figure:
-    """Accuracy on held-out images and training loss from epoch 1, a line for each rate; a dot for the choice."""
+    """Draw validation accuracy and training loss from epoch 1, a line for each rate; a dot marks the choice."""
     title = f"{name_data(log.dataset.name)}: {log.runs[0].config.depth} highway blocks by learning rate"
     figure, panels = new_figure(title, 4.2, ncols=2)
     by_rate = group(log.runs, "lr")
@@ -34,14 +34,12 @@ def grid_figure(log: CifarNetLog) -> Figure:
 
 
 def grid_table(log: CifarNetLog) -> str:
-    """By rate: the epoch of the highest mean held-out accuracy, and the scores after it; then the net that is kept."""
+    """Tabulate by rate the epoch of the highest mean accuracy and its scores; below, the net of the choice."""
     rows = []
     for (lr,), runs in group(log.runs, "lr").items():
         epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
-        scores = [curve(run, "test_score")[epoch] for run in runs]
-        rows.append(
-            [f"{lr:g}", str(epoch), mean_sd(scores), mean_sd([curve(run, "train_loss")[epoch] for run in runs])]
-        )
+        scores = (mean_sd([curve(run, field)[epoch] for run in runs]) for field in ("test_score", "train_loss"))
+        rows.append([f"{lr:g}", str(epoch), *scores])
     table = markdown(["learning rate", "best epoch", "held-out accuracy", "training loss"], rows)
     return (
         f"{table}\n\n{seeds_of(run.config for run in log.runs)} The lowest training loss within "

@@ -18,9 +18,9 @@ FIELDS = {"validation_score": "error on held-out images (%)", "train_loss": "tra
 
 
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
-    """A field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
+    """Draw a field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
 
-    Labels are left to do, as panels that share an axis change one another's heights.
+    The caller labels the lines, as panels that share an axis change one another's heights.
     """
     for label, (style, runs) in arms.items():
         values = np.array([curve(run, field)[1:] for run in runs])
@@ -34,7 +34,7 @@ def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any],
 
 
 def scale_by_logarithm(axes: Axes) -> None:
-    """Errors and losses on a logarithmic scale, with plain numbers beside it."""
+    """Set a logarithmic scale for errors or losses, with plain numbers beside it."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
@@ -42,7 +42,7 @@ def scale_by_logarithm(axes: Axes) -> None:
 
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:
-    """Test accuracy of runs less that of others of the same seeds, in points, (seeds,); NaN where one diverged."""
+    """Return the points of test accuracy gained over others of the same seeds, (seeds,); NaN where one diverged."""
     own, theirs = (
         dict(zip((run.config.seed for run in of), final_values(of, "test_score"), strict=True)) for of in (runs, others)
     )

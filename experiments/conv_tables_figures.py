@@ -18,13 +18,13 @@ from .conv_figures import FIELDS, Runs, draw_epochs
 from .conv_tables import ConvTablesLog, Cost
 
 DAY = 24 * 60 * 60  # seconds
-ENOUGH = 2  # standard errors of the images: a smaller shortfall is told, not judged
+ENOUGH = 2  # standard errors of the images: a smaller shortfall is stated, not judged
 
 
 class Reported(NamedTuple):
-    """What the paper says of a net; accuracies in %, the mean of its runs where it gives one.
+    """The paper's numbers of a net; accuracies in %, the mean of its runs where it gives one.
 
-    Epochs and steps are those of the authors' released files; of table 2 there is none, and table 3's is taken.
+    Epochs and steps are those of the authors' released files. Table 2 has no such file, so table 3's is taken.
     """
 
     table: str
@@ -34,6 +34,14 @@ class Reported(NamedTuple):
     mean: float
     epochs: str
     steps: int
+
+
+class FitNet(NamedTuple):
+    """A net of Romero et al., taught by hints, as the paper quotes it; accuracy in %."""
+
+    name: str
+    parameters: str
+    accuracy: str
 
 
 TABLE_1, TABLE_2 = (("300", 180_000), ("about 400", 200_000))  # epochs, steps
@@ -48,38 +56,47 @@ PAPER = {
     "highway-b": Reported("3.3, table 2", "Highway B, 19 layers", "2.3 M", "92.46 (92.28 ± 0.16)", 92.28, *TABLE_2),
     "highway-c": Reported("3.3, table 2", "Highway C, 32 layers", "1.25 M", "91.20", 91.2, *TABLE_2),
 }
-FITNETS = {"highway-a": ("FitNet A", "250 K", "89.01"), "highway-b": ("FitNet B", "2.5 M", "91.61")}
+FITNETS = {"highway-a": FitNet("FitNet A", "250 K", "89.01"), "highway-b": FitNet("FitNet B", "2.5 M", "91.61")}
 
 
 def rows(log: ConvTablesLog) -> list[Runs]:
-    """The table's runs, the seeds together: by net, first as the recipe has it and the shortest, first the highway."""
+    """Return the table's runs by row: by net, the recipe first, then the shortest, then highway."""
 
     def key(run: Run[ConvConfig]) -> tuple[str, bool, int, str]:
         config = run.config
-        return config.net, config.augment != configure(config.net).augment, config.epochs, config.block
+        return config.net, not is_augmented(config), config.epochs, config.block
 
     return list(group_by(log.runs, key).values())
 
 
+def is_augmented(config: ConvConfig) -> bool:
+    """Return whether a net's images are augmented as its recipe has it."""
+    return config.augment == configure(config.net).augment
+
+
 def kind(config: ConvConfig) -> str:
-    """What a row is called beside its net."""
-    return config.block + ", no augmentation" * (config.augment != configure(config.net).augment)
+    """Return the name of a row beside its net."""
+    return config.block + ("" if is_augmented(config) else ", no augmentation")
 
 
 def label(config: ConvConfig, first: ConvConfig) -> str:
-    """What a row is called where epochs are told only if they are not those of its net's first row."""
+    """Return the name of a row; it states epochs if they are not those of its net's first row."""
     return kind(config) + f", {config.epochs} epochs" * (config.epochs != first.epochs)
 
 
 def n_seeds(runs: Runs) -> str:
-    """How many seeds a row has, in words."""
+    """Return the number of seeds in words."""
     return f"{len(runs)} seed{'s' * (len(runs) > 1)}"
 
 
+def accuracy(runs: Runs) -> float:
+    """Return the mean test accuracy in per cent; NaN if a run diverged."""
+    return 100 * float(np.mean(final_values(runs, "test_score")))
+
+
 def images_error(runs: Runs) -> float:
-    """The binomial standard error of the mean test accuracy, in points: what another sample of images would change."""
-    accuracy = np.mean(final_values(runs, "test_score"))
-    return 100 * float(np.sqrt(accuracy * (1 - accuracy) / runs[0].config.n_test))
+    """Return the binomial standard error of the mean test accuracy, in points, for another sample of images."""
+    return (accuracy(runs) * (100 - accuracy(runs)) / runs[0].config.n_test) ** 0.5
 
 
 # --------------------------------------------------------------------------------------------- pictures
@@ -87,7 +104,7 @@ def images_error(runs: Runs) -> float:
 
 @part_each(height=4.2)
 def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
-    """Error on held-out images by epoch, a panel a net; dots, and dashed the paper's: error on test images."""
+    """Draw validation error by epoch, a panel a net; test error as dots, the paper's dashed."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
     dots = f"dots: on {log.dataset.test_set}"
     set_title(figure, f"{name_data(log.dataset.name)}: {FIELDS['validation_score']}; {dots}")
@@ -100,48 +117,51 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper (test)")
         for runs in arms:
-            tested = 100 - 100 * np.mean(final_values(runs, "test_score"))
-            size = 8 if kind(runs[0].config) == runs[0].config.block else 5  # dots that coincide are both seen
-            style = {"color": color(runs[0].config), "markersize": size, "clip_on": False, "zorder": 4}
-            axes.plot(runs[0].config.epochs, tested, "o", **style)
+            config = runs[0].config
+            size = 8 if is_augmented(config) else 5  # dots that coincide are both seen
+            style = {"color": color(config), "markersize": size, "clip_on": False, "zorder": 4}
+            axes.plot(config.epochs, 100 - accuracy(runs), "o", **style)
         label_ends(axes)
 
 
 def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
-    """The same setting with fewer epochs, dotted, if the candidates were compared in fewer."""
-    chosen = [run for run in log.choosing if run.config.net == config.net and is_chosen(log, run)]
-    shorter = [run for run in chosen if run.config.epochs < config.epochs]
-    for run in shorter:
-        style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
-        draw_epochs(axes, "validation_score", {"_": (style, [run])})
-    for epochs in {run.config.epochs for run in shorter}:
-        axes.text(0.97, 0.92, f"dotted: {epochs} epochs", transform=axes.transAxes, ha="right")
+    """Draw the chosen candidates of a net dotted, if they were compared in fewer epochs."""
+    words = ""
+    for run in log.choosing:
+        if run.config.net == config.net and run.config.epochs < config.epochs and is_chosen(log, run):
+            style = {"color": COLORS[run.config.block], "linestyle": (0, (1, 1))}
+            draw_epochs(axes, "validation_score", {"_": (style, [run])})
+            words = f"dotted: {run.config.epochs} epochs"
+    axes.text(0.97, 0.92, words, transform=axes.transAxes, ha="right")
 
 
 def line_style(config: ConvConfig, first: ConvConfig) -> dict[str, Any]:
-    """How a row's line is drawn: broken where its epochs are not those of its net's first row."""
+    """Return the style of a row's line: broken if its epochs are not those of its net's first row."""
     return {"color": color(config), "linestyle": "-" if config.epochs == first.epochs else "-."}
 
 
 def color(config: ConvConfig) -> str | tuple[float, ...]:
-    """The colour of a row's line."""
-    return COLORS[config.block] if kind(config) == config.block else pale(COLORS[config.block], 0.5)
+    """Return the colour of a row's line."""
+    return COLORS[config.block] if is_augmented(config) else pale(COLORS[config.block], 0.5)
 
 
 # ---------------------------------------------------------------------------------------------- tables
 
 
 def main_table(*logs: ConvTablesLog) -> str:
-    """What each net reaches, beside the paper."""
+    """Tabulate the scores of each net beside the paper's."""
     header = ["net", "block", "parameters", "epochs", "seeds", "held-out accuracy (%)", "test accuracy (%)"]
     header += ["standard error of the images", "paper (%)", "paper's epochs"]
     cells = [row_cells(runs) for log in logs for runs in rows(log)]
     trained = {run.config.net for log in logs for run in log.runs}
-    for name, parameters, accuracy in (FITNETS[net] for net in FITNETS if net in trained):
-        cells.append([name, "taught by hints", parameters, *[""] * 5, accuracy, ""])
+    cells += [
+        [fitnet.name, "taught by hints", fitnet.parameters, *[""] * 5, fitnet.accuracy, ""]
+        for net, fitnet in FITNETS.items()
+        if net in trained
+    ]
     notes = [
-        f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, "
-        f"{log.runs[0].config.n_validation:,} held-out and {log.dataset.n_test:,} test images."
+        f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training, {log.runs[0].config.n_validation:,} held-out "
+        f"and {log.dataset.n_test:,} test images."
         for log in logs
     ]
     return (
@@ -154,7 +174,7 @@ def main_table(*logs: ConvTablesLog) -> str:
 
 
 def row_cells(runs: Runs) -> list[str]:
-    """A line of the main table."""
+    """Return a row of the main table."""
     config = runs[0].config
     scores = [final(runs, field, percent=True) for field in ("validation_score", "test_score")]
     paper = PAPER.get(config.net) if kind(config) == "highway" else None
@@ -163,48 +183,38 @@ def row_cells(runs: Runs) -> list[str]:
 
 
 def choosing_table(*logs: ConvTablesLog) -> str:
-    """The candidates for what the recipe leaves open, each by one run."""
-    cells = [
-        [
-            run.config.net,
-            run.config.block,
-            ", ".join(f"{name} {getattr(run.config, name)}" for name in tried(log)),
-            str(run.config.epochs),
-            final([run], "validation_score", percent=True),
-            "yes" if is_chosen(log, run) else "",
-        ]
-        for log in logs
-        for run in log.choosing
-    ]
+    """Tabulate the candidates for what the recipe leaves open, one run each."""
+    cells = []
+    for log in logs:
+        tried = dict.fromkeys(name for run in log.choosing for name in differences(run.config))
+        for run in log.choosing:
+            values = ", ".join(f"{name} {getattr(run.config, name)}" for name in tried)
+            score, chosen = final([run], "validation_score", percent=True), "yes" if is_chosen(log, run) else ""
+            cells.append([run.config.net, run.config.block, values, str(run.config.epochs), score, chosen])
     header = ["net", "block", "tried", "epochs", "held-out accuracy (%)", "chosen"]
-    images = " and ".join({f"{log.choosing[0].config.n_validation:,}": None for log in logs})
+    images = " and ".join(dict.fromkeys(f"{log.choosing[0].config.n_validation:,}" for log in logs))
     return (
         f"{markdown(header, cells)}\n\nOne run each, scored on {images} held-out training images. Dropout: a factor on "
         "the recipe's. Of equals the first is chosen, for all nets of the data set."
     )
 
 
-def tried(log: ConvTablesLog) -> list[str]:
-    """The fields in which any of the candidates is not the recipe."""
-    return list(dict.fromkeys(name for run in log.choosing for name in differences(run.config)))
-
-
 BUDGET = ("block", "epochs", "seed", "n_train", "n_validation", "n_test")
 
 
 def differences(config: ConvConfig) -> dict[str, Any]:
-    """The fields in which a config is not the recipe of its net, but for the block and the budget."""
-    usual = asdict(configure(config.net))
-    return {name: value for name, value in asdict(config).items() if value != usual[name] and name not in BUDGET}
+    """Return the fields in which a config differs from the recipe of its net, but for the block and the budget."""
+    recipe = asdict(configure(config.net))
+    return {name: value for name, value in asdict(config).items() if value != recipe[name] and name not in BUDGET}
 
 
 def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
-    """Whether a run of `choosing` is that of the candidate that was chosen."""
+    """Return whether a run of `choosing` is that of the chosen candidate."""
     return differences(run.config) == differences(configure(run.config.net, **log.chosen[run.config.block]))
 
 
 def costs_table(*logs: ConvTablesLog) -> str:
-    """What the nets that were not trained would cost, beside FitNets, which the paper compares its nets with."""
+    """Tabulate the costs of nets that were not trained, beside FitNets, which the paper compares its nets with."""
     costs = [cost for log in logs for cost in log.costs]
     if not costs:
         return "No other net was timed."
@@ -216,79 +226,66 @@ def costs_table(*logs: ConvTablesLog) -> str:
 
 
 def days(cost: Cost) -> float:
-    """What a run of the paper's budget would take here."""
+    """Return the days that a run of the paper's budget would take here."""
     return PAPER[cost.net].steps * cost.seconds_a_step / DAY
 
 
 def cost_cells(cost: Cost) -> list[str]:
-    """A line of the table of costs; without the paper's numbers for a net that is not in it."""
-    own = [f"{cost.n_params:,}", f"{cost.seconds_a_step:.3g}"]
+    """Return a row of the table of costs; without the paper's numbers if the paper does not have the net."""
+    n_params, seconds = f"{cost.n_params:,}", f"{cost.seconds_a_step:.3g}"
     if cost.net not in PAPER:
-        return [cost.net, own[0], "", own[1], "", "", ""]
-    paper = PAPER[cost.net]
-    name, parameters, accuracy = FITNETS.get(cost.net, ("", "", ""))
-    fitnet = f"{accuracy} ({name}, {parameters})" if name else ""
-    return [paper.net, own[0], paper.parameters, own[1], f"{days(cost):.0f}", paper.accuracy, fitnet]
+        return [cost.net, n_params, "", seconds, "", "", ""]
+    paper, fitnet = PAPER[cost.net], FITNETS.get(cost.net)
+    beside = f"{fitnet.accuracy} ({fitnet.name}, {fitnet.parameters})" if fitnet else ""
+    return [paper.net, n_params, paper.parameters, seconds, f"{days(cost):.0f}", paper.accuracy, beside]
 
 
 # ---------------------------------------------------------------------------------------------- claims
 
 
 def claims(log: ConvTablesLog) -> list[Claim]:
-    """A row for each net of the paper that was trained, and one for those that were only timed."""
+    """Judge each net of the paper that was trained; name those that were only timed."""
     nets = group_by(rows(log), lambda runs: runs[0].config.net)
     found = [net_claim(log, *arms) for net, arms in nets.items() if net in PAPER]
-    timed = {cost.net: cost for cost in log.costs if cost.net in PAPER}
+    timed = [cost for cost in log.costs if cost.net in PAPER]
     if timed:
-        reported = "; ".join(f"{PAPER[net].net}: {PAPER[net].mean:.2f} %" for net in timed)
-        here = f"days that a run would take on one core: {', '.join(f'{days(cost):.0f}' for cost in timed.values())}"
-        found.append(Claim(PAPER[next(iter(timed))].table, reported, here, "not tested"))
+        reported = "; ".join(f"{PAPER[cost.net].net}: {PAPER[cost.net].mean:.2f} %" for cost in timed)
+        here = f"days that a run would take on one core: {', '.join(f'{days(cost):.0f}' for cost in timed)}"
+        found.append(Claim(PAPER[timed[0].net].table, reported, here, "not tested"))
     return found
 
 
 def net_claim(log: ConvTablesLog, main: Runs, *others: Runs) -> Claim:
-    """What a net reached beside what the paper says of it; `main` is as the recipe has it, with gates.
-
-    Judged by the largest budget of such nets.
-    """
-    config, paper = main[0].config, PAPER[main[0].config.net]
-    fitnet, _, accuracy = FITNETS.get(config.net, ("", "", ""))
-    beside = f" ({fitnet}, taught by hints: {accuracy})" * bool(fitnet)
-    found = f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {n_seeds(main)}"
+    """Judge a net by its largest budget; `main` is as the recipe has it, with gates, `others` are shown beside it."""
+    config = main[0].config
+    paper, fitnet = PAPER[config.net], FITNETS.get(config.net)
+    beside = f" ({fitnet.name}, taught by hints: {fitnet.accuracy})" if fitnet else ""
     images = f"{name_tested(log.dataset)}, standard error {images_error(main):.2f}"
-    longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]  # the last in `rows`
-    beside_it = "; ".join(
+    found = f"{final(main, 'test_score', percent=True)} in {config.epochs} epochs, {n_seeds(main)} ({images})"
+    shown = [
         f"{label(runs[0].config, config)} {final(runs, 'test_score', percent=True)} ({n_seeds(runs)})"
         for runs in others
-    )
-    judged = verdict(longest, paper)
-    if judged == "held" and any(reaches(runs, paper) for runs in others if runs[0].config.block == "plain"):
-        judged += "; plain nets, too"
+    ]
+    longest = [runs for runs in (main, *others) if kind(runs[0].config) == kind(config)][-1]  # the last in `rows`
+    verdict = judge(longest, paper)
+    if verdict == "held" and any(accuracy(runs) >= paper.mean for runs in others if runs[0].config.block == "plain"):
+        verdict += "; plain nets, too"
     return Claim(
         paper.table,
         f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}{beside}",
-        f"{found} ({images}); {beside_it}",
-        judged,
+        f"{found}; {'; '.join(shown)}",
+        verdict,
     )
 
 
-def verdict(runs: Runs, paper: Reported) -> str:
-    """Whether the mean reaches the paper's; by how much it falls short, if that is little."""
-    if reaches(runs, paper):
+def judge(runs: Runs, paper: Reported) -> str:
+    """Return whether the mean test accuracy reaches the paper's, or by how much it falls short, if that is little."""
+    shortfall = paper.mean - accuracy(runs)
+    if shortfall <= 0:
         return "held"
-    if shortfall(runs, paper) <= ENOUGH * images_error(runs):
-        return f"{shortfall(runs, paper):.2f} points short, {n_seeds(runs)}"
+    if shortfall <= ENOUGH * images_error(runs):
+        return f"{shortfall:.2f} points short, {n_seeds(runs)}"
     return f"not in {runs[0].config.epochs} epochs, {n_seeds(runs)}"
-
-
-def reaches(runs: Runs, paper: Reported) -> bool:
-    """Whether the mean test accuracy is at least the paper's."""
-    return shortfall(runs, paper) <= 0
-
-
-def shortfall(runs: Runs, paper: Reported) -> float:
-    """What the mean test accuracy lacks of the paper's, in points; NaN if a run diverged."""
-    return paper.mean - 100 * float(np.mean(final_values(runs, "test_score")))
 
 
 FIGURES = {"conv_tables.png": curves_figure}

@@ -3,16 +3,17 @@
     python -m experiments.readme_tables           rewrite them
     python -m experiments.readme_tables --check   change nothing; exit code 1 if one differs from its log
 
-A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of TABLES. The function
-that makes it stands beside the figures of the same log.
+A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of `all_tables()`. The
+function that makes it stands beside the figures of the same log.
 """
 
 import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +39,14 @@ OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
 
 
+BENCHMARKS = {  # the module with their tables, and the class of their log
+    "training_step": (training_step_figures, StepLog),
+    "conv_step": (conv_step_figures, ConvStepLog),
+    "main_job": (main_job_figures, JobLog),
+    "estimators": (estimators_figures, EstimatorsLog),
+}
+
+
 class Source(NamedTuple):
     """A log, the class of its schema, and the command that makes it."""
 
@@ -47,63 +56,53 @@ class Source(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Logs, and the function that makes Markdown of them."""
+    """A function that makes Markdown of logs, and the logs."""
 
     render: Callable[..., str]
     sources: list[Source]
 
 
 def environments(*logs: Log) -> str:
-    """How and where each log was made, in a line."""
-    return "\n".join(map(environment, logs))
+    """Return a line for each log that says how and where it was made."""
+    lines = []
+    for log in logs:
+        machine = log.environment
+        threads = f"{machine.threads} BLAS thread{'s' * (machine.threads > 1)}"
+        numpy = f"Python {machine.python}, NumPy {machine.numpy}, {machine.blas} ({machine.kernels} kernels), {threads}"
+        commit = f"commit {(machine.commit or 'unknown')[:7]}{' with changes' * bool(machine.dirty)}"
+        lines.append(f"`{log.command}`: {numpy}, {machine.cpu}, {commit}, {log.created[:10]}.")
+    return "\n".join(lines)
 
 
-def environment(log: Log) -> str:
-    """How and where a log was made, in a line."""
-    machine = log.environment
-    threads = f"{machine.threads} BLAS thread{'s' * (machine.threads > 1)}"
-    commit = f"commit {(machine.commit or 'unknown')[:7]}{' with changes' * bool(machine.dirty)}"
-    versions = f"Python {machine.python}, NumPy {machine.numpy}, {machine.blas} ({machine.kernels} kernels), {threads}"
-    return f"`{log.command}`: {versions}, {machine.cpu}, {commit}, {log.created[:10]}."
-
-
+@cache
 def all_tables() -> dict[str, Table]:
-    """Every table by its name; those of an experiment, or a benchmark, are named in the module of its figures."""
-    experiments = {experiment.name: experiment for experiment in map(load, STEPS)}
-    sources = {
-        "run": [Source(Path("run.json"), RunLog[Config], COMMAND)],
-        "run_sweep": [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)],
-        **{name: sources_of(experiment, experiment.datasets) for name, experiment in experiments.items()},
-        "training_step": [Source(Path("benchmarks/training_step.json"), StepLog, "make bench")],
-        "conv_step": [Source(Path("benchmarks/conv_step.json"), ConvStepLog, "make bench")],
-        "main_job": [Source(Path("benchmarks/main_job.json"), JobLog, "make bench")],
-        "estimators": [Source(Path("benchmarks/estimators.json"), EstimatorsLog, "make bench")],
-    }
-    made = {
-        "run": {"headline": headline},
-        "run_sweep": {"depth_sweep": sweep_table},
-        **{name: experiment.figures.TABLES for name, experiment in experiments.items()},
-        "training_step": training_step_figures.TABLES,
-        "conv_step": conv_step_figures.TABLES,
-        "main_job": main_job_figures.TABLES,
-        "estimators": estimators_figures.TABLES,
-    }
-    judged = [source for name, of in WITH_CLAIMS.items() for source in sources_of(experiments[name], of)]
+    """Return every table by its name."""
+    judged = [source for name, datasets in WITH_CLAIMS.items() for source in sources_of(load(name), datasets)]
     tables = {"claims": Table(all_claims, judged), "verdicts": Table(verdicts, judged)}
-    for name, logs in sources.items():
-        tables |= {table: Table(render, logs) for table, render in made[name].items()}
-        tables[f"{name}_environment"] = Table(environments, logs)
+
+    def add(name: str, made: dict[str, Callable[..., str]], sources: list[Source]) -> None:
+        tables.update({table: Table(render, sources) for table, render in made.items()})
+        tables[f"{name}_environment"] = Table(environments, sources)
+
+    add("run", {"headline": headline}, [Source(Path("run.json"), RunLog[Config], COMMAND)])
+    add("run_sweep", {"depth_sweep": sweep_table}, [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)])
+    for experiment in map(load, STEPS):
+        add(experiment.name, experiment.figures.TABLES, sources_of(experiment, experiment.datasets))
+    for name, (figures, schema) in BENCHMARKS.items():
+        add(name, figures.TABLES, [Source(Path(f"benchmarks/{name}.json"), schema, "make bench")])
     return tables
 
 
-def sources_of(experiment: Experiment, datasets: Sequence[str | None]) -> list[Source]:
-    """The committed logs of an experiment, a data set after another."""
-    commands = {of: " ".join([experiment.parser.prog, *step_words("run", of)]) for of in datasets}
-    return [Source(experiment.log_path(of), experiment.log, command) for of, command in commands.items()]
+def sources_of(experiment: Experiment, datasets: Iterable[str | None]) -> list[Source]:
+    """Return an experiment's committed logs of these data sets."""
+    return [
+        Source(experiment.log_path(name), experiment.log, " ".join([experiment.parser.prog, *step_words("run", name)]))
+        for name in datasets
+    ]
 
 
-def block(name: str, readme: Path) -> str:
-    """The table `name` as it stands in a README, markers and the fingerprints of its logs included."""
+def make_table(name: str, readme: Path) -> str:
+    """Return the table `name` as it stands in a README, with its markers and the fingerprints of its logs."""
     tables = all_tables()
     if name not in tables:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
@@ -124,43 +123,39 @@ def block(name: str, readme: Path) -> str:
     )
 
 
-def filled(readme: Path, text: str) -> str:
-    """A README's text with every table made anew; raises InputError for a marker that has no end or no table."""
-    opened, closed = len(OPENED.findall(text)), len(MARKED.findall(text))
-    if closed < opened:
+def fill(readme: Path) -> tuple[str, str]:
+    """Return a README's text as it is and with its tables made anew; raises InputError if a marker is wrong."""
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{readme}: expected to be here, found: {error.strerror}; run this in its folder") from error
+    missing = len(OPENED.findall(text)) - len(MARKED.findall(text))
+    if missing:
         raise InputError(
             f"{readme}: expected a line `<!-- end table -->` after each line `<!-- table: NAME -->`, "
-            f"found {opened - closed} without; mend the markers"
+            f"found {missing} without; mend the markers"
         )
-    return MARKED.sub(lambda match: block(match[1], readme), text)
+    return text, MARKED.sub(lambda match: make_table(match[1], readme), text)
 
 
-def write_command(arguments: argparse.Namespace) -> int:
+def write_tables(arguments: argparse.Namespace) -> int:
     """Rewrite the tables, or check them; returns the exit code, raises InputError before a file is changed."""
-    texts = {readme: read_readme(readme) for readme in READMES}
-    wanted = {readme: filled(readme, text) for readme, text in texts.items()}
-    changed = [readme for readme in READMES if wanted[readme] != texts[readme]]
-    for readme in changed:
+    texts = {readme: fill(readme) for readme in READMES}
+    changed = {readme: filled for readme, (text, filled) in texts.items() if filled != text}
+    for readme, filled in changed.items():
         if arguments.check:
             print(f"{readme}: expected the tables of the logs, found others; run: {PROGRAM}", file=sys.stderr)
         else:
             with atomic_write(readme) as file:
-                file.write(wanted[readme])
+                file.write(filled)
     return int(arguments.check and bool(changed))
 
 
-def read_readme(readme: Path) -> str:
-    try:
-        return readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{readme}: expected to be here, found: {error.strerror}; run this in its folder") from error
-
-
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 1 if --check finds a difference."""
+    """Run the command line; returns the exit code, 1 if --check finds a difference."""
     parser = OneLineParser(prog=PROGRAM, description="Write the README files' tables from the committed logs.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if a table differs")
-    return run_cli(parser, write_command, argv)
+    return run_cli(parser, write_tables, argv)
 
 
 if __name__ == "__main__":

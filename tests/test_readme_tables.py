@@ -48,7 +48,7 @@ def test_committed_table_equals_its_log(readme, name, monkeypatch):
     for log in logs:
         if f"<!-- {fingerprint(log)} -->" not in table:
             outdated(f"{readme}: the table {name} was made from another {log.name}")
-    assert table == readme_tables.block(name, readme)
+    assert table == readme_tables.make_table(name, readme)
 
 
 # ------------------------------------------------------------------------------------------ made-up logs
@@ -75,7 +75,7 @@ def test_tables_are_written_between_their_markers_and_nowhere_else(folder):
     assert readme_tables.main([]) == 0
     text = Path("README.md").read_text(encoding="utf-8")
     for name, table in marked(text).items():
-        assert table == readme_tables.block(name, Path("README.md"))
+        assert table == readme_tables.make_table(name, Path("README.md"))
         text = text.replace(table, re.search(rf"<!-- table: {name} -->\n.*?<!-- end table -->", README, re.DOTALL)[0])
     assert text == README
 
@@ -146,11 +146,11 @@ def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
 
 def test_environment_names_what_a_rerun_needs():
     log = made_up_log()
-    text = readme_tables.environment(log)
+    text = readme_tables.environments(log)
     for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3 (Haswell kernels), 1 BLAS thread,"):
         assert part in text
     log.environment = dataclasses.replace(log.environment, dirty=True)
-    assert "commit 0123456 with changes" in readme_tables.environment(log)
+    assert "commit 0123456 with changes" in readme_tables.environments(log)
 
 
 def test_each_table_of_run_logs_can_be_made(folder):
@@ -159,7 +159,7 @@ def test_each_table_of_run_logs_can_be_made(folder):
     there = {name: logs for name, logs in sources.items() if logs}
     assert there.keys() == {"headline", "run_environment", "depth_sweep", "run_sweep_environment"}
     for name, (log,) in there.items():
-        made = readme_tables.block(name, Path("README.md"))
+        made = readme_tables.make_table(name, Path("README.md"))
         assert fingerprint(log) in made
         assert list(marked(made)) == [name]
 

@@ -15,7 +15,7 @@ WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}
 
 
 def norm_figure(log: RunLog[ConvConfig]) -> Figure:
-    """Error on held-out images and training loss by epoch; dashed with normalisation."""
+    """Draw validation error and training loss by epoch; dashed with normalisation."""
     config = log.runs[0].config
     title = f"{name_tested(log.dataset)}: {config.net}, {config.n_train:,} training images; BN: batch normalisation"
     figure, panels = new_figure(title, 4.2, ncols=len(FIELDS))
@@ -30,7 +30,7 @@ def norm_figure(log: RunLog[ConvConfig]) -> Figure:
 
 
 def norm_table(log: RunLog[ConvConfig]) -> str:
-    """For both kinds of block, with and without: parameters, scores; then what normalisation gains."""
+    """Tabulate scores of both kinds of block, without and with normalisation; below, what normalisation gains."""
     rows, gained, arms = [], [], group(log.runs, "block", "batch_norm")
     for (block, normed), runs in arms.items():
         scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]

@@ -12,7 +12,7 @@ KINDS = ("trained", "untrained")
 
 
 def gates_figure(log: ConvGatesLog) -> Figure:
-    """A row for each digit: its image, then T of each block, trained, then untrained; one scale."""
+    """Draw a row for each digit: its image, then T of each block, trained, then untrained; one scale."""
     figure, blocks = empty_figure(6.5), len(log.trained.strokes)
     figure.get_layout_engine().set(wspace=0.02, hspace=0.02, w_pad=0.01, h_pad=0.01)
     set_title(figure, f"{name_data(log.dataset.name)}: T of blocks 1 to {blocks}, mean over the maps of each\n")
@@ -33,37 +33,36 @@ def gates_figure(log: ConvGatesLog) -> Figure:
 
 
 def inner_pixels(log: ConvGatesLog) -> np.ndarray:
-    """The images (n, h, w) without the frame that the first convolution takes off: what lies beneath the maps."""
+    """Return the images (n, h, w) without the frame that the first convolution takes off."""
     pixels = np.array(log.pixels)
     frame = (pixels.shape[1] - len(log.trained.maps[0][0])) // 2
     return pixels[:, frame : pixels.shape[1] - frame, frame : pixels.shape[2] - frame]
 
 
 def gates_table(log: ConvGatesLog) -> str:
-    """Mean T of each block on strokes and on background, trained and untrained."""
+    """Tabulate mean T of each block on strokes and on background, trained and untrained."""
     rows = []
     for block, T in enumerate(log.trained.maps[0]):
         cells = [cell for kind in KINDS for cell in places(getattr(log, kind), block)]
         rows.append([str(block + 1), f"{len(T)} x {len(T[0])}", *cells])
     header = ["block", "pixels", *(f"{kind}: {place}" for kind in KINDS for place in ("strokes", "background"))]
-    opener = [sum(further_open(getattr(log, kind))) for kind in KINDS]
     return (
         f"{markdown(header, rows)}\n\nMean T over {log.images:,} test images of {name_data(log.dataset.name)}; one "
         f"net, of test accuracy {log.test_score:.4f}. Gates are further open on strokes than on background in "
-        f"{opener[0]} of {len(rows)} blocks, untrained in {opener[1]}."
+        f"{further_open(log.trained)} of {len(rows)} blocks, untrained in {further_open(log.untrained)}."
     )
 
 
 def places(gates: Gates, block: int) -> list[str]:
-    """A block's mean T on strokes and on background."""
+    """Return a block's mean T on strokes and on background."""
     values = gates.strokes[block], gates.background[block]
     return ["no such pixel" if value is None else f"{value:.3f}" for value in values]
 
 
-def further_open(gates: Gates) -> list[bool]:
-    """For each block, whether T is larger on strokes than on background."""
+def further_open(gates: Gates) -> int:
+    """Count the blocks in which T is larger on strokes than on background."""
     pairs = zip(gates.strokes, gates.background, strict=True)
-    return [None not in pair and pair[0] > pair[1] for pair in pairs]
+    return sum(None not in pair and pair[0] > pair[1] for pair in pairs)
 
 
 FIGURES = {"conv_gates.png": gates_figure}

@@ -249,7 +249,8 @@ def environment(threads: int = 1) -> Environment:
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     kernels = [pool.get("architecture", "unknown") for pool in threadpool_info() if pool["user_api"] == "blas"]
     ours = _git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # or another project's checkout
-    commit, changed = (_git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", "*.py")) if ours else (None, None)
+    commit = _git("rev-parse", "HEAD") if ours else None
+    changed = _git("status", "--porcelain", "--", ":/*.py") if ours else None
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,

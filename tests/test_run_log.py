@@ -189,10 +189,25 @@ def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, monkeypatch):
     os.utime(module, (0, 0))  # no longer what the index says
     index = (tmp_path / ".git" / "index").read_bytes()
     monkeypatch.setattr(logs, "__file__", str(module))
-    assert logs._git("status", "--porcelain", "--", "*.py") == ""
+    assert logs._git("status", "--porcelain", "--", ":/*.py") == ""
     assert (tmp_path / ".git" / "index").read_bytes() == index
     git("status")
     assert (tmp_path / ".git" / "index").read_bytes() != index, "or this test would see nothing"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_changed_file_beside_the_package_makes_the_checkout_dirty(tmp_path, monkeypatch):
+    core, module = tmp_path / "core.py", tmp_path / "lab" / "logs.py"
+    module.parent.mkdir()
+    for path in (core, module):
+        path.write_text("")
+    author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init"], ["add", "."], [*author, "commit", "--message", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setattr(logs, "__file__", str(module))
+    assert not environment.__wrapped__().dirty
+    core.write_text("changed")
+    assert environment.__wrapped__().dirty
 
 
 def test_a_result_made_elsewhere_keeps_its_environment_in_a_log_and_one_made_here_has_the_logs_own():

@@ -24,7 +24,7 @@ test-lowest:
 	$(LOWEST)/bin/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 		print(*p["dependencies"], *p["optional-dependencies"]["test"], sep="\n")' | sed 's/>=/==/' > $(LOWEST)/versions.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable '.[test]'
-	$(LOWEST)/bin/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+	$(LOWEST)/bin/python -m pytest -q -W default -n auto --maxprocesses 4 --dist worksteal
 
 figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json

@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 in their binary version: from their folders below the data directory, else from the archives.
+"""CIFAR-10 and CIFAR-100, in their binary version: from their folders below the data directory, else from the archives.
 
-A file is records of one length: labels of a byte each, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row
-(https://www.cs.toronto.edu/~kriz/cifar.html). It may lie there compressed, its name ending in .xz.
+A file is records of one length: a byte for each label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row
+(https://www.cs.toronto.edu/~kriz/cifar.html). It may be compressed, with .xz at the end of its name.
 """
 
 import hashlib
@@ -9,22 +9,21 @@ import io
 import math
 import os
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from highway_lab.cli import InputError
 from highway_lab.files import (
     Source,
     atomic_write,
+    damaged,
     data_directory,
     fetch,
     prepare_folder,
     read_bytes,
     read_verified,
-    remedy,
     uncompressed,
 )
 from highway_lab.logs import TEST_IMAGES
@@ -33,7 +32,7 @@ IMAGE = (3, 32, 32)
 
 
 class Batch(NamedTuple):
-    """A file of records, and the SHA-256 of its first `hashed` records; 0: none is published."""
+    """A file of `records` records; `sha256` is the published checksum of the first `hashed`, if any."""
 
     name: str
     records: int
@@ -42,22 +41,21 @@ class Batch(NamedTuple):
 
 
 class Cifar(NamedTuple):
-    """A data set's files, and how to read them."""
+    """Files of a data set, and the form of their records."""
 
     archive: Source
     folder: str  # below the data directory, and in the archive
     labels: int  # of each record; the last is its class
     classes: int
     train: Sequence[Batch]
-    test: Sequence[Batch]  # the one that the archive has, and what may stand in for it
+    test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
 
 
 def _archive(name: str, md5: str) -> Source:
     return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
 
 
-# Of the whole test batch, as of all CIFAR-100, no checksum is published but the archive's. Where it lies there already,
-# its size and its labels are checked, and that it begins as it should.
+# Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
 TEST_START = (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5")
 CIFARS = {
     "cifar-10": Cifar(
@@ -92,73 +90,48 @@ CIFARS = {
 
 
 def load(name: str, data_dir: str | os.PathLike | None = None) -> tuple:
-    """The data set of this name in CIFARS, unpacked from its archive, or downloaded, where files are missing.
+    """Load a data set of CIFARS; missing files are unpacked from its archive, which is downloaded if need be.
 
-    Returns images (n, 3, 32, 32) and classes (n,), uint8, to train with, then to test with; the number of classes; and
-    which test images these are: the first ones where nothing is missing but the rest of them.
-    Raises InputError for a file or an archive that fails any check, DownloadError if the archive cannot be had.
+    Returns images (n, 3, 32, 32) and classes (n,), uint8, for training, then for testing; the number of classes; and
+    the name of the test images: the first ones, if only those are there and no other file is missing.
+    Raises InputError for a damaged file, DownloadError if the archive cannot be downloaded.
     """
     cifar = CIFARS[name]
     folder = data_directory(data_dir) / cifar.folder
-    there = (test for test in cifar.test if not missing(folder, (*cifar.train, test)))
-    test = next(there, cifar.test[0])
-    if lacking := missing(folder, (*cifar.train, test)):
-        unpack(cifar, lacking, data_dir)
-    halves = [read(cifar, folder, batches) for batches in (cifar.train, [test])]
-    return (*halves[0], *halves[1], cifar.classes, name_test_set(cifar, test))
+    test = next((test for test in cifar.test if not _missing(folder, *cifar.train, test)), cifar.test[0])
+    if missing := _missing(folder, *cifar.train, test):
+        _unpack(cifar, missing, data_dir)
+    halves = [np.concatenate([_read(cifar, folder, batch) for batch in half]) for half in (cifar.train, [test])]
+    arrays = [a for r in halves for a in (r[:, cifar.labels :].reshape(-1, *IMAGE), r[:, cifar.labels - 1].copy())]
+    return (*arrays, cifar.classes, TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}")
 
 
-def name_test_set(cifar: Cifar, test: Batch) -> str:
-    """Which test images a batch holds."""
-    return TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}"
+def _find(folder: Path, batch: Batch) -> Path | None:
+    """Return the path of a batch, plain or compressed, or None if there is neither."""
+    paths = (folder / f"{batch.name}{suffix}" for suffix in ("", ".xz"))
+    return next(filter(os.path.lexists, paths), None)
 
 
-# ------------------------------------------------------------------------------------------- files
+def _missing(folder: Path, *batches: Batch) -> list[Batch]:
+    return [batch for batch in batches if _find(folder, batch) is None]
 
 
-def lying(folder: Path, batch: Batch) -> Path | None:
-    """Where something lies in a batch's place, plain or compressed."""
-    return next((path for end in ("", ".xz") if os.path.lexists(path := folder / f"{batch.name}{end}")), None)
-
-
-def missing(folder: Path, batches: Iterable[Batch]) -> list[Batch]:
-    """The batches in whose places nothing lies."""
-    return [batch for batch in batches if lying(folder, batch) is None]
-
-
-def read(cifar: Cifar, folder: Path, batches: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 3, 32, 32) and classes (n,) of batches that lie in the folder; raises InputError."""
-    records = np.concatenate([read_batch(cifar, lying(folder, batch), batch) for batch in batches])
-    return records[:, cifar.labels :].reshape(-1, *IMAGE), records[:, cifar.labels - 1].copy()
-
-
-def read_batch(cifar: Cifar, path: Path, batch: Batch) -> np.ndarray:
-    """The records (n, length) of a file, uint8; raises InputError unless they are this batch's."""
-
-    def reject(expected: object, found: object) -> InputError:
-        return InputError(f"{path}: expected {expected}, found {found}; {remedy(path)}")
-
-    payload, length = uncompressed(read_bytes(path), path), length_of_record(cifar)
+def _read(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
+    """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
+    path, length = _find(folder, batch), cifar.labels + math.prod(IMAGE)
+    payload = uncompressed(read_bytes(path), path)
     if len(payload) != batch.records * length:
-        raise reject(f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
+        raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
     sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
     if batch.hashed and sha256 != batch.sha256:
-        raise reject(f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
+        raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
     records = np.frombuffer(payload, np.uint8).reshape(-1, length)
     if (last := records[:, cifar.labels - 1].max()) >= cifar.classes:
-        raise reject(f"labels 0..{cifar.classes - 1}", last)
+        raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
     return records
 
 
-def length_of_record(cifar: Cifar) -> int:
-    """Bytes."""
-    return cifar.labels + math.prod(IMAGE)
-
-
-# ----------------------------------------------------------------------------------------- archive
-
-
-def unpack(cifar: Cifar, batches: Iterable[Batch], data_dir: str | os.PathLike | None) -> None:
+def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:
     """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
     folder = data_directory(data_dir) / cifar.folder
     prepare_folder(folder)

@@ -91,9 +91,7 @@ def _verify(content: bytes, path: Path, source: Source) -> bytes:
     hashed = payload if source.checksum_of == "payload" else content
     expected, found = source.checksums[path.name], hashlib.new(source.algorithm, hashed).hexdigest()
     if found != expected:
-        raise InputError(
-            f"{path}: expected {source.algorithm} {expected} of the {source.checksum_of}, found {found}; {remedy(path)}"
-        )
+        raise damaged(path, f"{source.algorithm} {expected} of the {source.checksum_of}", found)
     return payload
 
 
@@ -133,7 +131,12 @@ def uncompressed(content: bytes, path: Path) -> bytes:
             return payload
         else:
             found = f"{len(stream.unused_data)} bytes after its end" if stream.eof else "a truncated one"
-    raise InputError(f"{path}: expected one complete {path.suffix[1:]} stream, found {found}; {remedy(path)}")
+    raise damaged(path, f"one complete {path.suffix[1:]} stream", found)
+
+
+def damaged(path: Path, expected: object, found: object) -> InputError:
+    """Make the error of a file that is not what it should be."""
+    return InputError(f"{path}: expected {expected}, found {found}; {remedy(path)}")
 
 
 def remedy(path: Path) -> str:

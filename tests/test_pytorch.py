@@ -1,4 +1,6 @@
-"""The engine against PyTorch's autograd, in float64; PyTorch is no requirement of ours, so this is often skipped."""
+"""The engine against PyTorch's autograd, in float64; skipped without PyTorch, which the project does not require."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from highway_networks import ACTIVATIONS, Adam, Momentum, softmax_cross_entropy
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
 
+MOMENTUM = {"lr": 0.1, "momentum": 0.9}
 BLOCKS = ["plain", "highway", "highway-uncoupled", "residual", "residual-scaled", "lstm"]
 
 
@@ -16,7 +19,7 @@ def as_tensors(net):
 
 
 def torch_logits(p, x, block, activation):
-    """The same net in PyTorch's words."""
+    """Return the logits of a net of these parameters."""
     linear, act = torch.nn.functional.linear, getattr(torch.nn.functional, activation)
     x = act(linear(x, p["W_in"], p["b_in"]))
     for layer in range(len(p["W_H"])):
@@ -61,12 +64,9 @@ def test_logits_loss_and_all_gradients_equal_autograds(block, activation, depth)
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (lambda p: Adam(p, 5e-3), lambda p: torch.optim.Adam(p, lr=5e-3)),
-        (lambda p: Momentum(p, 0.1, 0.9, 1.0), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-        (
-            lambda p: Momentum(p, 0.1, 0.9, 1.0, nesterov=True),
-            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
-        ),
+        (partial(Adam, lr=5e-3), partial(torch.optim.Adam, lr=5e-3)),
+        (partial(Momentum, **MOMENTUM, decay=1.0), partial(torch.optim.SGD, **MOMENTUM)),
+        (partial(Momentum, **MOMENTUM, decay=1.0, nesterov=True), partial(torch.optim.SGD, **MOMENTUM, nesterov=True)),
     ],
     ids=["adam", "momentum", "nesterov"],
 )

@@ -1,4 +1,4 @@
-"""The engine against the same mathematics written as plainly as can be: a dictionary of tensors, loops, new arrays.
+"""The engine against the same mathematics in plain form: a dictionary of tensors, loops, new arrays.
 
 Whatever the engine does for speed (samples as columns, biases among the weights, flat vectors, reused memory, folded
 constants) must not change its float64 results beyond rounding.
@@ -22,7 +22,7 @@ def sigmoid(z):
 
 
 def gates(p, x, layer, block):
-    """T and C of equation 2; a block without gates has them constant."""
+    """Return T and C of equation 2; they are constants in a block without gates."""
     if block == "plain":
         return 1.0, 0.0
     if block == "residual":
@@ -34,7 +34,7 @@ def gates(p, x, layer, block):
 
 
 def forward(p, x, block, activation):
-    """Logits, and what the backward pass needs: the net's input and x, H, T, C of every block."""
+    """Return logits, and for the backward pass the net's input, x, H, T, C of every block, and the last x."""
     act, _ = ACTIVATIONS[activation]
     inputs, x = x, act(x @ p["W_in"].T + p["b_in"])
     blocks = []
@@ -54,7 +54,7 @@ def cross_entropy(logits, y):
 
 
 def backward(p, dlogits, values, block, activation):
-    """Gradients by name: equation 2 differentiated, of which equation 9 is the coupled case."""
+    """Return gradients by name: equation 2 differentiated; equation 9 is its coupled case."""
     _, act_prime = ACTIVATIONS[activation]
     inputs, blocks, x = values
     grads = {name: np.zeros_like(tensor) for name, tensor in p.items()}
@@ -107,7 +107,7 @@ class ReferenceAdam:
 class ReferenceMomentum:
     """v ← μ·v − lr·g; then v, or from the look-ahead point μ·v − lr·g (Sutskever et al. 2013); step t at lr·decay^t."""
 
-    def __init__(self, p, lr, momentum, decay, nesterov):
+    def __init__(self, p, lr, momentum, decay, nesterov=False):
         self.lr, self.momentum, self.decay, self.nesterov, self.t = lr, momentum, decay, nesterov, 0
         self.v = {name: np.zeros_like(tensor) for name, tensor in p.items()}
 
@@ -119,17 +119,12 @@ class ReferenceMomentum:
             p[name] = p[name] + (self.momentum * self.v[name] - lr * g if self.nesterov else self.v[name])
 
 
+MOMENTUM = {"lr": 0.1, "momentum": 0.9, "decay": 0.95}
 OPTIMIZERS = {
-    "adam": (lambda p: Adam(p, 5e-3), lambda p: ReferenceAdam(p, 5e-3)),
-    "adam with other constants": (
-        lambda p: Adam(p, 1e-2, beta1=0.8, beta2=0.9, eps=1e-3),
-        lambda p: ReferenceAdam(p, 1e-2, beta1=0.8, beta2=0.9, eps=1e-3),
-    ),
-    "momentum": (lambda p: Momentum(p, 0.1, 0.9, 0.95), lambda p: ReferenceMomentum(p, 0.1, 0.9, 0.95, False)),
-    "nesterov": (
-        lambda p: Momentum(p, 0.1, 0.9, 0.95, nesterov=True),
-        lambda p: ReferenceMomentum(p, 0.1, 0.9, 0.95, True),
-    ),
+    "adam": (Adam, ReferenceAdam, {"lr": 5e-3}),
+    "adam with other constants": (Adam, ReferenceAdam, {"lr": 1e-2, "beta1": 0.8, "beta2": 0.9, "eps": 1e-3}),
+    "momentum": (Momentum, ReferenceMomentum, MOMENTUM),
+    "nesterov": (Momentum, ReferenceMomentum, MOMENTUM | {"nesterov": True}),
 }
 
 
@@ -140,7 +135,8 @@ def test_several_training_steps_equal_the_reference(block, activation, optimizer
     """Loss, norm, every gradient and every parameter, through six steps: full and short batches, clipped or not."""
     net = small_net(block, activation, 3)
     p = {name: tensor.copy() for name, tensor in net.params.items()}
-    engine_step, reference_step = (make(of) for make, of in zip(OPTIMIZERS[optimizer], (net.params, p), strict=True))
+    engine, reference, constants = OPTIMIZERS[optimizer]
+    engine, reference = engine(net.params, **constants), reference(p, **constants)
     workspaces = {rows: Workspace(net, rows) for rows in (7, 3)}
     images, labels = small_batch(40)
     for start, rows, max_norm in ((0, 7, 9), (7, 3, 9), (10, 7, 0.1), (17, 7, 9), (24, 3, 0.1), (27, 7, 9)):
@@ -150,12 +146,12 @@ def test_several_training_steps_equal_the_reference(block, activation, optimizer
         loss, dlogits = softmax_cross_entropy(logits, y)
         grads = net.backward(dlogits, cache)
         norm = clip_global_norm(grads, max_norm)
-        engine_step.step(grads)
+        engine.step(grads)
 
         expected_logits, values = forward(p, x, block, activation)
         expected_loss, expected_dlogits = cross_entropy(expected_logits, y)
         expected_norm, expected_grads = clip(backward(p, expected_dlogits, values, block, activation), max_norm)
-        reference_step.step(p, expected_grads)
+        reference.step(p, expected_grads)
 
         assert relative_error(logits, expected_logits) < TOLERANCE
         assert loss == pytest.approx(expected_loss, rel=TOLERANCE)

@@ -43,24 +43,21 @@ from highway_lab.cli import (
     one_of,
     run_cli,
 )
+from highway_lab.datasets import DATASETS
 from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
-from highway_lab.logs import DatasetInfo, RunLog, numbers
+from highway_lab.logs import DatasetInfo, RunLog
+from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
-    DATASETS,
-    OPTIMIZERS,
-    SCHEDULE,
     Activation,
+    Architecture,
     Block,
     Dataset,
     Net,
     Tensors,
-    Training,
-    TrainingConfig,
     affine_backward,
     affine_forward,
-    batch_sizes,
     load_dataset,
     train,
 )
@@ -686,21 +683,29 @@ class ConvParameters(Tensors):
         self.norms = dict(zip(normed, self.pieces[L + 1 :], strict=True))
         for l, (place, matrix) in enumerate(zip(convolutions, self.layers, strict=True), start=1):
             for branch, rows in zip(place.branches, np.split(matrix, len(place.branches)), strict=True):
-                self.name(branch, rows, f"{l}.")
-        self.name("out", self.output)
+                self.name_affine(branch, rows, f"{l}.")
+        self.name_affine("out", self.output)
         for l, (gamma, beta) in self.norms.items():
-            self.add({f"{l}.gamma": gamma, f"{l}.beta": beta})
+            self.views |= {f"{l}.gamma": gamma, f"{l}.beta": beta}
+
+
+@dataclass(frozen=True)
+class ConvArchitecture(Architecture):
+    """Hyperparameters of a ConvNet, beside its stages."""
+
+    activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
+    init: str = hyperparameter("he", "initial weights: normalised, or uniform in ±1/√fan_in", one_of(("he", "uniform")))
+    gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
+    batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
+    contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")
 
 
 class ConvNet(Net):
-    """Stages of convolutions, blocks and pools, then a dense layer to K logits.
+    """Stages of convolutions, blocks and pools, then a dense layer to K = d_out logits.
 
-    shape, d_out       of an image (C, H, W), and K
-    stages             what the net is made of, in order; each may be a list, its name first, as in `config`
-    block, activation  names in BLOCKS and ACTIVATIONS, of all blocks
-    batch_norm         whether H's affine map is normalised over the batch, in blocks
-    contrast           whether images are normalised as CIFAR's are (see `inputs`)
-    other arguments    as in DeepNet
+    shape          of an image, (C, H, W)
+    stages         what the net is made of, in order; each may be a list, its name first, as in `config`
+    architecture   the fields of ConvArchitecture; rng and dtype as in DeepNet
 
     depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together.
     """
@@ -711,52 +716,36 @@ class ConvNet(Net):
         d_out: int,
         *,
         stages: Sequence[Stage | list],
-        block: str = "highway",
-        activation: str = "relu",
-        init: str = "he",
-        gate_bias: float = -1.0,
-        batch_norm: bool = False,
-        contrast: bool = False,
-        dtype: type = np.float32,
         rng: np.random.Generator | None,
+        **architecture: Any,
     ):
         stages = [as_stage(stage) for stage in stages]
-        super().__init__(
-            {
-                "shape": list(shape),
-                "d_out": d_out,
-                "stages": [[type(stage).__name__, *stage] for stage in stages],
-                "block": block,
-                "activation": activation,
-                "init": init,
-                "gate_bias": gate_bias,
-                "batch_norm": batch_norm,
-                "contrast": contrast,
-                "dtype": dtype,
-            }
-        )
+        saved = {"shape": list(shape), "d_out": d_out, "stages": [[type(stage).__name__, *stage] for stage in stages]}
+        super().__init__(ConvArchitecture(**architecture), **saved)
         if len(shape) != 3 or min(shape) < 1:
             raise InputError(f"shape: expected channels, rows and columns, found {list(shape)}; choose images")
-        if self.block.states > 1:
-            raise InputError(f"block: expected one whose maps have one part, found {block}; choose another")
+        if self.block.rows(2) != 2 * len(self.block.branches):
+            found = f"expected branches with as many maps as x, found {self.config['block']} blocks"
+            raise InputError(f"block: {found}; choose another")
         self.places = list(self._places(stages, tuple(shape)))
         self.convolutions = [place for place in self.places if place.branches]
         if not self.convolutions:
             raise InputError("stages: expected a convolution or a block, found none; add one")
         blocks = [l for l, place in enumerate(self.convolutions, start=1) if isinstance(place.stage, Blocks)]
-        self.depth, self.normed = len(blocks), blocks if batch_norm else []
-        self.block = self.block.at(self.depth)
+        self.depth, self.normed = len(blocks), blocks if self.config["batch_norm"] else []
+        self.block = self.block.for_depth(self.depth)
         overhangs = [place.stage.overhang(place.x) for place in self.places if isinstance(place.stage, MaxPool)]
         self.padding = max([place.stage.padding for place in self.convolutions] + overhangs)
         self.margin = max(place.stage.kernel for place in self.convolutions)
         self.params = self.new_parameters()
-        self._draw(rng)
+        if rng:
+            self.draw(rng)
         self.running = {l: np.zeros_like(norm) for l, norm in self.params.norms.items()}
         for l, (mean, variance) in self.running.items():
             variance[...] = 1
-            self.state |= {f"{l}.mean": mean, f"{l}.variance": variance}
-        if contrast:
-            self.state["mean"] = np.zeros(shape, self.dtype)
+            self.buffers |= {f"{l}.mean": mean, f"{l}.variance": variance}
+        if self.config["contrast"]:
+            self.buffers["mean"] = np.zeros(shape, self.dtype)
 
     def _places(self, stages: Sequence[Stage], shape: Shape) -> Iterator[Place]:
         """The stages where they stand, blocks one by one; raises InputError for one that cannot be there."""
@@ -777,10 +766,15 @@ class ConvNet(Net):
         output = self.config["d_out"], math.prod(self.places[-1].y) + 1
         return ConvParameters(self.convolutions, output, self.normed, self.dtype)
 
-    def _draw(self, rng: np.random.Generator | None) -> None:
-        super()._draw(rng)
-        for gamma, _ in self.params.norms.values() if rng else ():
+    def draw(self, rng: np.random.Generator) -> None:
+        """Give the parameters their initial values."""
+        super().draw(rng)
+        for gamma, _ in self.params.norms.values():
             gamma[...] = 1
+
+    def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> "ConvWorkspace":
+        """Allocate the memory of the passes over batches of one size, for training if there is a generator."""
+        return ConvWorkspace(self, batch_size, rng)
 
     def forward(self, x: np.ndarray, workspace: "ConvWorkspace | None" = None) -> tuple[np.ndarray, "ConvWorkspace"]:
         """Logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache that `backward` needs.
@@ -826,19 +820,19 @@ class ConvNet(Net):
             logits[start : start + rows], _ = self.forward(part, workspace)
         return logits
 
-    def gate_means(self, x: np.ndarray) -> list[float | None]:
-        """Mean of T of each block over images x (B, C, H, W), for a net whose blocks have gates."""
+    def gate_means(self, x: np.ndarray) -> np.ndarray:
+        """Return the mean of T of each block, (L,), over images x (B, C, H, W), for a net whose blocks have gates."""
         _, workspace = self.forward(x)
-        return numbers([T.mean() for T in workspace.T], digits=4)
+        return np.array([T.mean() for T in workspace.T])
 
-    def inputs(self, images: np.ndarray) -> np.ndarray:
-        """Images (n, C, H, W), uint8, as the net takes them: 0 to 1, or of equal contrast about the mean image.
+    def preprocess(self, images: np.ndarray) -> np.ndarray:
+        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 1, or of equal contrast about the mean image.
 
         Global contrast normalisation: each image less its mean, over its standard deviation.
         """
         if not self.config["contrast"]:
             return np.multiply(images, 1 / 256, dtype=self.dtype)
-        return contrast_normalised(images, self.dtype) - self.state["mean"]
+        return contrast_normalised(images, self.dtype) - self.buffers["mean"]
 
 
 @contextmanager
@@ -931,15 +925,12 @@ def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int = 8) -
 
 
 @dataclass(frozen=True)
-class ConvConfig(TrainingConfig):
+class ConvConfig(TrainingConfig, ConvArchitecture):
     """Every value that a run of a ConvNet depends on, beside the data set; by default the recipe of table 1.
 
     Theirs is 300 epochs, with a tenth of the rate after each third.
     """
 
-    activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter("he", "initial weights: normalised, or uniform in ±1/√fan_in", one_of(("he", "uniform")))
-    gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
     optimizer: str = hyperparameter("momentum", "update rule", one_of(OPTIMIZERS))
     lr: float = hyperparameter(0.01, "learning rate", POSITIVE)
     schedule: str = hyperparameter("cosine", "of the learning rate: constant, cosine or steps", SCHEDULE)
@@ -955,9 +946,7 @@ class ConvConfig(TrainingConfig):
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
-    batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
     dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
-    contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")
     augment: bool = hyperparameter(False, "train on random crops and mirror images")
 
     SIZE = "net"
@@ -977,55 +966,33 @@ class ConvConfig(TrainingConfig):
         """Blocks."""
         return sum(stage.number for stage in self.stages if isinstance(stage, Blocks))
 
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> ConvNet:
+        """Make the net for `data`, whose weights `rng` draws, and whose mean image is that of the training images."""
+        net = self._net(data, rng)
+        if self.contrast:
+            net.buffers["mean"][...] = mean_image(data.train_x)
+        return net
+
+    def _net(self, data: Dataset, rng: np.random.Generator | None) -> ConvNet:
+        architecture = {field.name: getattr(self, field.name) for field in dataclasses.fields(ConvArchitecture)}
+        return ConvNet(data.train_x.shape[1:], data.outputs, stages=self.stages, **architecture, rng=rng)
+
+    def memory(self, data: Dataset) -> int:
+        """Estimate the bytes of a run: maps, affine maps, and the gradients of maps, for each size of batch."""
+        net, numbers = self._net(data, None), 0
+        for _, (C, H, W), (D, *_), branches in net.places:
+            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
+        sizes = batch_sizes(self)
+        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
+
+    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""
+        return crop_and_mirror(x, rng) if self.augment else x
+
 
 def configure(net: str, **fields: Any) -> ConvConfig:
     """A net of the paper with its recipe, but for the given fields; raises InputError where a value makes no sense."""
     return ConvConfig(net=net, **(NETS[net].settings | fields))
-
-
-class ConvTraining(Training):
-    """A run of a ConvNet between two epochs."""
-
-    def __init__(self, config: ConvConfig, data: Dataset):
-        super().__init__(config, data)
-        if config.contrast:
-            self.net.state["mean"][...] = mean_image(self.data.train_x)
-
-    def memory(self, data: Dataset) -> int:
-        """Bytes that the run takes, nearly: maps, affine maps, and the gradients of maps, for each size of batch."""
-        net, numbers = self._net(data, None), 0
-        for _, (C, H, W), (D, *_), branches in net.places:
-            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
-        sizes = batch_sizes(self.config)
-        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
-
-    def threads(self) -> int:
-        """One: the cores are better used for a seed each."""
-        return 1
-
-    def new_net(self, rng: np.random.Generator) -> ConvNet:
-        """The net that the config describes, for the data."""
-        return self._net(self.data, rng)
-
-    def _net(self, data: Dataset, rng: np.random.Generator | None) -> ConvNet:
-        described = {name: getattr(self.config, name) for name in CONV_FIELDS}
-        return ConvNet(data.train_x.shape[1:], data.outputs, **described, rng=rng)
-
-    def new_workspace(self, size: int) -> ConvWorkspace:
-        """Memory for training on batches of that size."""
-        return ConvWorkspace(self.net, size, self.rng)
-
-    def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Images (n, C, H, W) as the net takes them."""
-        return self.net.inputs(x)
-
-    def training_inputs(self, x: np.ndarray) -> np.ndarray:
-        """The same, at random cropped and mirrored if the config says so."""
-        x = self.inputs(x)
-        return crop_and_mirror(x, self.rng) if self.config.augment else x
-
-
-CONV_FIELDS = ("stages", "block", "activation", "init", "gate_bias", "batch_norm", "contrast", "dtype")
 
 
 # ----------------------------------------------------------------------------------------- the command
@@ -1086,7 +1053,7 @@ def run_command(arguments: argparse.Namespace) -> None:
     out = None if arguments.no_save else Path(arguments.out or named)
     check_places(out, dataset, arguments.save_model)
     info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
-    train_one = functools.partial(train, training=ConvTraining, save_model=arguments.save_model)
+    train_one = functools.partial(train, save_model=arguments.save_model)
     log = functools.partial(RunLog.new, arguments.command_line, info)
     run_job(train_one, configs, data, dataset, arguments, log, out, checkpoints=True)
 

@@ -36,7 +36,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from highway_lab.checkpoints import optimizer_state
 from highway_lab.cli import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, Rule, one_of
-from highway_networks import ACTIVATIONS, BLOCKS, OPTIMIZERS, Config, Dataset, DeepNet, Training
+from highway_lab.training import OPTIMIZERS, Training
+from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 
 ROWS = 512  # samples that are looked at together: what a block makes of them stays in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", scikit-learn's
@@ -336,7 +337,7 @@ class HighwayEstimator(BaseEstimator):
         """Yield some of the samples, a block, and T (D, B) of these, for all samples and blocks; T is overwritten."""
         which = self.net_.block.branches.index("T")
         for rows in gen_batches(len(X), ROWS):
-            for l, (z, _) in enumerate(self.net_.walk(self.net_.enter(X[rows]))):
+            for l, (z, _) in enumerate(self.net_.iterate_blocks(self.net_.embed(X[rows]))):
                 yield rows, l, z[which]
 
     @available_if(has_gates)

@@ -29,6 +29,7 @@ import highway_lab.logs
 from conv_highway_networks import ConvConfig
 from highway_lab.cli import InputError, OneLineParser, run_cli
 from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
     COLORS,
     INK,
@@ -44,7 +45,7 @@ from highway_lab.figures import (
 )
 from highway_lab.jobs import UNFINISHED, unfinished_beside
 from highway_lab.logs import Run, RunLog
-from highway_networks import DATASETS, Config
+from highway_networks import Config
 
 Log = RunLog  # of either command
 MOST_PANELS = 8

@@ -27,7 +27,9 @@ from unittest.mock import patch
 import numpy as np
 
 import highway_networks as hn
-from highway_networks import CLASSES, DeepNet, Parameters
+from highway_lab.datasets import CLASSES
+from highway_lab.training import LOSSES
+from highway_networks import DeepNet, Parameters
 
 D_IN = 784
 CLIP = 5.0
@@ -107,7 +109,6 @@ class Ours:
     passes = (  # as in UPDATE_PASSES; a function without a direction has its caller's
         (DeepNet, "forward", "the rest", "forward"),
         (hn, "affine_forward", "products"),
-        (DeepNet, "_output_layer", "output layer"),
         (DeepNet, "backward", "the rest", "backward"),
         (hn, "affine_backward", "products"),
         *UPDATE_PASSES,
@@ -116,12 +117,12 @@ class Ours:
     def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
         self.net, self.x, self.y, self.clip, self.weight_decay = net, x, y, clip, 0.0
         self.optimizer = hn.Adam(net.params, LR)
-        self.loss, self.workspace = hn.LOSSES["cross-entropy"], hn.Workspace(net, len(x))
+        self.loss, self.workspace = LOSSES["cross-entropy"], hn.Workspace(net, len(x))
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            step = self.net, self.loss, self.optimizer, self.x, self.y, self.clip, self.workspace
-            hn.train_step(*step, weight_decay=self.weight_decay)
+            step = self.x, self.y, self.workspace, self.loss, self.optimizer
+            self.net.train_step(*step, clip=self.clip, weight_decay=self.weight_decay)
 
     def layers_of_blocks(self) -> Sequence[Any]:
         """Return the objects whose attribute `block` computes blocks."""

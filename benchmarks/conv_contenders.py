@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 import conv_highway_networks as cn
-import highway_networks as hn
 from conv_highway_networks import (
     CONV_FIELDS,
     NETS,
@@ -22,14 +21,15 @@ from conv_highway_networks import (
     ConvConfig,
     ConvNet,
     ConvolutionLayer,
-    ConvTraining,
     ConvWorkspace,
     MaxPoolLayer,
     OutputLayer,
     configure,
     fit_to,
 )
-from highway_networks import CLASSES, Dataset
+from highway_lab.datasets import CLASSES
+from highway_lab.training import LOSSES, OPTIMIZERS, Training, evaluate
+from highway_networks import Dataset
 
 from . import contenders
 
@@ -94,8 +94,8 @@ class Ours(contenders.Ours):
 
     def __init__(self, net: ConvNet, x: np.ndarray, y: np.ndarray, config: ConvConfig):
         self.net, self.x, self.y, self.clip, self.weight_decay = net, x, y, math.inf, config.weight_decay
-        self.optimizer = hn.OPTIMIZERS[config.optimizer](net.params, config)
-        self.loss, self.workspace = hn.LOSSES[config.loss], ConvWorkspace(net, len(x), np.random.default_rng(0))
+        self.optimizer = OPTIMIZERS[config.optimizer](net.params, config)
+        self.loss, self.workspace = LOSSES[config.loss], ConvWorkspace(net, len(x), np.random.default_rng(0))
 
     def layers_of_blocks(self) -> Sequence[ConvolutionLayer]:
         """Return the layers whose attribute `block` computes blocks."""
@@ -111,11 +111,11 @@ def peak_of_training(case: ConvCase) -> float:
     images = [rng.integers(0, 256, (n, *shape), np.uint8) for n in (n_train, n_test)]
     data = Dataset(images[0], np.arange(n_train) % CLASSES, images[1], np.arange(n_test) % CLASSES, CLASSES)
     config = configure(case.net, batch_size=case.batch, **fit_to(data, case.net, {}))
-    training = ConvTraining(config, data)
+    training = Training(config, data)
     training.config = dataclasses.replace(config, n_train=STEPS * case.batch)
     next(training.epochs(scored=False))
     few = slice(STEPS * case.batch)
-    hn.evaluate(training.net, data.test_x[few], data.test_y[few], training.loss, training.inputs)
+    evaluate(training.net, data.test_x[few], data.test_y[few], training.loss)
     return peak_mib()
 
 

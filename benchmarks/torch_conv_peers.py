@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from conv_highway_networks import AveragePool, Blocks, ConvConfig, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
-from highway_networks import CLASSES, Tensors
+from highway_lab.datasets import CLASSES
+from highway_networks import Tensors
 
 from .torch_peers import CompiledLoss, FusedHighwayLayer, Peer
 

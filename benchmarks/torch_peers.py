@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from highway_networks import CLASSES, DeepNet, Net, Parameters, Tensors
+from highway_lab.datasets import CLASSES
+from highway_networks import DeepNet, Net, Parameters, Tensors
 
 from .contenders import D_IN, LR
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from highway_lab.datasets import as_inputs
 from highway_lab.jobs import run_tasks
 from highway_lab.logs import Log, number, numbers
-from highway_networks import Dataset, DeepNet, as_inputs
+from highway_networks import Dataset, DeepNet
 
 from . import models
 from .common import Experiment, start
@@ -106,7 +107,7 @@ def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
     sums = np.zeros((net.depth, classes, net.hidden))
     for part, x in models.in_batches(net, images, "class means"):
         one_hot = (np.arange(classes)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
-        for l, ((_, T), _) in enumerate(net.walk(x)):
+        for l, ((_, T), _) in enumerate(net.iterate_blocks(x)):
             sums[l] += one_hot @ T.T
     return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
@@ -141,7 +142,7 @@ def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> It
     """
 
     def layers(of: DeepNet) -> Iterator[tuple]:
-        return zip(*(of.walk(of.enter(x)) for x in sets), strict=True)
+        return zip(*(of.iterate_blocks(of.embed(x)) for x in sets), strict=True)
 
     yield "pixels", list(sets)
     for seen in layers(net):
@@ -206,7 +207,7 @@ def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
     """Return the gates, or the outputs, of all layers as one vector for each image, (n, L·D)."""
     found = np.empty((len(images), net.depth, net.hidden), net.dtype)
     for part, x in models.in_batches(net, images, "routes"):
-        for l, ((_, T), y) in enumerate(net.walk(x)):
+        for l, ((_, T), y) in enumerate(net.iterate_blocks(x)):
             found[part, l] = (T if kind == "gates" else y).T
     return found.reshape(len(images), -1)
 

@@ -14,10 +14,11 @@ import numpy as np
 
 import highway_lab.logs
 from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab.datasets import DATASETS, choose_dataset
 from highway_lab.files import lock_log, make_place
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
-from highway_networks import DATASETS, Config, Dataset, choose_dataset, load_dataset, train
+from highway_networks import Config, Dataset, load_dataset, train
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 NO_DATA = (None,)  # the data sets of an experiment that needs none

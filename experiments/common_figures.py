@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from highway_lab.console import name_tested
+from highway_lab.datasets import DATASETS
 from highway_lab.figures import draw_level, draw_seeds
 from highway_lab.logs import DatasetInfo
-from highway_networks import DATASETS
 
 ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
 

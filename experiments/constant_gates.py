@@ -28,9 +28,11 @@ from pathlib import Path
 import numpy as np
 
 from highway_lab.console import digest
+from highway_lab.datasets import as_inputs
 from highway_lab.files import make_place
 from highway_lab.logs import History, Log, Result, environment
-from highway_networks import Config, Dataset, DeepNet, Training, as_inputs
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, DeepNet
 
 from . import models
 from .common import Experiment, ExperimentJob, start

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conv_highway_networks import ConvConfig, ConvTraining, configure
+from conv_highway_networks import ConvConfig, configure
 from highway_lab.console import digest
 from highway_lab.logs import Run
 from highway_networks import Dataset, train
@@ -29,7 +29,7 @@ def config_of(data: Dataset, net: str, smoke: bool, budget: dict[str, Any], **fi
 
 def train_one(name: str, config: ConvConfig, data: Dataset) -> Run[ConvConfig]:
     """Train one net of the log `name`, with a checkpoint after each epoch, from which a killed run resumes."""
-    return train(config, data, training=ConvTraining, keep=checkpoint_path(name, config))
+    return train(config, data, keep=checkpoint_path(name, config))
 
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:

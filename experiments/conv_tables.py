@@ -18,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from conv_highway_networks import ConvConfig, ConvTraining
+from conv_highway_networks import ConvConfig
 from highway_lab import checkpoints
 from highway_lab.cli import InputError
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, Run, number
+from highway_lab.training import Training
 from highway_networks import Dataset
 
 from .common import Experiment, ExperimentJob, group_by, start
@@ -100,7 +101,7 @@ def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
     """Time training steps of a net, each an epoch of one batch."""
     config = config_of(data, net, False, {"epochs": 1})
     config = replace(config, n_train=config.batch_size, n_validation=1, n_test=1)
-    training, seconds = ConvTraining(config, data), []
+    training, seconds = Training(config, data), []
     for _ in range(steps):
         begun = time.perf_counter()
         training.epoch = 0
@@ -111,7 +112,7 @@ def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
 
 def keep_net(config: ConvConfig, data: Dataset) -> None:
     """Write the net of a finished run from its last checkpoint, if that is still there."""
-    training = ConvTraining(config, data)
+    training = Training(config, data)
     if checkpoints.restore(checkpoint_path(EXPERIMENT.name, config), training):
         make_place(MODEL)
         training.net.save(MODEL)

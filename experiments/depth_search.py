@@ -44,7 +44,8 @@ from highway_lab.console import name_numbers
 from highway_lab.files import make_place
 from highway_lab.jobs import check_number
 from highway_lab.logs import DatasetInfo, History, Log, Result, number
-from highway_networks import Config, Dataset, Training
+from highway_lab.training import Training
+from highway_networks import Config, Dataset
 
 from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
 

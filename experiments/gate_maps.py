@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import Log, number, numbers
-from highway_networks import Dataset, DeepNet, as_inputs
+from highway_networks import Dataset, DeepNet
 
 from . import models
 from .common import Experiment, start
@@ -94,7 +95,7 @@ def measure(net: DeepNet, images: np.ndarray) -> Activity:
     T_sum, closed, opened = np.zeros((3, net.depth, net.hidden))
     change = np.zeros(net.depth)
     for _, x in models.in_batches(net, images, "gates"):
-        for l, ((_, T), y) in enumerate(net.walk(x)):
+        for l, ((_, T), y) in enumerate(net.iterate_blocks(x)):
             T_sum[l] += T.sum(axis=1, dtype=np.float64)
             closed[l] += np.count_nonzero(T < CLOSED, axis=1)
             opened[l] += np.count_nonzero(T > OPEN, axis=1)

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import Log, Result, number, numbers
-from highway_networks import Dataset, DeepNet, Training, as_inputs
+from highway_lab.training import Training
+from highway_networks import Dataset, DeepNet
 
 from . import models
 from .class_routing import class_means
@@ -120,7 +122,7 @@ def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
 
 def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndarray) -> np.ndarray:
     """Return the output (D, B) of block l for x (D, B), with a branch, "H" or "T", given for all blocks, (L, D, B)."""
-    z, _ = next(net.walk(x, l))
+    z, _ = next(net.iterate_blocks(x, l))
     z[net.block.branches.index(branch)] = given[l]
     H, T = z
     return (H - x) * T + x  # eq. 3
@@ -137,7 +139,7 @@ def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: i
 def predict_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> np.ndarray:
     """Return the logits (B, K) for x (D, B), the input of block l, with a branch (L, D, B) given from there on."""
     *_, y = walk_given(net, x, branch, given, l)
-    return net.predict_from(y, net.depth)
+    return net.forward_from(y, net.depth)
 
 
 # ------------------------------------------------------------------------------------------ measurements
@@ -174,9 +176,9 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
 
         distance += np.abs(given - cache.T).mean(axis=1).sum(axis=1)
         for l, x_l in enumerate(cache.x[:-1]):
-            each[l] += wrong(net.predict_from(block_given(net, l, x_l, GATES, given), l + 1))
+            each[l] += wrong(net.forward_from(block_given(net, l, x_l, GATES, given), l + 1))
         for k, x_k in enumerate(walk_given(net, x, GATES, given)):
-            first[k] += wrong(net.predict_from(x_k, k))
+            first[k] += wrong(net.forward_from(x_k, k))
         for k in range(L + 1):
             last[k] += wrong(predict_given(net, cache.x[L - k], GATES, given, L - k))
     return Curves(*(numbers(sums / len(labels), DIGITS) for sums in (distance, each, first, last)))

@@ -86,17 +86,17 @@ def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
 
     A closed layer passes on its input, so the pass continues from there: half a forward pass on average.
     """
-    for l, (_, y) in enumerate(net.walk(x)):
-        yield net.predict_from(x, l + 1)
+    for l, (_, y) in enumerate(net.iterate_blocks(x)):
+        yield net.forward_from(x, l + 1)
         x = y
-    yield net.predict_from(x, net.depth)
+    yield net.forward_from(x, net.depth)
 
 
 def predict_without(net: DeepNet, x: np.ndarray, closed: np.ndarray) -> np.ndarray:
     """Return the logits (B, K) for x_0 (D, B) with these layers closed."""
     for l in np.setdiff1d(np.arange(net.depth), closed):
-        _, x = next(net.walk(x, l))
-    return net.predict_from(x, net.depth)
+        _, x = next(net.iterate_blocks(x, l))
+    return net.forward_from(x, net.depth)
 
 
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:

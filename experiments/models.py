@@ -16,9 +16,11 @@ import numpy as np
 
 from highway_lab import checkpoints
 from highway_lab.cli import InputError
+from highway_lab.datasets import as_inputs
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, environment, number
-from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, as_inputs, evaluate
+from highway_lab.training import LOSSES, Training, evaluate
+from highway_networks import Config, Dataset, DeepNet
 
 from . import common, depth_search
 from .common import Experiment, ExperimentJob
@@ -254,7 +256,7 @@ def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[s
     starts = range(0, len(images), ROWS)
     for start in progress(starts, len(starts), label):
         part = slice(start, start + ROWS)
-        yield part, net.enter(as_inputs(images[part], net.dtype))
+        yield part, net.embed(as_inputs(images[part], net.dtype))
 
 
 def progress(items: Iterable, total: int, label: str) -> Iterable:

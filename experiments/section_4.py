@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from highway_lab.logs import Log, Result, number, numbers
-from highway_networks import LOSSES, Dataset, DeepNet, Training, evaluate
+from highway_lab.training import LOSSES, Training, evaluate
+from highway_networks import Dataset, DeepNet
 
 from . import class_routing, depth_search, gate_maps, lesions, models
 from .common import Experiment, ExperimentJob, start

@@ -19,9 +19,10 @@ from itertools import product
 
 import numpy as np
 
-from highway_lab.logs import History, Log, Result, number
+from highway_lab.logs import History, Log, Result, number, numbers
 from highway_lab.threads import quiet_threads
-from highway_networks import Config, Dataset, Training, evaluate, threads_for
+from highway_lab.training import Training, evaluate
+from highway_networks import Config, Dataset
 
 from .common import Experiment, ExperimentJob, fit, start
 from .rates import TriedRate, choose_and_measure, choosing
@@ -108,14 +109,14 @@ def measure_gates(training: Training, untrained: list[float], trained: list[floa
 def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net, and measure its gates unless it tries a rate."""
     training, gates = Training(config, data), None
-    images = training.inputs(training.data.train_x[:GATE_IMAGES])
+    images = training.net.preprocess(training.data.train_x[:GATE_IMAGES])
     gated = config.block == "highway" and not config.n_validation
-    with quiet_threads(threads_for(config)):
-        untrained = training.net.gate_means(images) if gated else []
+    with quiet_threads(config.threads()):
+        untrained = numbers(training.net.gate_means(images), digits=4) if gated else []
         for _ in training.epochs():
             pass
         if gated and not training.diverged:
-            gates = measure_gates(training, untrained, training.net.gate_means(images))
+            gates = measure_gates(training, untrained, numbers(training.net.gate_means(images), digits=4))
     return DeepRun(None, config, training.diverged, training.history, gates)
 
 

@@ -88,8 +88,66 @@ def optimizer_state(training: Any) -> dict[str, Any]:
 
 def _net_state(training: Any) -> dict[str, np.ndarray]:
     """What training changes in a net beside its parameters."""
-    return {f"net.{name}": value for name, value in training.net.state.items()}
+    return {f"net.{name}": value for name, value in training.net.buffers.items()}
 
 
 def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray)
+
+
+# ------------------------------------------------------------------------------------------ saved nets
+
+NET_FORMAT = 2  # 1 had the weights transposed, as x @ W
+LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
+
+
+def save_net(path: str | os.PathLike, net: Any) -> None:
+    """Write a net's tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
+    with atomic_write(path, "wb") as file:
+        np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(net.config)), **tensors_of(net))
+
+
+def load_net(path: str | os.PathLike, kind: type) -> Any:
+    """Read a net of the class `kind` that `save_net` wrote. Raises InputError for anything else; never unpickles."""
+    try:
+        check_regular(path)
+        with np.load(path, allow_pickle=False) as stored:
+            tensors = {name: stored[name] for name in stored.files}
+        found = int(tensors.pop("format", 1))
+        if found != NET_FORMAT:
+            raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
+        config = json.loads(str(tensors.pop("config")))
+        if config["dtype"] not in ("float32", "float64"):
+            raise ValueError(f"a net of {config['dtype']}")
+        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
+        expected = tensors_of(net)
+        for name in expected.keys() | tensors.keys():
+            found, wanted = (described(of.get(name)) for of in (tensors, expected))
+            if found != wanted:
+                raise ValueError(f"tensor {name}: expected {wanted}, found {found}")
+            if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
+                raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
+            if name.endswith("variance") and tensors[name].min() < 0:
+                raise ValueError(f"tensor {name} with numbers below 0")
+            expected[name][...] = tensors[name]
+        if not abs(config["gate_bias"]) < LARGEST:
+            raise ValueError(f"gate_bias {config['gate_bias']}")
+    except OSError as error:
+        found = error.strerror or "a damaged archive"
+        raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
+    except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save it again"
+        ) from error
+    return net
+
+
+def tensors_of(net: Any) -> dict[str, np.ndarray]:
+    """Return all tensors of a net by name, parameters and buffers."""
+    return dict(net.params) | net.buffers
+
+
+def described(tensor: np.ndarray | None) -> str:
+    """Return a tensor's type and shape in words."""
+    return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -107,12 +107,12 @@ BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE = (math.isfinite, "a finite number")
-Rule = tuple[Callable[[Any], bool], str]  # a test of a value, and its name in messages
+Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 
 
 def one_of(table: Collection[str]) -> Rule:
-    """Make the rule that a value is a name in the table."""
-    return (lambda value: value in table, "one of " + ", ".join(table))
+    """Make the rule that a value is a name in the table, to which names may be added later."""
+    return (lambda value: value in table, table)
 
 
 def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
@@ -125,7 +125,8 @@ def check_hyperparameters(config: Any) -> None:
     for field in dataclasses.fields(config):
         value, rule = getattr(config, field.name), field.metadata["rule"]
         if rule and not rule[0](value):
-            raise InputError(f"{flag(field.name)}: expected {rule[1]}, found {value}; choose another")
+            expected = rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
+            raise InputError(f"{flag(field.name)}: expected {expected}, found {value}; choose another")
 
 
 def flag(name: str) -> str:

@@ -19,10 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import experiments.beyond.blocks  # noqa: F401, two more kinds of block, tested as the others are
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, PaddedMaps
 from highway_lab.cli import InputError
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
-from highway_networks import BLOCKS, Config, DeepNet, Net, Training, part_of_layer
+from highway_lab.training import Training
+from highway_networks import BLOCKS, Config, DeepNet, Net, name_in_layer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def small_net(block: str, activation: str, depth: int, dtype=np.float64, d_in: int = 5, d_out: int = 3) -> DeepNet:
     """A net 4 units wide, of each state, whose biases, also of gates, lie around 0: no unit saturates, none is idle."""
-    rng, hidden = np.random.default_rng(3), 4 * BLOCKS[block].states
+    rng, hidden = np.random.default_rng(3), 8 if block == "lstm" else 4
     net = DeepNet(d_in, d_out, hidden=hidden, depth=depth, block=block, activation=activation, dtype=dtype, rng=rng)
     for name, tensor in net.params.items():
         if name.startswith("b_"):
@@ -45,6 +47,8 @@ def small_batch(rows: int = 7, d_in: int = 5, d_out: int = 3) -> tuple[np.ndarra
     rng = np.random.default_rng(5)
     return rng.uniform(-1, 1, (rows, d_in)), rng.integers(0, d_out, rows)
 
+
+CONV_BLOCKS = [name for name, block in BLOCKS.items() if block.rows(2) == 2 * len(block.branches)]  # all but lstm
 
 # One of each stage: a convolution that shrinks, windows that hang over edges, a second width, blocks 3x3 and 1x1.
 SMALL_STAGES = (
@@ -60,8 +64,8 @@ def small_conv_net(block="highway", activation="tanh", stages=SMALL_STAGES, dtyp
     described = {"stages": stages, "block": block, "activation": activation, "dtype": dtype}
     net = ConvNet(SMALL_SHAPE, 3, **(described | others), rng=rng)
     lowest = {"b": -1, "beta": -1, "mean": -1, "gamma": 0.5, "variance": 0.5}
-    for name, tensor in {**net.params, **net.state}.items():
-        kind = part_of_layer(name).split("_")[0]
+    for name, tensor in {**net.params, **net.buffers}.items():
+        kind = name_in_layer(name).split("_")[0]
         if kind in lowest:
             tensor[...] = rng.uniform(lowest[kind], lowest[kind] + 2, tensor.shape)
     return net
@@ -140,7 +144,7 @@ def train_to(training: Training, epochs: int, scored: bool = True) -> Training:
 
 def everything(training: Training) -> dict[str, object]:
     """All that the rest of a run depends on, and its record but for the seconds."""
-    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"} | training.net.state
+    found = {name: value for name, value in vars(training.optimizer).items() if name != "params"} | training.net.buffers
     found |= {name: getattr(training, name) for name in ("epoch", "diverged", "gate_means")}
     history = dataclasses.asdict(training.history) | {"seconds": len(training.history.seconds)}
     return found | {"params": training.net.params.flat, "rng": training.rng.bit_generator.state, "history": history}

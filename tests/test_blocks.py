@@ -8,7 +8,8 @@ import pytest
 from helpers import small_batch, small_net
 
 from highway_lab.cli import InputError
-from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, DeepNet, Workspace, evaluate, softmax_cross_entropy
+from highway_lab.training import LOSSES, evaluate
+from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, Workspace, softmax_cross_entropy
 
 DERIVATIVES = {"tanh": lambda H: 1 - H**2, "relu": lambda H: H > 0, "elu": lambda H: np.where(H > 0, 1, H + 1)}
 
@@ -303,7 +304,7 @@ def test_evaluation_between_forward_and_backward_changes_nothing(block, own_work
     params = net.params.flat.copy()
     logits, cache = net.forward(x, Workspace(net, len(x)) if own_workspace else None)
     evaluate(net, images, y, LOSSES["cross-entropy"])
-    list(net.walk(net.enter(-x)))
+    list(net.iterate_blocks(net.embed(-x)))
     net.predict(-x)
     grads = net.backward(softmax_cross_entropy(logits, y)[1], cache)
     np.testing.assert_array_equal(grads.flat, expected)
@@ -331,7 +332,8 @@ def test_a_workspace_full_of_nan_gives_the_results_of_a_fresh_one(block):
 def arrays_of(workspace: Workspace) -> list[np.ndarray]:
     """Every array that a workspace holds, those of its backward pass included."""
     arrays = [value for value in vars(workspace).values() if isinstance(value, np.ndarray)]
-    assert len(arrays) == 7, "input, x1, x, z, branches, dz, flows: more would not be emptied here"
+    shared = len(workspace.branches[0]) if len(workspace.branches) else 0  # H, T, ...: views of branches
+    assert len(arrays) - shared == 7, "input, x1, x, z, branches, dz, flows: more would not be emptied here"
     return arrays
 
 
@@ -339,10 +341,10 @@ def arrays_of(workspace: Workspace) -> list[np.ndarray]:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_backward_function_writes_before_it_reads(block, activation):
     """What lies in scratch, dz and dx beforehand does not matter, and what belongs to the forward pass stays."""
-    (branches, forward, backward, states, _), activation = BLOCKS[block].at(5), ACTIVATIONS[activation]
+    (branches, forward, backward, _), activation = BLOCKS[block].for_depth(5), ACTIVATIONS[activation]
     rng = np.random.default_rng(0)
     x, dy, y = rng.standard_normal((3, 4, 7))
-    z = rng.standard_normal((len(branches), 4 // states, 7))
+    z = rng.standard_normal((len(branches), BLOCKS[block].rows(4) // len(branches), 7))
     forward(x, z, y, activation)
     kept, results = (x.copy(), z.copy(), dy.copy()), []
     for fill in (0, np.nan):
@@ -363,9 +365,9 @@ def test_a_pass_leaves_the_batch_and_the_parameters_and_the_backward_pass_the_ca
     before, inputs = net.params.flat.copy(), x.copy()
     logits, cache = net.forward(x)
     dlogits = softmax_cross_entropy(logits, y)[1]
-    kept = cache.x.copy(), cache.workspace.z.copy(), dlogits.copy()
+    kept = cache.x.copy(), cache.z.copy(), dlogits.copy()
     first = net.backward(dlogits, cache).flat.copy()
-    pairs = zip((net.params.flat, x, cache.x, cache.workspace.z, dlogits), (before, inputs, *kept), strict=True)
+    pairs = zip((net.params.flat, x, cache.x, cache.z, dlogits), (before, inputs, *kept), strict=True)
     for found, expected in pairs:
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(net.backward(dlogits, cache).flat, first)
@@ -391,16 +393,16 @@ def test_a_net_can_be_walked_block_by_block_from_any_block_on(block):
     logits, cache = net.forward(x)
     assert cache.x.shape == (5, net.hidden, 7)
     assert {getattr(cache, branch).shape for branch in net.block.branches} == {(4, 4, 7)}
-    np.testing.assert_allclose(net.enter(x), cache.x[0], rtol=1e-12)
+    np.testing.assert_allclose(net.embed(x), cache.x[0], rtol=1e-12)
     for start in range(5):
         x_l = cache.x[start].copy()
-        blocks = [(z.copy(), y.copy()) for z, y in net.walk(x_l, start)]
+        blocks = [(z.copy(), y.copy()) for z, y in net.iterate_blocks(x_l, start)]
         assert len(blocks) == 4 - start
         for layer, (z, y) in enumerate(blocks, start):
             for branch, found in zip(net.block.branches, z, strict=True):
                 np.testing.assert_allclose(found, getattr(cache, branch)[layer], rtol=1e-12, atol=1e-15)
             np.testing.assert_allclose(y, cache.x[layer + 1], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(net.predict_from(x_l, start), logits, rtol=1e-12)
+        np.testing.assert_allclose(net.forward_from(x_l, start), logits, rtol=1e-12)
         np.testing.assert_array_equal(x_l, cache.x[start])
 
 

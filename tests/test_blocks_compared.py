@@ -31,8 +31,9 @@ from experiments.beyond.blocks_compared import (
 from experiments.beyond.blocks_compared_figures import edges, flow_table
 from experiments.common import final_values
 from experiments.rates import best_rates, tried_rates
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import History
-from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, Config, DeepNet, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 
 SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
@@ -56,7 +57,9 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     inputs, _ = small_batch()
     _, cache = net.forward(inputs)
     twin, x = complex_twin(net), cache.x[l, :, :1].astype(np.complex128)
-    expected = np.array([complex_step(lambda i=i: next(twin.walk(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)])
+    expected = np.array(
+        [complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)]
+    )
 
     found = jacobian(net, cache.x[l, :, 0], l)
     assert np.abs(expected).max() > 0.1

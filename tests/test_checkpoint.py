@@ -11,7 +11,8 @@ from helpers import assert_same_bits, assert_says, everything, files_below, limi
 
 from highway_lab import checkpoints
 from highway_lab.cli import InputError, Interrupted
-from highway_networks import Config, Training, train
+from highway_lab.training import Training
+from highway_networks import Config, train
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
 CONFIGS = {

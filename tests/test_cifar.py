@@ -19,6 +19,7 @@ from highway_lab import cifar, logs
 from highway_lab.cifar import CIFARS, Batch
 from highway_lab.cli import InputError
 from highway_lab.console import name_tested, summary
+from highway_lab.datasets import draw_subset
 from highway_lab.files import DownloadError
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
@@ -179,7 +180,7 @@ def test_the_first_test_images_stand_in_for_all(first, payloads):
     data = load(first.parent)
     assert data.test_set == "first 2 test images"
     np.testing.assert_array_equal(data.test_x.reshape(N_FIRST, -1)[1], list(payloads[TEST][RECORD + 1 : 2 * RECORD]))
-    assert hn.draw_subset(data, 3, 1, np.random.default_rng(0)).test_set == "first 2 test images"
+    assert draw_subset(data, 3, 1, np.random.default_rng(0)).test_set == "first 2 test images"
 
 
 def test_the_whole_test_batch_is_preferred(first, payloads):

@@ -30,8 +30,9 @@ from experiments.constant_gates import (
     trained_highway,
 )
 from experiments.constant_gates_figures import claims
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import History
-from highway_networks import Config, as_inputs
+from highway_networks import Config
 
 SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
 

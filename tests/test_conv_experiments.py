@@ -31,6 +31,7 @@ from experiments.conv_tables_figures import (
 )
 from highway_lab.figures import COLORS
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
+from highway_lab.training import Training
 
 MNIST = DatasetInfo("mnist", 55_000, 10_000)
 CIFAR = DatasetInfo("cifar-10", 45_000, 1_000, "first 1,000 test images")
@@ -129,7 +130,7 @@ def test_a_killed_run_goes_on_and_another_data_set_does_not_go_on_with_it(workdi
     config = configure("digits", epochs=2, n_train=100, n_validation=20, n_test=20)
     whole = conv_runs.train_one("conv_bias", config, digits)
     seen = []
-    monkeypatch.setattr(conv_runs.ConvTraining, "_train_epoch", lambda training: seen.append(training))
+    monkeypatch.setattr(Training, "_train_epoch", lambda training: seen.append(training))
     again = conv_runs.train_one("conv_bias", config, digits)
     assert (again.history, seen) == (whole.history, []), "its checkpoint is of the last epoch"
     names = {

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from helpers import (
+    CONV_BLOCKS,
     SMALL_SHAPE,
     SMALL_STAGES,
     Intruder,
@@ -35,7 +36,7 @@ from conv_highway_networks import (
 from highway_lab.cli import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
 
-every_block = pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])
+every_block = pytest.mark.parametrize("block", CONV_BLOCKS)
 NO_DROPOUT = [stage for stage in SMALL_STAGES if not isinstance(stage, Dropout)]
 
 
@@ -114,7 +115,7 @@ def test_parameters_and_gradients_have_these_names_and_shapes(block):
         for number, tensor in enumerate(tensors.values()):
             tensor[...] = number  # views: each entry of the vector belongs to one of them
         assert np.bincount(tensors.flat.astype(int)).tolist() == [tensor.size for tensor in tensors.values()]
-    assert {name: tensor.shape for name, tensor in net.state.items()} == {
+    assert {name: tensor.shape for name, tensor in net.buffers.items()} == {
         f"{layer}.{name}": (maps,) for layer, maps in ((2, 2), (3, 2), (5, 3)) for name in ("mean", "variance")
     }
 
@@ -135,21 +136,21 @@ def test_biases_start_at_zero_gates_at_their_bias_and_normalisation_as_none(bloc
         SMALL_SHAPE, 3, stages=SMALL_STAGES, block=block, gate_bias=-3.5, batch_norm=True, rng=np.random.default_rng(0)
     )
     starts = {"b_T": -3.5, "b_C": 3.5, "gamma": 1, "variance": 1}
-    for name, tensor in {**net.params, **net.state}.items():
+    for name, tensor in {**net.params, **net.buffers}.items():
         part = name.split(".")[-1]
         assert tensor.any() if part.startswith("W_") else (tensor == starts.get(part, 0)).all(), name
 
 
 def test_a_copy_has_running_statistics_and_parameters_of_its_own():
     net = small_conv_net(batch_norm=True)
-    for tensor in net.state.values():
+    for tensor in net.buffers.values():
         tensor += 3
     other = copy.deepcopy(net)
-    for name, tensor in {**net.params, **net.state}.items():
-        np.testing.assert_array_equal({**other.params, **other.state}[name], tensor)
+    for name, tensor in {**net.params, **net.buffers}.items():
+        np.testing.assert_array_equal({**other.params, **other.buffers}[name], tensor)
     x = small_images()[0]
     np.testing.assert_array_equal(other.predict(x), net.predict(x))
-    for tensor in other.state.values():
+    for tensor in other.buffers.values():
         tensor += 100
     assert not np.array_equal(other.predict(x), net.predict(x))
 
@@ -218,7 +219,7 @@ def test_what_is_no_image_is_refused(shape):
 
 
 def test_a_block_whose_units_have_two_parts_is_refused():
-    with pytest.raises(InputError, match="block: expected one whose maps have one part, found lstm; "):
+    with pytest.raises(InputError, match=r"block: .*lstm"):
         small_conv_net(block="lstm")
 
 
@@ -387,7 +388,7 @@ def test_evaluation_between_forward_and_backward_changes_nothing(block):
     expected = gradients(net, x, y)
     images, params = x.copy(), net.params.flat.copy()
     logits, cache = net.forward(x, training(net))
-    kept, state = logits.copy(), {name: tensor.copy() for name, tensor in net.state.items()}
+    kept, state = logits.copy(), {name: tensor.copy() for name, tensor in net.buffers.items()}
     net.predict(-x)
     net.forward(2 * x)
     if "T" in net.block.branches:
@@ -398,7 +399,7 @@ def test_evaluation_between_forward_and_backward_changes_nothing(block):
         np.testing.assert_array_equal(gradient, expected[name], err_msg=name)
     np.testing.assert_array_equal(x, images)
     np.testing.assert_array_equal(net.params.flat, params)
-    for name, tensor in net.state.items():
+    for name, tensor in net.buffers.items():
         np.testing.assert_array_equal(tensor, state[name], err_msg=name)
 
 
@@ -408,8 +409,8 @@ def test_every_array_has_the_nets_precision(dtype):
     x = x.astype(dtype)
     logits, cache = net.forward(x, training(net))
     grads, dx = net.backward(softmax_cross_entropy(logits, y)[1], cache, return_dx=True)
-    images = net.inputs((100 + 100 * x).astype(np.uint8))
-    arrays = (logits, *cache.T, grads.flat, dx, net.predict(x), net.params.flat, *net.state.values(), images)
+    images = net.preprocess((100 + 100 * x).astype(np.uint8))
+    arrays = (logits, *cache.T, grads.flat, dx, net.predict(x), net.params.flat, *net.buffers.values(), images)
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}
 
 
@@ -465,7 +466,7 @@ def test_running_statistics_come_to_be_those_of_batches_that_repeat():
     workspace = training(net)
     for _ in range(200):
         trained_on, _ = net.forward(x, workspace)
-    net.state["2.variance"] *= (3 * 54 - 1) / (3 * 54)
+    net.buffers["2.variance"] *= (3 * 54 - 1) / (3 * 54)
     np.testing.assert_allclose(net.predict(x), trained_on, rtol=1e-6)
 
 
@@ -513,18 +514,18 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, block, batc
     net.save(tmp_path / "net.npz")
     loaded = ConvNet.load(tmp_path / "net.npz")
     images = np.random.default_rng(0).integers(0, 256, (5, *SMALL_SHAPE), dtype=np.uint8)
-    np.testing.assert_array_equal(loaded.predict(loaded.inputs(images)), net.predict(net.inputs(images)))
+    np.testing.assert_array_equal(loaded.predict(loaded.preprocess(images)), net.predict(net.preprocess(images)))
     assert loaded.params.flat.tobytes() == net.params.flat.tobytes()
-    assert loaded.state.keys() == net.state.keys()
-    for name, tensor in net.state.items():
-        assert (loaded.state[name].dtype, loaded.state[name].tobytes()) == (tensor.dtype, tensor.tobytes())
+    assert loaded.buffers.keys() == net.buffers.keys()
+    for name, tensor in net.buffers.items():
+        assert (loaded.buffers[name].dtype, loaded.buffers[name].tobytes()) == (tensor.dtype, tensor.tobytes())
     assert (loaded.config, loaded.places, loaded.depth) == (net.config, net.places, 3)
 
 
 def test_a_loaded_net_goes_on_as_the_saved_one(saved):
     """It is trained by the same gradients, and its running statistics follow the batches."""
     net, loaded, (x, y) = small_conv_net(batch_norm=True, contrast=True), ConvNet.load(saved), small_images()
-    expected, found = gradients(net, x, y) | net.state, gradients(loaded, x, y) | loaded.state
+    expected, found = gradients(net, x, y) | net.buffers, gradients(loaded, x, y) | loaded.buffers
     for name, tensor in expected.items():
         np.testing.assert_array_equal(found[name], tensor, err_msg=name)
 
@@ -595,7 +596,7 @@ def test_a_pickle_inside_is_refused_and_not_run(saved, tmp_path, name):
 def test_a_damaged_file_is_refused(saved):
     content = saved.read_bytes()
     flipped = bytearray(content)
-    flipped[content.index(ConvNet.load(saved).state["mean"].tobytes()) + 5] ^= 1
+    flipped[content.index(ConvNet.load(saved).buffers["mean"].tobytes()) + 5] ^= 1
     for wrong in (
         flipped,
         b"",

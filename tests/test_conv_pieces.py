@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from helpers import assert_zeros_around, check_gradients, complex_step
+from helpers import CONV_BLOCKS, assert_zeros_around, check_gradients, complex_step
 
 import conv_highway_networks as conv
 from conv_highway_networks import (
@@ -135,7 +135,7 @@ def convolution(
     shape = len(BLOCKS[block].branches) * y.shape[0], stage.kernel**2 * x.shape[0] + 1
     rng = np.random.default_rng(2)
     W, dW = rng.uniform(-1, 1, shape).astype(x.dtype), np.full(shape, np.nan, x.dtype)
-    layer = ConvolutionLayer(BLOCKS[block].at(depth=3), ACTIVATIONS[activation], stage, (W, dW), x, y)
+    layer = ConvolutionLayer(BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, (W, dW), x, y)
     if norm:
         layer.normalise(*normalisation(y.shape[0], x.dtype))
     return layer
@@ -182,7 +182,7 @@ def test_a_blocks_gradients_are_its_derivatives_with_every_kernel_on_images_of_e
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])
+@pytest.mark.parametrize("block", CONV_BLOCKS)
 def test_every_blocks_gradients_are_its_derivatives(block, activation, norm):
     check_layer(lambda x: convolution(x, Blocks(1), block, activation, norm), random_images(2, (3, 4, 3)))
 

@@ -4,10 +4,10 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import SMALL_STAGES, relative_error, small_conv_net, small_images
+from helpers import CONV_BLOCKS, SMALL_STAGES, relative_error, small_conv_net, small_images
 
 from conv_highway_networks import AveragePool, Blocks, Convolution, ConvWorkspace, Dropout, MaxPool
-from highway_networks import ACTIVATIONS, BLOCKS, Momentum, decay_weights, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, Momentum, decay_weights, softmax_cross_entropy
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
 functional = torch.nn.functional
@@ -57,7 +57,7 @@ def compare(net) -> None:
     """Fail unless logits, loss, all gradients and the statistics afterwards are PyTorch's, twice in a row."""
     x, y = small_images()
     p, torch_x = as_tensors(net), torch.tensor(x, requires_grad=True)
-    running = {name: torch.tensor(tensor.copy()) for name, tensor in net.state.items()}
+    running = {name: torch.tensor(tensor.copy()) for name, tensor in net.buffers.items()}
     workspace = ConvWorkspace(net, len(x), np.random.default_rng(0))
     for _ in range(2):
         logits, cache = net.forward(x, workspace)
@@ -78,14 +78,14 @@ def compare(net) -> None:
                 assert np.abs(expected).max() > 1e-4, name
                 assert relative_error(found, expected) < 1e-10, name
         for name, tensor in running.items():
-            assert relative_error(net.state[name], tensor.numpy()) < 1e-10, name
+            assert relative_error(net.buffers[name], tensor.numpy()) < 1e-10, name
     evaluated = torch_logits(net, p, torch_x, False, running).detach().numpy()
     assert relative_error(net.predict(x), evaluated) < 1e-10
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("block", [name for name, block in BLOCKS.items() if block.states == 1])
+@pytest.mark.parametrize("block", CONV_BLOCKS)
 def test_a_nets_logits_gradients_and_running_statistics_equal_pytorchs(block, activation, batch_norm):
     """While training, and the logits in evaluation."""
     compare(small_conv_net(block, activation, stages=NO_DROPOUT, batch_norm=batch_norm))
@@ -106,7 +106,7 @@ def test_each_stage_equals_pytorchs_on_odd_and_even_sizes(stage, before):
 
 def test_five_steps_with_nesterov_momentum_and_weight_decay_end_where_pytorchs_do():
     net, (x, y) = small_conv_net("highway", "relu", stages=NO_DROPOUT, batch_norm=True), small_images()
-    p, running = as_tensors(net), {name: torch.tensor(tensor.copy()) for name, tensor in net.state.items()}
+    p, running = as_tensors(net), {name: torch.tensor(tensor.copy()) for name, tensor in net.buffers.items()}
     before = copy.deepcopy(p)
     weights = [tensor for name, tensor in p.items() if "W_" in name]
     others = [tensor for name, tensor in p.items() if "W_" not in name]

@@ -25,7 +25,6 @@ from conv_highway_networks import (
     Blocks,
     ConvConfig,
     ConvNet,
-    ConvTraining,
     ConvWorkspace,
     Dropout,
     configure,
@@ -36,18 +35,8 @@ from conv_highway_networks import (
 )
 from highway_lab import checkpoints, logs
 from highway_lab.cli import InputError
-from highway_networks import (
-    LOSSES,
-    Dataset,
-    Momentum,
-    decay_weights,
-    evaluate,
-    is_schedule,
-    scheduled_rate,
-    softmax_cross_entropy,
-    train,
-    train_step,
-)
+from highway_lab.training import LOSSES, Training, batches, evaluate, is_schedule, scheduled_rate
+from highway_networks import Dataset, Momentum, decay_weights, softmax_cross_entropy, train
 
 # A net with dropout, on 8 x 8 images; steps of 50, 50 and 20 images.
 SMALL = configure("mnist-8", n_train=120, n_validation=30, n_test=40, n_scored=50, batch_size=50, epochs=3)
@@ -126,26 +115,26 @@ def test_crops_are_drawn_from_the_generator_alone_each_image_for_itself():
 
 def test_a_net_takes_pixels_from_0_to_1_or_contrast_about_the_mean_image():
     images = np.random.default_rng(0).integers(0, 256, (5, 2, 9, 6), dtype=np.uint8)
-    np.testing.assert_array_equal(small_conv_net().inputs(images), images / 256)
+    np.testing.assert_array_equal(small_conv_net().preprocess(images), images / 256)
     net = small_conv_net(contrast=True)
-    assert net.state["mean"].any()
-    expected = contrast_normalised(images, np.float64) - net.state["mean"]
-    np.testing.assert_array_equal(net.inputs(images), expected)
+    assert net.buffers["mean"].any()
+    expected = contrast_normalised(images, np.float64) - net.buffers["mean"]
+    np.testing.assert_array_equal(net.preprocess(images), expected)
 
 
 def test_the_mean_image_is_that_of_the_training_samples_alone(digits):
-    training = ConvTraining(CONFIGS["momentum"], digits)
+    training = Training(CONFIGS["momentum"], digits)
     expected = mean_image(training.data.train_x)
-    np.testing.assert_allclose(training.net.state["mean"], expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(training.net.buffers["mean"], expected, rtol=1e-6, atol=1e-7)
     assert np.abs(expected - mean_image(np.concatenate([training.data.train_x, training.validation[0]]))).max() > 1e-3
 
 
 def test_only_training_images_are_cropped_and_only_if_the_config_says_so(digits):
     images = digits.train_x[:20]
     for augment in (False, True):
-        training = ConvTraining(dataclasses.replace(SMALL, augment=augment), digits)
-        np.testing.assert_array_equal(training.inputs(images), training.net.inputs(images))
-        assert (training.training_inputs(images) != training.net.inputs(images)).any() == augment
+        training = Training(dataclasses.replace(SMALL, augment=augment), digits)
+        x = training.net.preprocess(images)
+        assert (training.config.augmented(x, training.rng) != x).any() == augment
 
 
 # ---------------------------------------------------------------------------------------- what a run does
@@ -153,11 +142,7 @@ def test_only_training_images_are_cropped_and_only_if_the_config_says_so(digits)
 
 @pytest.mark.parametrize("others", [{}, {"batch_norm": True}], ids=str)
 def test_a_net_learns_the_digits(digits, others):
-    run = train(
-        configure("digits", n_train=800, n_validation=100, n_test=200, epochs=3, **others),
-        digits,
-        training=ConvTraining,
-    )
+    run = train(configure("digits", n_train=800, n_validation=100, n_test=200, epochs=3, **others), digits)
     assert run.history.train_loss[0] > 2 > 0.8 > run.history.train_loss[-1]
     assert run.history.validation_score[-1] > 0.8
     assert run.history.test_score[-1] > 0.8
@@ -169,7 +154,7 @@ def test_recorded_runs_come_out_again(digits):
     log = logs.read(Path(__file__).with_name("conv_run.json"), logs.RunLog[ConvConfig], "restore it")
     here, there = ((of.numpy, of.kernels, of.cpu) for of in (logs.environment(), log.environment))
     for recorded in log.runs:
-        runs = train(recorded.config, digits, training=ConvTraining), recorded
+        runs = train(recorded.config, digits), recorded
         found, expected = (
             dataclasses.asdict(without_seconds(run).history) | {"gates": run.gate_means, "n_params": run.n_params}
             for run in runs
@@ -181,10 +166,10 @@ def test_recorded_runs_come_out_again(digits):
 
 @every_config
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, config):
-    first = train_to(ConvTraining(config, digits), 2)
+    first = train_to(Training(config, digits), 2)
     np.random.seed(7)  # noqa: NPY002, the global generator has no part in it
-    assert_same_bits(train_to(ConvTraining(config, digits), 2), first)
-    other = train_to(ConvTraining(dataclasses.replace(config, seed=1), digits), 2)
+    assert_same_bits(train_to(Training(config, digits), 2), first)
+    other = train_to(Training(dataclasses.replace(config, seed=1), digits), 2)
     assert (other.net.params.flat != first.net.params.flat).any()
 
 
@@ -193,10 +178,10 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, confi
 @every_config
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, config, epochs, scored):
     """The generator of crops and dropout, running statistics, moments and the mean image are all restored."""
-    whole = train_to(ConvTraining(config, digits), 3, scored)
-    first = train_to(ConvTraining(config, digits), epochs, scored)
+    whole = train_to(Training(config, digits), 3, scored)
+    first = train_to(Training(config, digits), epochs, scored)
     checkpoints.save(tmp_path / "checkpoint.npz", first)
-    second = ConvTraining(config, digits)
+    second = Training(config, digits)
     assert checkpoints.restore(tmp_path / "checkpoint.npz", second)
     assert_same_bits(second, first)
     assert_same_bits(train_to(second, 3, scored), whole)
@@ -204,12 +189,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, 
 
 def test_the_net_goes_on_normalising_by_the_statistics_that_were_restored(digits, tmp_path):
     """They are the arrays that the layers read, not copies of them."""
-    first = train_to(ConvTraining(CONFIGS["momentum"], digits), 2)
+    first = train_to(Training(CONFIGS["momentum"], digits), 2)
     checkpoints.save(tmp_path / "checkpoint.npz", first)
-    second = ConvTraining(CONFIGS["momentum"], digits)
-    untrained = second.net.predict(second.inputs(digits.test_x[:5]))
+    second = Training(CONFIGS["momentum"], digits)
+    untrained = second.net.predict(second.net.preprocess(digits.test_x[:5]))
     checkpoints.restore(tmp_path / "checkpoint.npz", second)
-    found, expected = (of.net.predict(of.inputs(digits.test_x[:5])) for of in (second, first))
+    found, expected = (of.net.predict(of.net.preprocess(digits.test_x[:5])) for of in (second, first))
     np.testing.assert_array_equal(found, expected)
     assert (found != untrained).any()
 
@@ -225,7 +210,7 @@ OTHER_VALUES = {
 
 def outcome(config: ConvConfig, data: Dataset) -> tuple[object, list[float]]:
     """The record of a run but for the seconds, and its parameters."""
-    training = train_to(ConvTraining(config, data), config.epochs)
+    training = train_to(Training(config, data), config.epochs)
     return without_seconds(training.run()).history, training.net.params.flat.tolist()
 
 
@@ -265,19 +250,25 @@ def numbers_of(images: np.ndarray) -> list[int]:
 
 
 def test_no_sample_is_both_trained_on_and_held_out_and_each_keeps_its_class():
-    training = ConvTraining(dataclasses.replace(SMALL, n_train=150, n_validation=50), numbered())
-    data, validation_x = training.data, training.validation[0]
-    trained_on, validated, tested = map(numbers_of, (data.train_x, validation_x, data.test_x))
-    assert sorted(trained_on + validated) == list(range(200))
-    assert (len(trained_on), len(validated), len(set(tested))) == (150, 50, 40)
+    training = Training(dataclasses.replace(SMALL, n_train=150, n_validation=50), numbered())
+    trained_on, validation, tested = map(
+        numbers_of, (training.data.train_x, training.validation[0], training.data.test_x)
+    )
+    assert sorted(trained_on + validation) == list(range(200))
+    assert (len(trained_on), len(validation), len(set(tested))) == (150, 50, 40)
     assert min(tested) >= 1000
-    assert [n % 10 for n in trained_on + validated] == [*training.data.train_y, *training.validation[1]]
+    assert [n % 10 for n in trained_on + validation] == [*training.data.train_y, *training.validation[1]]
+
+
+def seen_of(training, seen, epoch):
+    for chosen in epoch:
+        seen.append(numbers_of(training.data.train_x[chosen]))
+        yield chosen
 
 
 def test_every_training_sample_is_seen_once_an_epoch_and_no_other(monkeypatch):
-    training, seen = ConvTraining(SMALL, numbered()), []
-    inputs = training.training_inputs
-    monkeypatch.setattr(training, "training_inputs", lambda x: seen.append(numbers_of(x)) or inputs(x))
+    training, seen = Training(SMALL, numbered()), []
+    monkeypatch.setattr("highway_lab.training.batches", lambda *of: seen_of(training, seen, batches(*of)))
     train_to(training, 2)
     assert [len(batch) for batch in seen] == [50, 50, 20] * 2
     first, second = ([*chain(*batches)] for batches in (seen[:3], seen[3:]))
@@ -287,26 +278,26 @@ def test_every_training_sample_is_seen_once_an_epoch_and_no_other(monkeypatch):
 
 def test_too_many_held_out_samples_are_refused():
     with pytest.raises(InputError) as error:
-        ConvTraining(dataclasses.replace(SMALL, n_train=150, n_validation=51), numbered())
+        Training(dataclasses.replace(SMALL, n_train=150, n_validation=51), numbered())
     assert_says(error.value, "--n-train and --n-validation", 200, 201)
 
 
 def test_if_all_samples_are_held_out_the_flag_that_was_given_is_named(digits):
     given = fit_to(digits, "digits", {"net": "digits", "n_validation": 5000})
     with pytest.raises(InputError) as error:
-        ConvTraining(configure(**given), digits)
+        Training(configure(**given), digits)
     assert_says(error.value, "--n-validation", 1437, 5001)
 
 
 def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():
-    history = train_to(ConvTraining(SMALL, numbered()), 3).history
+    history = train_to(Training(SMALL, numbered()), 3).history
     for scores in (history.test_loss, history.test_score):
         assert scores[:-1] == [None, None, None]
         assert scores[-1] is not None
     for scores in (history.train_loss, history.validation_loss, history.validation_score):
         assert len(scores) == 4
         assert None not in scores
-    history = train_to(ConvTraining(dataclasses.replace(SMALL, n_validation=0), numbered()), 3).history
+    history = train_to(Training(dataclasses.replace(SMALL, n_validation=0), numbered()), 3).history
     assert (history.validation_loss, history.validation_score) == ([], [])
     assert len(history.test_score) == 4
     assert None not in history.test_score
@@ -315,7 +306,7 @@ def test_test_scores_are_null_until_the_last_epoch_where_samples_are_held_out():
 def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores():
     """What is chosen by the rest has not seen them; the gates' means are not chosen by."""
     data = numbered()
-    runs = [ConvTraining(SMALL, with_tests) for with_tests in (data, data._replace(test_x=255 - data.test_x))]
+    runs = [Training(SMALL, with_tests) for with_tests in (data, data._replace(test_x=255 - data.test_x))]
     first, other = (train_to(run, 3) for run in runs)
     np.testing.assert_array_equal(first.net.params.flat, other.net.params.flat)
     for name in ("train_loss", "train_score", "validation_loss", "validation_score", "grad_norm"):
@@ -326,7 +317,7 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores():
 @pytest.mark.parametrize("n_scored", [0, 1, 50, 1000])
 def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored):
     """Of training samples the first n_scored, all for 0 or where there are fewer; of the others all."""
-    training = ConvTraining(dataclasses.replace(CONFIGS["momentum"], n_scored=n_scored), digits)
+    training = Training(dataclasses.replace(CONFIGS["momentum"], n_scored=n_scored), digits)
     history = train_to(training, 3).history
     training.net.save(tmp_path / "net.npz")
     net, data = ConvNet.load(tmp_path / "net.npz"), training.data
@@ -338,21 +329,21 @@ def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored):
     }
     assert len(parts["train"][0]) == {0: 120, 1: 1, 50: 50, 1000: 120}[n_scored]
     for name, (x, y) in parts.items():
-        loss, accuracy = evaluate(net, x, y, LOSSES["cross-entropy"], net.inputs)
+        loss, accuracy = evaluate(net, x, y, LOSSES["cross-entropy"])
         assert getattr(history, f"{name}_loss")[-1] == pytest.approx(loss, rel=1e-5)
         assert getattr(history, f"{name}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
 
 
 def test_the_gates_of_each_block_are_recorded_each_epoch_and_start_near_their_bias(digits):
-    run = train(dataclasses.replace(SMALL, gate_bias=-3.0, init="uniform"), digits, training=ConvTraining)
+    run = train(dataclasses.replace(SMALL, gate_bias=-3.0, init="uniform"), digits)
     assert [len(row) for row in run.gate_means] == [8] * 4
     np.testing.assert_allclose(run.gate_means[0], 1 / (1 + math.exp(3)), rtol=0.25)
     assert run.gate_means[0] != run.gate_means[3]
-    assert train(CONFIGS["plain"], digits, training=ConvTraining).gate_means is None
+    assert train(CONFIGS["plain"], digits).gate_means is None
 
 
 def test_a_run_that_diverges_ends_there_and_says_so(digits):
-    run = train(dataclasses.replace(SMALL, lr=1e12, epochs=5), digits, training=ConvTraining)
+    run = train(dataclasses.replace(SMALL, lr=1e12, epochs=5), digits)
     assert run.diverged
     assert len(run.history.epoch) < 6
     assert run.history.train_loss[0] is not None
@@ -382,7 +373,7 @@ def test_a_step_with_weight_decay_goes_down_the_loss_and_half_of_the_weights_squ
     before, decay, lr = net.params.flat.copy(), 0.1, 0.01
     optimizer = Momentum(net.params, lr, momentum=0.0, decay=1.0)
     workspace = ConvWorkspace(net, 3, np.random.default_rng(4))
-    train_step(net, LOSSES["cross-entropy"], optimizer, x, y, 0.0, workspace, weight_decay=decay)
+    net.train_step(x, y, workspace, LOSSES["cross-entropy"], optimizer, weight_decay=decay)
     found = net.new_parameters()
     found.flat[...] = (before - net.params.flat) / lr
 
@@ -433,10 +424,10 @@ def test_each_step_has_the_rate_of_its_share_of_the_whole_run(digits, tmp_path, 
     """3 epochs of 3 steps: step i is taken when i/9 are done, in a run that is resumed, too."""
     rates, step = [], Momentum.step
     monkeypatch.setattr(Momentum, "step", lambda self, grads, rate: rates.append(rate) or step(self, grads, rate))
-    training = ConvTraining(dataclasses.replace(SMALL, schedule=schedule), digits)
+    training = Training(dataclasses.replace(SMALL, schedule=schedule), digits)
     if stopped_after:
         checkpoints.save(tmp_path / "checkpoint.npz", train_to(training, stopped_after))
-        training = ConvTraining(training.config, digits)
+        training = Training(training.config, digits)
         checkpoints.restore(tmp_path / "checkpoint.npz", training)
     train_to(training, 3)
     assert rates == pytest.approx([scheduled_rate(schedule, i / 9) for i in range(9)], rel=1e-12)
@@ -479,5 +470,5 @@ def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
 def test_samples_that_are_no_images_are_refused():
     x, y = np.zeros((200, 64), np.uint8), np.zeros(200, int)
     with pytest.raises(InputError) as error:
-        ConvTraining(SMALL, Dataset(x, y, x, y, outputs=10))
+        Training(SMALL, Dataset(x, y, x, y, outputs=10))
     assert_says(error.value, "channels, rows and columns", [64])

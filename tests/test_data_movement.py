@@ -169,7 +169,7 @@ def test_a_trace_computes_what_the_net_computes(block, copies):
     net, rng = net_of(block), np.random.default_rng(0)
     _, cache = net.forward(rng.standard_normal((B, 5)))
     dlogits = rng.standard_normal((B, 4))
-    dx_L = next(net.walk_back(dlogits, cache)).copy()
+    dx_L = next(net.backward_blocks(dlogits, cache)).copy()
     grads = net.backward(dlogits, cache)
     _, blocks, workspace = trace_step(net, cache.x[0], dx_L, copies=copies)
     for found, expected in (

@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 import highway_lab.files
 import highway_networks as hn
 from highway_lab.cli import InputError
+from highway_lab.datasets import as_inputs, draw_subset
 from highway_lab.files import IDX_SOURCES
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
@@ -261,19 +262,19 @@ def test_digits_are_always_cut_the_same_way(digits):
 
 def test_pixels_become_rows_from_minus_one_to_one():
     images = np.array([[[0, 51], [204, 255]], [[255, 0], [0, 0]]], np.uint8)[:, None]
-    rows = hn.as_inputs(images)
+    rows = as_inputs(images)
     assert rows.dtype == np.float32
     np.testing.assert_allclose(rows, [[-1, -0.6, 0.6, 1], [1, -1, -1, -1]], rtol=1e-6)
-    np.testing.assert_allclose(hn.as_inputs(images, np.float64)[0], [-1, -0.6, 0.6, 1], rtol=1e-15)
+    np.testing.assert_allclose(as_inputs(images, np.float64)[0], [-1, -0.6, 0.6, 1], rtol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_features_become_rows_and_keep_their_values(dtype):
     x = np.random.default_rng(0).normal(0, 1000, (5, 2, 3)).astype(dtype)
-    rows = hn.as_inputs(x, dtype)
+    rows = as_inputs(x, dtype)
     assert rows.dtype == dtype
     np.testing.assert_array_equal(rows, x.reshape(5, 6))
-    np.testing.assert_array_equal(hn.as_inputs(x, np.float32), x.reshape(5, 6).astype(np.float32))
+    np.testing.assert_array_equal(as_inputs(x, np.float32), x.reshape(5, 6).astype(np.float32))
 
 
 def numbered(n_train: int, n_test: int) -> hn.Dataset:
@@ -283,14 +284,14 @@ def numbered(n_train: int, n_test: int) -> hn.Dataset:
 
 
 def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
-    drawn = hn.draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(0))
+    drawn = draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(0))
     for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
         assert len(np.unique(images)) == len(images) == size
         np.testing.assert_array_equal(labels, images[:, 0] % 10)
 
 
 def test_a_subset_is_decided_by_its_seed():
-    first, second, other = (hn.draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(s)) for s in (0, 0, 1))
+    first, second, other = (draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(s)) for s in (0, 0, 1))
     for a, b, c in zip(first[:4], second[:4], other[:4], strict=True):
         np.testing.assert_array_equal(a, b)
         assert (a != c).any()
@@ -299,7 +300,7 @@ def test_a_subset_is_decided_by_its_seed():
 @pytest.mark.parametrize(("n_train", "n_test", "flag"), [(201, 10, "--n-train"), (10, 101, "--n-test")])
 def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, flag):
     with pytest.raises(InputError) as error:
-        hn.draw_subset(numbered(200, 100), n_train, n_test, np.random.default_rng(0))
+        draw_subset(numbered(200, 100), n_train, n_test, np.random.default_rng(0))
     assert_says(error.value, flag, max(n_train, n_test), max(n_train, n_test) - 1)
 
 

@@ -25,7 +25,9 @@ from experiments.beyond.depth_per_example import (
     spearman,
 )
 from experiments.beyond.depth_per_example_figures import verdict
-from highway_networks import DeepNet, Training, as_inputs
+from highway_lab.datasets import as_inputs
+from highway_lab.training import Training
+from highway_networks import DeepNet
 
 
 def small_net(**options) -> DeepNet:

@@ -43,7 +43,8 @@ from highway_lab import checkpoints, logs
 from highway_lab.cli import InputError
 from highway_lab.jobs import ResultFile
 from highway_lab.logs import History
-from highway_networks import LOSSES, DeepNet, Training, evaluate, load_dataset
+from highway_lab.training import LOSSES, Training, evaluate
+from highway_networks import DeepNet, load_dataset
 
 BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
 TRIAL = Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)

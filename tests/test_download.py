@@ -14,6 +14,7 @@ from helpers import MNIST_FILES, Handler, assert_says, files_below, write_small_
 import highway_networks as hn
 from highway_lab import files
 from highway_lab.cli import InputError
+from highway_lab.datasets import choose_dataset
 from highway_lab.files import IDX_SOURCES, DownloadError
 
 
@@ -122,7 +123,7 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
 
 def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
     data_dir = mirrored(serve(tmp_path / "good"))
-    assert hn.choose_dataset(data_dir) == "mnist"
+    assert choose_dataset(data_dir) == "mnist"
     assert hn.load_dataset("auto", data_dir).train_x.shape == (60, 1, 4, 4)
     assert capsys.readouterr().err == ""
 

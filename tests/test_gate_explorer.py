@@ -18,7 +18,8 @@ from experiments import lesions
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from highway_lab.cli import InputError
-from highway_networks import INITS, Dataset, DeepNet, as_inputs
+from highway_lab.datasets import as_inputs
+from highway_networks import INITS, Dataset, DeepNet
 
 TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}

@@ -22,8 +22,9 @@ from experiments.gate_swaps import (
 )
 from experiments.gate_swaps_figures import settings
 from experiments.models import Source
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import SCHEMA, DatasetInfo
-from highway_networks import DeepNet, as_inputs
+from highway_networks import DeepNet
 
 
 def digits_net(**options) -> DeepNet:
@@ -47,7 +48,7 @@ def test_what_is_its_own_gives_the_logits_of_the_net(digits, activation, branch)
     net = digits_net(activation=activation)
     x = as_inputs(digits.test_x[:50], net.dtype)
     logits, cache = net.forward(x)
-    for l, x_l in ((0, net.enter(x)), (2, cache.x[2])):
+    for l, x_l in ((0, net.embed(x)), (2, cache.x[2])):
         found = gate_swaps.predict_given(net, x_l, branch, getattr(cache, branch), l)
         np.testing.assert_allclose(found, logits, rtol=1e-10)
 
@@ -56,12 +57,12 @@ def test_gates_of_zeros_are_no_blocks_and_gates_of_ones_a_plain_net(digits):
     net = digits_net()
     x = as_inputs(digits.test_x[:50], net.dtype)
     given = np.zeros((net.depth, net.hidden, 50))
-    found = gate_swaps.predict_given(net, net.enter(x), GATES, given)
+    found = gate_swaps.predict_given(net, net.embed(x), GATES, given)
     assert np.array_equal(found, net.without(range(net.depth)).predict(x))
     plain = DeepNet(**net.config | {"block": "plain"}, rng=None)
     for name, tensor in plain.params.items():
         tensor[...] = net.params[name]
-    found = gate_swaps.predict_given(net, net.enter(x), GATES, given + 1)
+    found = gate_swaps.predict_given(net, net.embed(x), GATES, given + 1)
     np.testing.assert_allclose(found, plain.predict(x), rtol=1e-12)
 
 
@@ -71,13 +72,13 @@ def test_with_gates_of_one_the_given_H_is_all_that_counts(digits):
     net.params["b_T"][...] = 1e4
     own, other = (as_inputs(images, net.dtype) for images in (digits.test_x[:50], digits.test_x[50:100]))
     logits, cache = net.forward(other)
-    found = gate_swaps.predict_given(net, net.enter(own), STATES, cache.H)
+    found = gate_swaps.predict_given(net, net.embed(own), STATES, cache.H)
     np.testing.assert_allclose(found, logits, rtol=1e-12)
 
 
 def test_a_swap_leaves_the_net_and_the_gift_as_they_were(digits):
     net = digits_net()
-    x = net.enter(as_inputs(digits.test_x[:20], net.dtype))
+    x = net.embed(as_inputs(digits.test_x[:20], net.dtype))
     given = np.full((net.depth, net.hidden, 20), 0.5)
     before = net.params.flat.copy(), x.copy()
     gate_swaps.predict_given(net, x, GATES, given)
@@ -149,12 +150,12 @@ def test_layers_one_at_a_time_and_in_a_row_agree_with_whole_passes(few):
 
     def error(layers) -> float:
         """With gifts in some layers: the others are given what they compute from what comes to them."""
-        x = net.enter(as_inputs(images, net.dtype))
+        x = net.embed(as_inputs(images, net.dtype))
         for l in range(L):
-            (_, own), _ = next(net.walk(x, l))
+            (_, own), _ = next(net.iterate_blocks(x, l))
             given = {l: gifts[l] if l in layers else own}
             x = gate_swaps.block_given(net, l, x, GATES, given)
-        return np.mean(net.predict_from(x, L).argmax(axis=1) != labels)
+        return np.mean(net.forward_from(x, L).argmax(axis=1) != labels)
 
     def near(errors) -> object:
         return pytest.approx(list(errors), abs=1e-4)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from helpers import central_differences, check_gradients, complex_step, small_batch, small_net
 
-from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, softmax_cross_entropy
+from highway_lab.training import LOSSES
+from highway_networks import ACTIVATIONS, BLOCKS, softmax_cross_entropy
 
 every_net = pytest.mark.parametrize(
     ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]
@@ -41,14 +42,14 @@ def test_walking_back_yields_the_gradient_with_respect_to_each_blocks_input_the_
     x, y = small_batch()
     net = small_net(block, activation, depth)
     logits, cache = net.forward(x)
-    walk = net.walk_back(softmax_cross_entropy(logits, y)[1], cache)
+    walk = net.backward_blocks(softmax_cross_entropy(logits, y)[1], cache)
     found = {layer: dx.copy() for layer, dx in zip(range(depth, -1, -1), walk, strict=True)}
     complex_net = small_net(block, activation, depth, np.complex128)
     expected = {}
     for layer in found:
         x_l = cache.x[layer].astype(complex)
         expected[layer] = complex_step(
-            lambda x_l=x_l, layer=layer: softmax_cross_entropy(complex_net.predict_from(x_l, layer), y)[0], x_l
+            lambda x_l=x_l, layer=layer: softmax_cross_entropy(complex_net.forward_from(x_l, layer), y)[0], x_l
         )
     check_gradients(found, expected, 1e-10)
 

@@ -27,8 +27,10 @@ from experiments import (
 from experiments.common import load
 from experiments.depth_search import BestRun, Trial
 from highway_lab.cli import InputError
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo, History
-from highway_networks import LOSSES, DeepNet, as_inputs, evaluate
+from highway_lab.training import LOSSES, evaluate
+from highway_networks import DeepNet
 
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
@@ -56,7 +58,7 @@ def closed(net: DeepNet, layers) -> DeepNet:
 def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, activation):
     net = digits_net(activation=activation)
     x = as_inputs(digits.test_x[:50], net.dtype)
-    found = list(lesions.lesion_each(net, net.enter(x)))
+    found = list(lesions.lesion_each(net, net.embed(x)))
     assert len(found) == net.depth + 1
     for l, logits in enumerate(found[:-1]):
         np.testing.assert_allclose(logits, closed(net, l).predict(x), rtol=1e-12)

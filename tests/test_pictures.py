@@ -25,6 +25,7 @@ from PIL import Image, ImageFilter, ImageSequence
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from highway_lab.cli import InputError
+from highway_lab.datasets import CLASSES
 from highway_lab.figures import (
     differences,
     fingerprint,
@@ -37,7 +38,6 @@ from highway_lab.figures import (
     spread,
 )
 from highway_lab.logs import write
-from highway_networks import CLASSES
 
 BLOCK = 5  # pixels; what is compared is the mean colour of blocks as wide and high
 BLUR = 1.5  # blocks: letters become grey

@@ -14,7 +14,8 @@ from experiments import lesions, models, section_4
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
 from experiments.section_4_figures import claims, idle_layers, idle_shares, late_minus_early, verdict
-from highway_networks import Training, train
+from highway_lab.training import Training
+from highway_networks import train
 
 LOG = EXPERIMENT.log_path(smoke=True)
 

@@ -28,8 +28,10 @@ from experiments.thousand_layers import (
     run_config,
 )
 from experiments.thousand_layers_figures import arms_table, claims
-from highway_lab.logs import DatasetInfo, History
-from highway_networks import Config, Training, as_inputs
+from highway_lab.datasets import as_inputs
+from highway_lab.logs import DatasetInfo, History, numbers
+from highway_lab.training import Training
+from highway_networks import Config
 
 ARMS = [CONTROL, *((*block, depth) for block, depth in product(BLOCKS, DEPTHS))]
 SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="momentum", lr=0.1, clip=0.0)
@@ -121,8 +123,8 @@ def test_only_an_open_block_takes_part_and_is_needed(digits):
     params["W_H"][2] = -3 * np.eye(8)
     labels = net.predict(as_inputs(data.test_x)).argmax(axis=1)  # the net is right of all by definition
     training.data = data._replace(test_y=labels)
-    images = training.inputs(data.train_x)
-    gates = measure_gates(training, [1e-13] * 4, net.gate_means(images))
+    images = training.net.preprocess(data.train_x)
+    gates = measure_gates(training, [1e-13] * 4, net.gate_means(images).tolist())
     assert (gates.taking_part, gates.needed) == (1, 1)
     assert gates.kept == [0, 1, 2, 4]
     assert gates.scores[1:] == [1, 1, 1]
@@ -132,17 +134,17 @@ def test_only_an_open_block_takes_part_and_is_needed(digits):
     before = net.gate_means(images)
     assert measure_gates(training, before, before).taking_part == 0, "open from the start"
     net.params["b_T"][2] = math.log(0.009)
-    assert measure_gates(training, [1e-13] * 4, net.gate_means(images)).taking_part == 0, "nearly shut"
+    assert measure_gates(training, [1e-13] * 4, net.gate_means(images).tolist()).taking_part == 0, "nearly shut"
 
 
 def test_a_run_keeps_its_gates_before_and_after_unless_it_chooses_or_has_none(digits):
     run = run_config(SHORT, digits)
     training = Training(SHORT, digits)
-    images = training.inputs(training.data.train_x)
-    assert run.gates.untrained == training.net.gate_means(images)
+    images = training.net.preprocess(training.data.train_x)
+    assert run.gates.untrained == numbers(training.net.gate_means(images), digits=4)
     for _ in training.epochs():
         pass
-    assert run.gates.trained == training.net.gate_means(images) != run.gates.untrained
+    assert run.gates.trained == numbers(training.net.gate_means(images), digits=4) != run.gates.untrained
     assert run.history.test_score == training.history.test_score
     assert run.gates.kept[-1] == SHORT.depth
     assert run.gates.scores[-1] == pytest.approx(run.history.test_score[-1])

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from helpers import assert_says, small_net, without_seconds
 
-import highway_networks as hn
 from highway_lab.cli import InputError
 from highway_lab.console import mean_sd
+from highway_lab.datasets import as_inputs
+from highway_lab.logs import numbers
 from highway_lab.threads import blas_pools
-from highway_networks import LOSSES, Config, Dataset, DeepNet, Training, batches, evaluate, steps_an_epoch, train
+from highway_lab.training import GATE_SAMPLES, LOSSES, Training, batches, evaluate, steps_an_epoch
+from highway_networks import Config, Dataset, DeepNet, train
 
 CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)
@@ -148,11 +150,11 @@ def test_the_mean_gate_of_each_block_is_recorded_each_epoch_and_starts_near_its_
 
 def test_the_mean_gates_are_those_of_the_same_test_samples_whatever_the_batch_size(digits):
     first, second = (Training(dataclasses.replace(SMALL, n_test=300, batch_size=size), digits) for size in (150, 7))
-    samples = hn.as_inputs(first.data.test_x[: hn.GATE_SAMPLES], np.float32)
-    assert len(samples) == hn.GATE_SAMPLES
+    samples = as_inputs(first.data.test_x[:GATE_SAMPLES], np.float32)
+    assert len(samples) == GATE_SAMPLES
     for training in (first, second):
         next(training.epochs())
-        assert training.gate_means == [first.net.gate_means(samples)]
+        assert training.gate_means == [numbers(first.net.gate_means(samples), digits=4)]
 
 
 def test_the_recorded_gradient_norm_is_the_one_before_clipping(digits):
@@ -270,7 +272,7 @@ def test_a_run_whose_test_loss_alone_is_not_finite_has_diverged(digits, monkeypa
     def evaluate_blinded(net, x, *others):
         return (math.nan, math.nan) if len(x) == SMALL.n_test else evaluate(net, x, *others)
 
-    monkeypatch.setattr(hn, "evaluate", evaluate_blinded)
+    monkeypatch.setattr("highway_lab.training.evaluate", evaluate_blinded)
     assert train(SMALL, digits).diverged
 
 
@@ -298,7 +300,7 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(digits, monkeypatch)
         orders.append(np.concatenate(epoch).tolist())
         return epoch
 
-    monkeypatch.setattr(hn, "batches", recorded)
+    monkeypatch.setattr("highway_lab.training.batches", recorded)
     for seed in (0, 1):
         train(dataclasses.replace(SMALL, seed=seed), digits)
     assert len(orders) == 4
@@ -317,7 +319,7 @@ def test_batches_of_one_and_batches_of_all_can_be_trained_on(digits, batch_size,
 def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
     net = small_net("highway", "tanh", 2, d_in=64, d_out=10)
     images, labels = digits.train_x[:1300], digits.train_y[:1300]
-    logits = net.forward(hn.as_inputs(images, np.float64))[0]
+    logits = net.forward(as_inputs(images, np.float64))[0]
     loss, accuracy = evaluate(net, images, labels, CROSS_ENTROPY)
     assert loss == pytest.approx(CROSS_ENTROPY.function(logits, labels)[0], rel=1e-12)
     assert accuracy == (logits.argmax(axis=1) == labels).mean()
@@ -336,8 +338,8 @@ def test_a_thin_net_has_one_thread_and_a_wide_one_those_that_both_blas_and_this_
     """joblib counts the CPUs that are this process's; in a process that works beside others, its share of them."""
     monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": in_blas}])
     monkeypatch.setattr("joblib.cpu_count", lambda: cpus)
-    assert hn.threads_for(THIN) == 1
-    assert hn.threads_for(WIDE) == expected
+    assert THIN.threads() == 1
+    assert WIDE.threads() == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not let a process give up CPUs")
@@ -346,7 +348,7 @@ def test_a_process_that_may_use_one_cpu_has_one_thread(monkeypatch):
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        assert hn.threads_for(WIDE) == 1
+        assert WIDE.threads() == 1
     finally:
         os.sched_setaffinity(0, allowed)
 

@@ -32,6 +32,7 @@ from experiments.beyond import very_deep
 from highway_lab import logs
 from highway_lab.cli import InputError, ignore_interrupts
 from highway_lab.jobs import ResultFile, checkpoint_beside
+from highway_lab.training import Training
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -118,14 +119,14 @@ def test_a_search_that_no_machine_can_hold_is_refused(workdir, refused, words):
 @pytest.mark.parametrize("change", [{}, {"block": "plain", "batch_size": 30}, {"optimizer": "momentum"}], ids=str)
 def test_the_memory_that_a_run_takes_is_known_beforehand(digits, change):
     config = hn.Config(**{"hidden": 40, "depth": 20, "n_train": 100, "n_test": 10, "batch_size": 100} | change)
-    training = hn.Training(config, digits)
+    training = Training(config, digits)
     for _ in training.epochs(scored=False):
         break
     arrays = [value for value in vars(training.optimizer).values() if isinstance(value, np.ndarray)]
     for w in training.workspaces.values():
         arrays += [w.input, w.x1, w.z, w.dz, w.flows, w.gradients.flat]
     taken = training.net.params.flat.nbytes + sum(array.nbytes for array in arrays)
-    assert 1 <= hn.memory(config, 64, 10) / taken < 1.5
+    assert 1 <= config.memory(digits) / taken < 1.5
 
 
 @pytest.mark.parametrize("claim", ["depth", "hidden", "d_in", "d_out", "gate_bias"])
@@ -222,7 +223,7 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
 
 @pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "blocks_compared"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, monkeypatch, name):
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("runs").write_text("")
     assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
 
@@ -231,7 +232,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     public_folder, as_ordinary_user, monkeypatch, refused, digits
 ):  # the digits so that nothing is imported by a user who may not read it
     monkeypatch.chdir(public_folder)
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     public_folder.chmod(0o777)
     Path("log.digits.jsonl").touch(0o444)
     Path("runs").mkdir(0o755)
@@ -305,7 +306,7 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
 
 @pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log
 def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, monkeypatch, length):
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     error = refused(conv.main, ["--net", "digits", "--out", "a" * (length - 5) + ".json"])
     assert re.search(r"expected a place to write, found: a name of \d+ bytes, more than 245; ", error)
     assert files_below(workdir) == {}

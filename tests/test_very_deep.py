@@ -19,7 +19,8 @@ from experiments.beyond.very_deep import (
     run_config,
 )
 from experiments.common import final_values, group
-from highway_networks import Config, DeepNet, as_inputs, softmax_cross_entropy, train
+from highway_lab.datasets import as_inputs
+from highway_networks import Config, DeepNet, softmax_cross_entropy, train
 
 # ---------------------------------------------------------------------------------------- what is run
 
@@ -138,7 +139,7 @@ def test_a_thousand_highway_layers_hand_the_gradient_down_and_a_thousand_plain_o
     for block in ("highway", "plain"):
         net = DeepNet(64, 10, depth=1000, block=block, gate_bias=bias, rng=np.random.default_rng(0))
         logits, cache = net.forward(x)
-        last, *_, first = map(np.linalg.norm, net.walk_back(softmax_cross_entropy(logits, y)[1], cache))
+        last, *_, first = map(np.linalg.norm, net.backward_blocks(softmax_cross_entropy(logits, y)[1], cache))
         norms[block] = first / last
     assert 0.05 < norms["highway"] < 20
     assert norms["plain"] < 1e-20

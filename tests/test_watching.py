@@ -31,6 +31,7 @@ from highway_lab.cli import InputError
 from highway_lab.console import full_name
 from highway_lab.jobs import REST, LogSoFar
 from highway_lab.logs import DatasetInfo, RunLog
+from highway_lab.training import Training
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
 CONV = ("--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20")
@@ -51,7 +52,7 @@ def test_the_log_is_there_after_every_epoch_and_gives_way_to_the_finished_one(wo
     monkeypatch.setattr(jobs, "REST", 0)
     if old:
         Path("log.json").write_text(old)
-    train_epoch, seen = hn.Training._train_epoch, []
+    train_epoch, seen = Training._train_epoch, []
 
     def look_first(training):
         log = read(UNFINISHED)
@@ -61,7 +62,7 @@ def test_the_log_is_there_after_every_epoch_and_gives_way_to_the_finished_one(wo
         assert (Path("log.json").read_text() if Path("log.json").exists() else None) == old
         return train_epoch(training)
 
-    monkeypatch.setattr(hn.Training, "_train_epoch", look_first)
+    monkeypatch.setattr(Training, "_train_epoch", look_first)
     assert hn.main([*SHORT, "--out", "log.json"]) == 0
     first = [[("highway", epoch)] for epoch in range(3)]
     assert seen == [*first, *([("highway", 3), ("plain", epoch)] for epoch in range(3))]
@@ -176,7 +177,7 @@ def test_a_disk_that_will_not_have_it_ends_the_job_with_a_line(workdir, capsys):
 
 
 def test_what_is_no_log_in_its_place_is_refused_before_training_and_left_alone(workdir, refused, monkeypatch):
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     UNFINISHED.write_text("a diary")
     assert f"{UNFINISHED}: expected a valid log" in refused(hn.main, [*SHORT, "--out", "log.json"])
     assert files_below(workdir) == {UNFINISHED.name: b"a diary"}
@@ -184,13 +185,13 @@ def test_what_is_no_log_in_its_place_is_refused_before_training_and_left_alone(w
 
 def test_somebody_elses_log_that_comes_to_lie_there_ends_the_job_with_a_line(workdir, monkeypatch, capsys):
     monkeypatch.setattr(jobs, "REST", 0)
-    train_epoch = hn.Training._train_epoch
+    train_epoch = Training._train_epoch
 
     def put_another_there(training):
         logs.write(UNFINISHED, made_up_log())
         return train_epoch(training)
 
-    monkeypatch.setattr(hn.Training, "_train_epoch", put_another_there)
+    monkeypatch.setattr(Training, "_train_epoch", put_another_there)
     assert hn.main([*SHORT, "--out", "log.json"]) == 1
     error = capsys.readouterr().err
     assert re.search("interrupted: log.unfinished.json: expected what an unfinished job has left.*; to continue", error)
@@ -325,7 +326,7 @@ def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdi
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refused, monkeypatch):
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("events").write_text("a file")
     error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
     assert re.search(r"expected a place to write, found: events/.*: Not a directory; choose", error)
@@ -333,7 +334,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refuse
 
 
 def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, monkeypatch):
-    monkeypatch.setattr(hn.Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("events").mkdir()
     of_the_last = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
     place = Path("events", full_name("digits", of_the_last))

@@ -18,12 +18,15 @@ from itertools import product
 
 import numpy as np
 
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import History, Log, Result, numbers
 from highway_lab.threads import quiet_threads
-from highway_networks import Config, Dataset, DeepNet, Training, as_inputs, softmax_cross_entropy, threads_for
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, DeepNet, softmax_cross_entropy
 
 from ..common import Experiment, ExperimentJob, fit, start
 from ..rates import TriedRate, choose_and_measure, choosing
+from . import blocks  # noqa: F401, adds residual-scaled and lstm to BLOCKS
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
 DEPTHS = (10, 30, 100)
@@ -99,7 +102,7 @@ def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     logits, cache = net.forward(x)
     _, dlogits = softmax_cross_entropy(logits, y)
-    norms = [np.linalg.norm(dx.astype(np.float64)) for dx in net.walk_back(dlogits, cache)]
+    norms = [np.linalg.norm(dx.astype(np.float64)) for dx in net.backward_blocks(dlogits, cache)]
     return np.array(norms[::-1])
 
 
@@ -109,7 +112,7 @@ def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
     A batch of D copies of x_l, each with a unit vector as dy, gives all rows in one backward pass, as columns.
     """
     x, W = np.tile(x_l[:, None], net.hidden), net.params.blocks[l]
-    z, _ = next(net.walk(x, l))
+    z, _ = next(net.iterate_blocks(x, l))
     dz, (dx, scratch) = np.empty_like(z), np.empty((2, *x.shape), x.dtype)
     net.block.backward(np.eye(net.hidden, dtype=net.dtype), x, z, dz, dx, net.activation, scratch)
     return (dx + W[:, :-1].T @ dz.reshape(len(W), -1)).T
@@ -135,7 +138,7 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
     def flow() -> Flow:
         return Flow([], []) if task.choosing else measure_flow(training.net, x, y)
 
-    with quiet_threads(threads_for(task.config)):
+    with quiet_threads(task.config.threads()):
         untrained = flow()
         for _ in training.epochs():
             pass

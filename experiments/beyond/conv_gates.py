@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from conv_highway_networks import ConvNet, ConvTraining, average_pool_forward
+from conv_highway_networks import ConvNet, average_pool_forward
 from highway_lab.cli import InputError
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, number, numbers
-from highway_networks import LOSSES, Dataset, evaluate, train
+from highway_lab.training import LOSSES, evaluate
+from highway_networks import Dataset, train
 
 from ..common import Experiment, ExperimentJob, start
 from ..conv_runs import FEW_EPOCHS, checkpoint_path, config_of
@@ -66,7 +67,7 @@ def iterate_gates(net: ConvNet, images: np.ndarray) -> Iterator[tuple[np.ndarray
     """Yield some of the images (b, 1, H, W), uint8, and of each block T (b, h, w), the mean over its maps."""
     for first in range(0, len(images), BATCH):
         batch = images[first : first + BATCH]
-        _, workspace = net.forward(net.inputs(batch))
+        _, workspace = net.forward(net.preprocess(batch))
         yield batch, [T.mean(axis=0) for T in workspace.T]
 
 
@@ -118,7 +119,7 @@ def train_short(job: ExperimentJob) -> Path:
     name = f"{EXPERIMENT.name}-{job.dataset}"
     path = Path("runs") / "checkpoints" / f"{name}.npz"
     make_place(path)
-    train(config, job.data, training=ConvTraining, keep=checkpoint_path(name, config), save_model=path)
+    train(config, job.data, keep=checkpoint_path(name, config), save_model=path)
     return path
 
 
@@ -135,7 +136,7 @@ def run(job: ExperimentJob) -> None:
     net = load(model, data)
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
     drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
-    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"], net.inputs)
+    _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
     job.keep(
         file=str(model),
         sha256=hashlib.sha256(model.read_bytes()).hexdigest(),

@@ -154,7 +154,7 @@ def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool)
         np.copyto(workspace.x[0], trace.argument(x_0))
         _, cache = blocks.forward(nothing, workspace)
     with trace.labelled("backward", AFFINE):
-        walk = blocks.walk_back(nothing, cache)
+        walk = blocks.backward_blocks(nothing, cache)
         np.copyto(next(walk), trace.argument(dx_L))
         for _ in walk:
             pass

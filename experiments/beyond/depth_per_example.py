@@ -22,8 +22,10 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
+from highway_lab.datasets import as_inputs
 from highway_lab.logs import Log, Result, number, numbers
-from highway_networks import Dataset, DeepNet, Training, as_inputs
+from highway_lab.training import Training
+from highway_networks import Dataset, DeepNet
 
 from .. import models
 from ..common import Experiment, ExperimentJob, start
@@ -122,7 +124,7 @@ def layers_used(net: DeepNet, images: np.ndarray) -> tuple[np.ndarray, np.ndarra
     used, (first, last) = np.zeros((len(SHARES), len(images)), int), np.empty((2, len(images)))
     for part, x in models.in_batches(net, images, "layers used"):
         first[part] = np.linalg.norm(x, axis=0)
-        for _, y in net.walk(x):
+        for _, y in net.iterate_blocks(x):
             change, size = (np.linalg.norm(of, axis=0) for of in (y - x, x))
             used[:, part] += change > np.outer(SHARES, size)
             x = y

@@ -40,7 +40,7 @@ def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndar
     right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
     for part, x in models.in_batches(net, images, "exits"):
         right[0, part], doubt[0, part] = classify(net, x, labels[part])
-        for l, (_, y) in enumerate(net.walk(x), start=1):
+        for l, (_, y) in enumerate(net.iterate_blocks(x), start=1):
             right[l, part], doubt[l, part] = classify(net, y, labels[part])
     return right, doubt
 

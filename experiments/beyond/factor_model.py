@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from highway_lab.logs import Log, Result, number, numbers
-from highway_networks import Config, Dataset, DeepNet, Training
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, DeepNet
 
 from ..common import NO_DATA, Experiment, ExperimentJob, start
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
@@ -217,7 +218,7 @@ def standardised(days: np.ndarray, fit: int) -> np.ndarray:
 
 def gates(net: DeepNet, x: np.ndarray) -> np.ndarray:
     """Return the mean T of each block over its units, (L, n), on days x (n, d)."""
-    return np.array([T.mean(axis=0) for (_, T), _ in net.walk(net.enter(x))])
+    return np.array([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))])
 
 
 def detectors(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:

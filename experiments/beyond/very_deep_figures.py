@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
+from highway_lab.datasets import DATASETS
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
-from highway_networks import DATASETS
 
 from ..common import final_values, group
 from ..common_figures import draw_against, draw_chance, minus, name_arm, title

@@ -1,0 +1,79 @@
+"""Two more kinds of block: a residual branch scaled by one over the depth, and an LSTM's, along depth.
+
+Importing this module makes them known to the nets as `residual-scaled` and `lstm`, as any file of a user's may.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from highway_lab.cli import InputError
+from highway_networks import BLOCKS, Block, sigmoid_backward, sigmoid_forward, tanh_backward
+
+
+def residual_scaled_forward(x, z, y, activation, scale):
+    (H,) = z
+    activation.forward(H)  # H = act(W_H x + b_H)
+    np.multiply(scale, H, out=y)
+    y += x  # y = s·H + x
+
+
+def residual_scaled_backward(dy, x, z, dz, dx, activation, scratch, scale):
+    (H,), (dH,) = z, dz
+    np.multiply(scale, dy, out=dH)  # dH = s·dy
+    dx[...] = dy  # dx = dy
+    activation.backward(dH, H, scratch)
+
+
+def lstm_forward(x, z, y, activation):
+    (H, I, F, O), (c, _), (c_y, h_y) = z, np.split(x, 2), np.split(y, 2)  # cell and output, of x and of y
+    activation.forward(H)  # H = act(W_H x + b_H)
+    for gate in (I, F, O):
+        sigmoid_forward(gate)  # I = σ(W_I x + b_I), ...
+    np.multiply(I, H, out=c_y)
+    c_y += F * c  # c' = I·H + F·c    (Gers et al. 2000, along depth)
+    np.tanh(c_y, out=h_y)
+    h_y *= O  # h' = O·tanh c'
+
+
+def lstm_backward(dy, x, z, dz, dx, activation, scratch):
+    (H, I, F, O), (dH, dI, dF, dO), (c, _) = z, dz, np.split(x, 2)
+    (dc_y, dh_y), (dc, dh), (a, scratch) = (np.split(both, 2) for both in (dy, dx, scratch))
+    np.multiply(I, H, out=a)
+    a += F * c
+    np.tanh(a, out=a)  # a = tanh c', once more
+    np.multiply(a, dh_y, out=dO)  # dO = tanh c'·dh'
+    dc_whole = O * dh_y
+    tanh_backward(dc_whole, a, scratch)
+    dc_whole += dc_y  # dc' by way of h', and along the cells
+    np.multiply(c, dc_whole, out=dF)  # dF = c·dc'
+    np.multiply(H, dc_whole, out=dI)  # dI = H·dc'
+    np.multiply(I, dc_whole, out=dH)  # dH = I·dc'
+    np.multiply(F, dc_whole, out=dc)  # dc = F·dc'
+    dh[...] = 0  # no path around the affine maps
+    for dgate, gate in ((dO, O), (dF, F), (dI, I)):
+        sigmoid_backward(dgate, gate, scratch)
+    activation.backward(dH, H, scratch)
+
+
+class ScaledBlock(Block):
+    """A block whose functions take a `scale`, one over the net's depth."""
+
+    def for_depth(self, depth: int) -> Block:
+        """Return this block for a net of `depth` blocks."""
+        scale = 1 / max(depth, 1)
+        return Block(self.branches, partial(self.forward, scale=scale), partial(self.backward, scale=scale))
+
+
+class LSTMBlock(Block):
+    """A block whose x and y are cell and output, one above the other, with half of the units each."""
+
+    def rows(self, D: int) -> int:
+        """Return the rows of z, given the rows D of x; raises InputError if D is odd."""
+        if D % 2:
+            raise InputError(f"hidden: expected a multiple of 2 units for lstm blocks, found {D}; choose another")
+        return super().rows(D) // 2
+
+
+BLOCKS["residual-scaled"] = ScaledBlock("H", residual_scaled_forward, residual_scaled_backward)
+BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})

@@ -968,18 +968,19 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
 
     def new_net(self, data: Dataset, rng: np.random.Generator) -> ConvNet:
         """Make the net for `data`, whose weights `rng` draws, and whose mean image is that of the training images."""
-        net = self._net(data, rng)
+        net = self.build(data.train_x.shape[1:], data.outputs, rng)
         if self.contrast:
             net.buffers["mean"][...] = mean_image(data.train_x)
         return net
 
-    def _net(self, data: Dataset, rng: np.random.Generator | None) -> ConvNet:
+    def build(self, shape: Sequence[int], d_out: int, rng: np.random.Generator | None) -> ConvNet:
+        """Make the net for images (C, H, W), without the mean image of any data."""
         architecture = {field.name: getattr(self, field.name) for field in dataclasses.fields(ConvArchitecture)}
-        return ConvNet(data.train_x.shape[1:], data.outputs, stages=self.stages, **architecture, rng=rng)
+        return ConvNet(shape, d_out, stages=self.stages, **architecture, rng=rng)
 
     def memory(self, data: Dataset) -> int:
         """Estimate the bytes of a run: maps, affine maps, and the gradients of maps, for each size of batch."""
-        net, numbers = self._net(data, None), 0
+        net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
         for _, (C, H, W), (D, *_), branches in net.places:
             numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
         sizes = batch_sizes(self)

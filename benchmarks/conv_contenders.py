@@ -15,7 +15,6 @@ import numpy as np
 
 import conv_highway_networks as cn
 from conv_highway_networks import (
-    CONV_FIELDS,
     NETS,
     AveragePoolLayer,
     ConvConfig,
@@ -62,7 +61,7 @@ class ConvCase:
     def problem(self) -> tuple[ConvNet, np.ndarray, np.ndarray, ConvConfig]:
         """Return a net, a batch x (B, C, H, W) and y (B,), and how to train: the same at every call."""
         rng, config, (shape, *_) = np.random.default_rng(0), configure(self.net, dropout=0.0), self.samples
-        net = ConvNet(shape, CLASSES, **{name: getattr(config, name) for name in CONV_FIELDS}, rng=rng)
+        net = config.build(shape, CLASSES, rng)
         x = rng.uniform(-1, 1, (self.batch, *shape)).astype(np.float32)
         return net, x, rng.integers(0, CLASSES, self.batch), config
 

@@ -101,11 +101,10 @@ class PartlyFrozenNet(DeepNet):
 class GateTraining(Training):
     """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
 
-    def new_net(self, rng: np.random.Generator) -> PartlyFrozenNet:
-        drawn = super().new_net(rng)
-        net = PartlyFrozenNet(**drawn.config, rng=None)
-        net.params.flat[...] = drawn.params.flat
-        return net
+    def __init__(self, config: Config, data: Dataset):
+        super().__init__(config, data)
+        net = PartlyFrozenNet(**self.net.config, rng=None)
+        net.params, self.net = self.net.params, net  # the optimiser moves these parameters
 
 
 def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:

@@ -3,7 +3,7 @@
     python make_highway_networks_gif.py               every run*.json of one depth here
     python make_highway_networks_gif.py LOG.json ...  these
 
-Above, the test accuracy grows; below, the mean transform gate T of each block moves.
+Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block.
 """
 
 import argparse
@@ -36,11 +36,11 @@ from visualize_highway_networks import (
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 3000
 PALETTE_COLORS = 64
-MOST_FRAMES = 200  # all are in memory at once; of more epochs, so many evenly spaced ones are shown
+MOST_FRAMES = 200  # in memory at once; if there are more epochs, evenly spaced ones are shown
 
 
 def frames(log: Log) -> Iterator[np.ndarray]:
-    """One picture for each epoch, the untrained net's (epoch 0) first: uint8, (height, width, 3)."""
+    """Yield a picture for each epoch, the untrained net (epoch 0) first: uint8, (height, width, 3)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     means = gate_means(log).mean(axis=0)
@@ -49,14 +49,14 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     draw_history(accuracy, log, judged_by(log))
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
-        line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # all there is of it at epoch 0
+        line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # at epoch 0 there is no line yet
     mark_chance(accuracy, log)
     accuracy.set_ylabel(f"{images_of(judged_by(log))} accuracy")
     bars = draw_gates(gates, log, epoch=0)
     gates.set_ylim(0, 1.05 * means.max())
     label_ends(gates)
     labels = label_ends(accuracy)
-    figure.set_layout_engine("none")  # what moves from here on shall not move the axes
+    figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
     for epoch in np.rint(np.linspace(0, len(means) - 1, min(len(means), MOST_FRAMES))).astype(int):
@@ -71,7 +71,7 @@ def frames(log: Log) -> Iterator[np.ndarray]:
 
 
 def share_palette(pictures: np.ndarray) -> np.ndarray:
-    """The same frames (n, height, width, 3) with few colours, the same in all: half the bytes."""
+    """Return the frames (n, height, width, 3) in one palette of few colours: half the bytes."""
     from PIL import Image
 
     n, height, width, _ = pictures.shape
@@ -81,7 +81,7 @@ def share_palette(pictures: np.ndarray) -> np.ndarray:
 
 
 def animate(path: Path, out: Path | None = None) -> Path:
-    """Make the animation of one log, by default where its data set's belongs, and return its path."""
+    """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
     import imageio.v3 as imageio
 
     log = read_log(path)
@@ -110,7 +110,7 @@ def animate_command(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")

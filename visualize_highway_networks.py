@@ -4,8 +4,8 @@
     python visualize_highway_networks.py LOG.json ...  these
     python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
-Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there: also those of
-LOG.unfinished.json, which is what a job that goes on, or was killed, has so far. They say how far that is.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there. A job that
+still runs, or was killed, has LOG.unfinished.json: its pictures say how many epochs it has reached.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
@@ -47,21 +47,33 @@ from highway_lab.jobs import UNFINISHED, unfinished_beside
 from highway_lab.logs import Run, RunLog
 from highway_networks import Config
 
-Log = RunLog  # of either command
+Log = RunLog  # of dense or convolutional nets
 MOST_PANELS = 8
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
 
 
+def group(runs: list[Run], *names: str) -> dict[tuple, list[Run]]:
+    """Group runs by hyperparameters, in the order of the log."""
+    groups = {}
+    for run in runs:
+        groups.setdefault(tuple(getattr(run.config, name) for name in names), []).append(run)
+    return groups
+
+
 def by_block(log: Log) -> dict[str, list[Run]]:
-    """The runs of each kind of block."""
-    blocks = dict.fromkeys(run.config.block for run in log.runs)
-    return {block: [run for run in log.runs if run.config.block == block] for block in blocks}
+    """Group a log's runs by their kind of block."""
+    return {block: runs for (block,), runs in group(log.runs, "block").items()}
+
+
+def depths_of(log: Log) -> list[int]:
+    """Return the depths of a log's runs, sorted."""
+    return sorted({run.config.depth for run in log.runs})
 
 
 def curves(runs: list[Run], field: str) -> np.ndarray:
-    """A field of the histories, (seeds, epochs + 1), NaN from where a run diverged."""
+    """Return a field of the histories, (seeds, epochs + 1), NaN from where a run diverged."""
     table = np.full((len(runs), max(len(run.history.epoch) for run in runs)), np.nan)
     for row, run in zip(table, runs, strict=True):
         row[: len(run.history.epoch)] = getattr(run.history, field)
@@ -69,7 +81,7 @@ def curves(runs: list[Run], field: str) -> np.ndarray:
 
 
 def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
-    """The last value of a field, (seeds, depths), NaN where a run diverged, is missing or has epochs to come."""
+    """Return the last value of a field, (seeds, depths), NaN where a run diverged, is missing or unfinished."""
     seeds = sorted({run.config.seed for run in runs})
     table = np.full((len(seeds), len(depths)), np.nan)
     for run in runs:
@@ -79,13 +91,13 @@ def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
 
 
 def drawable(values: np.ndarray, field: str) -> np.ndarray:
-    """Values within bounds that axes can take, which overflow long before a loss does; those of scores are 0 to 1."""
+    """Clip values to bounds that axes can take: they overflow long before a loss does. A score ends at ±1."""
     bound = 1 if field.endswith("score") else 1e30
     return np.clip(values, -bound, bound)
 
 
 def judged_by(log: Log) -> str:
-    """The field of the scores that were taken of other samples than those trained on, after every epoch."""
+    """Return the field of the scores after every epoch on samples that are not trained on."""
     return "validation_score" if log.runs[0].config.n_validation else "test_score"
 
 
@@ -95,9 +107,9 @@ def images_of(field: str) -> str:
 
 
 def gated(log: Log) -> list[Run]:
-    """The runs that have gates to show: those of a diverged one end in numbers that are not finite.
+    """Return the runs whose gates can be shown; in an unfinished log, those with the most epochs.
 
-    Of a log that is not finished, those that are furthest.
+    A diverged run is left out: its gates end in numbers that are not finite.
     """
     runs = [run for run in log.runs if run.gate_means and not run.diverged]
     furthest = max((len(run.gate_means) for run in runs), default=0)
@@ -105,7 +117,7 @@ def gated(log: Log) -> list[Run]:
 
 
 def gate_means(log: Log) -> np.ndarray:
-    """Mean T of each block after each epoch, (seeds, epochs + 1, L)."""
+    """Return the mean T of each block after each epoch, (seeds, epochs + 1, L)."""
     return np.array([run.gate_means for run in gated(log)])
 
 
@@ -113,7 +125,7 @@ def gate_means(log: Log) -> np.ndarray:
 
 
 def describe(log: Log, runs: list[Run]) -> str:
-    """Which runs a picture shows, for its title."""
+    """Return data set, size and seeds of the runs in a picture, for its title."""
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
     of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
@@ -122,7 +134,7 @@ def describe(log: Log, runs: list[Run]) -> str:
 
 
 def how_far(log: Log) -> str:
-    """`finished`, or by its runs that have epochs to come, if any: `unfinished: epoch 7 of 12`."""
+    """Return "finished" or, for example, "unfinished: epoch 7 of 12", from the unfinished runs if there are any."""
     if log.finished:
         return "finished"
     epochs = {run.history.epoch[-1] for run in log.runs if not run.ended} or {log.runs[-1].history.epoch[-1]}
@@ -131,13 +143,13 @@ def how_far(log: Log) -> str:
 
 
 def name_line(block: str, runs: list[Run]) -> str:
-    """The kind of block, and how many of its runs diverged if any did."""
+    """Return the kind of block, and the number of its runs that diverged if any did."""
     diverged = sum(run.diverged for run in runs)
     return f"{block} ({diverged} of {len(runs)} diverged)" if diverged else block
 
 
 def draw_history(axes: Axes, log: Log, field: str) -> None:
-    """A field of the histories against epoch, in a colour for each kind of block."""
+    """Draw a field of the histories against epoch, in a colour for each kind of block."""
     for block, runs in by_block(log).items():
         values = curves(runs, field)
         draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[block], label=name_line(block, runs))
@@ -146,7 +158,7 @@ def draw_history(axes: Axes, log: Log, field: str) -> None:
 
 
 def number_epochs(axes: Axes) -> None:
-    """Few ticks for epochs, all of them whole."""
+    """Label the x-axis with epochs, at a few whole numbers."""
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
@@ -165,7 +177,7 @@ def mark_log_classes(axes: Axes, log: Log) -> None:
 
 
 def learning_curves(log: Log) -> np.ndarray:
-    """Accuracy on training and on other images against epoch; returns the two axes."""
+    """Draw accuracy on training and on other images against epoch; return the two axes."""
     judged = images_of(judged_by(log))
     title = f"Accuracy by epoch: {describe(log, log.runs)}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
@@ -178,7 +190,7 @@ def learning_curves(log: Log) -> np.ndarray:
 
 
 def plain_loss_collapse(log: Log) -> Axes:
-    """Training loss against epoch, beside the loss of calling all classes equally likely."""
+    """Draw training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
     mark_log_classes(axes, log)
@@ -188,7 +200,7 @@ def plain_loss_collapse(log: Log) -> Axes:
 
 
 def depth_sweep(log: Log) -> np.ndarray:
-    """Final test accuracy and training loss against depth; returns the two axes."""
+    """Draw final test accuracy and training loss against depth; return the two axes."""
     _, panels = new_figure(f"After the last epoch, by depth: {describe(log, log.runs)}", 3.8, ncols=2)
     depths = depths_of(log)
     for axes, field in zip(panels, ("test_score", "train_loss"), strict=True):
@@ -205,7 +217,7 @@ def depth_sweep(log: Log) -> np.ndarray:
 
 
 def T_gate_evolution(log: Log) -> Axes:
-    """Mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
+    """Draw the mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
     figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, gated(log))}", 4.6)
@@ -219,7 +231,7 @@ def T_gate_evolution(log: Log) -> Axes:
 
 
 def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
-    """A bar for the mean T of each block after an epoch, beside the untrained net's."""
+    """Draw a bar for the mean T of each block after an epoch, and a line for the untrained net."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
     bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[gated(log)[0].config.block])
@@ -232,7 +244,7 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
 
 
 def T_gate_final(log: Log) -> Axes:
-    """Mean T of each block after the last epoch beside the untrained net's, each seed a dot if there are several."""
+    """Draw the mean T of each block after the last epoch, a line for the untrained net, a dot for each seed."""
     _, axes = new_figure(f"Mean transform gate after training: {describe(log, gated(log))}", 3.6)
     bars = draw_gates(axes, log, epoch=-1)
     draw_dots(axes, bars, gate_means(log)[:, -1])
@@ -241,27 +253,28 @@ def T_gate_final(log: Log) -> Axes:
 
 
 def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
-    """A dot for each seed's value of each bar, (seeds, bars), if there are several."""
+    """Draw a dot for each value of each bar, (seeds, bars), if there are several seeds."""
     if len(seeds) > 1:
         x, size = [bar.get_center()[0] for bar in bars], min(3.5, 200 * bars[0].get_width() / len(bars))
         axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
 
 
 def T_gate_bars(log: Log) -> np.ndarray:
-    """Mean T of each block before and after training, each seed a dot if there are several."""
+    """Draw the mean T of each block before and after training, a dot for each seed."""
     return draw_before_and_after(log, [gated(log)])
 
 
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
-    """The same, a panel a depth; of more than MOST_PANELS depths, so many evenly spaced ones are shown."""
-    of_depths = [[run for run in log.runs if run.config.depth == depth] for depth in depths_of(log)]
-    groups = [runs for runs in (gated(dataclasses.replace(log, runs=runs)) for runs in of_depths) if runs]
+    """Draw the mean T before and after training, a panel a depth; at most MOST_PANELS depths, evenly spaced."""
+    of_depths = group(log.runs, "depth")
+    groups = [gated(dataclasses.replace(log, runs=of_depths[depth,])) for depth in depths_of(log)]
+    groups = [runs for runs in groups if runs]
     chosen = np.rint(np.linspace(0, len(groups) - 1, min(len(groups), MOST_PANELS))).astype(int)
     return draw_before_and_after(log, [groups[i] for i in chosen])
 
 
 def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:
-    """A panel for each group of runs of one depth: two bars for each block; returns the axes."""
+    """Draw a panel for each group of runs of one depth, two bars a block; return the axes."""
     shown = [run for runs in groups for run in runs]
     title = f"Mean transform gate before and after training: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.6 + 1.9 * len(groups), nrows=len(groups), sharey=True, squeeze=False)
@@ -283,77 +296,54 @@ def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:
 # ------------------------------------------------------------------------------------- one function a table
 
 
-class Scores(NamedTuple):
-    """What the sketch, the write-up that this project set out from, reports of one run (seed 0)."""
-
-    test_score: float
-    train_loss: float
-
-
-SKETCH = {
-    ("highway", 5): Scores(0.903, 0.190),
-    ("highway", 10): Scores(0.913, 0.187),
-    ("highway", 20): Scores(0.910, 0.215),
-    ("highway", 30): Scores(0.926, 0.189),
-    ("highway", 50): Scores(0.905, 0.301),
-    ("plain", 5): Scores(0.857, 0.478),
-    ("plain", 10): Scores(0.292, 1.773),
-    ("plain", 20): Scores(0.098, 2.303),
-    ("plain", 30): Scores(0.124, 2.302),
-    ("plain", 50): Scores(0.124, 2.302),
+SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
+    "test_score": {
+        "highway": {5: 0.903, 10: 0.913, 20: 0.910, 30: 0.926, 50: 0.905},
+        "plain": {5: 0.857, 10: 0.292, 20: 0.098, 30: 0.124, 50: 0.124},
+    },
+    "train_loss": {
+        "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
+        "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
+    },
+    "seconds": {"highway": {30: 4.9}, "plain": {30: 1.9}},
 }
-SKETCH_SECONDS = {("highway", 30): 4.9, ("plain", 30): 1.9}
+
+
+def in_sketch(field: str, block: str, depth: int, form: str = ".3f") -> str:
+    """Return the sketch's number for a net; empty where it reports none."""
+    reported = SKETCH[field].get(block, {}).get(depth)
+    return f"{reported:{form}}" if reported else ""
 
 
 def headline(log: Log) -> str:
-    """Each net's final scores, size and time, beside the sketch's."""
+    """Return a table of each net's final scores, size and time, beside the sketch's."""
     rows = []
-    for (block, depth), runs in grouped(log).items():
+    for net, runs in group(log.runs, "block", "depth").items():
+        rows.append([f"{net[0]}, depth {net[1]}"])
+        for field in ("test_score", "train_loss"):
+            rows[-1] += [final(runs, field), in_sketch(field, *net)]
         seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
-        rows.append(
-            [
-                f"{block}, depth {depth}",
-                *beside_the_sketch(runs, block, depth, "test_score"),
-                *beside_the_sketch(runs, block, depth, "train_loss"),
-                f"{runs[0].n_params:,}",
-                f"{seconds:.1f}",
-                str(SKETCH_SECONDS.get((block, depth), "")),
-            ]
-        )
+        rows[-1] += [f"{runs[0].n_params:,}", f"{seconds:.1f}", in_sketch("seconds", *net, ".1f")]
     header = ["net", "test accuracy", "sketch", "training loss", "sketch", "parameters", "seconds", "sketch"]
     return f"{markdown(header, rows)}{spread_note(log)}"
 
 
 def sweep_table(log: Log) -> str:
-    """Final scores by depth, highway beside plain, beside the sketch's."""
-    groups = grouped(log)
-    blocks = list(dict.fromkeys(block for block, _ in groups))
-    columns = [(block, field) for field in Scores._fields for block in blocks]
+    """Return a table of final scores by depth, a column for each kind of block, beside the sketch's."""
+    groups = group(log.runs, "block", "depth")
     words = {"test_score": "test accuracy", "train_loss": "training loss"}
-    header = ["depth", *(word for block, field in columns for word in (f"{block} {words[field]}", "sketch"))]
+    columns = list(product(words, by_block(log)))
+    header = ["depth", *(word for field, block in columns for word in (f"{block} {words[field]}", "sketch"))]
     rows = []
     for depth in depths_of(log):
-        cells = [beside_the_sketch(groups.get((block, depth), []), block, depth, field) for block, field in columns]
-        rows.append([str(depth), *(cell for pair in cells for cell in pair)])
+        rows.append([str(depth)])
+        for field, block in columns:
+            rows[-1] += [final(groups.get((block, depth), []), field), in_sketch(field, block, depth)]
     return f"{markdown(header, rows)}{spread_note(log)}"
 
 
-def grouped(log: Log) -> dict[tuple[str, int], list[Run]]:
-    """The runs of each (block, depth)."""
-    groups = {}
-    for run in log.runs:
-        groups.setdefault((run.config.block, run.config.depth), []).append(run)
-    return groups
-
-
-def beside_the_sketch(runs: list[Run], block: str, depth: int, field: str) -> list[str]:
-    """A final value as mean ± sd, and the sketch's number for the same net; empty where it reports none."""
-    scores = SKETCH.get((block, depth))
-    return [final(runs, field), f"{getattr(scores, field):.3f}" if scores else ""]
-
-
 def spread_note(log: Log) -> str:
-    """The sentence below a table of several seeds; empty for a single one."""
+    """Return the sentence below a table of several seeds; empty for a single seed."""
     several = len({run.config.seed for run in log.runs}) > 1
     return f"\n\n{seeds_of(run.config for run in log.runs)} The sketch: one run, seed 0." if several else ""
 
@@ -368,58 +358,41 @@ GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_dept
 
 
 def read_log(path: Path) -> Log:
-    """Read a log that has something to draw, of either command; raises InputError."""
-    log = read_either(path, f"make it with: {COMMAND}")
+    """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
+    remedy = f"make it with: {COMMAND}"
+    is_conv = path.is_file() and b'"net": ' in path.read_bytes()  # which convolutional net: dense ones have no name
+    log = highway_lab.logs.read(path, RunLog[ConvConfig if is_conv else Config], remedy)
     if log.dataset.name not in DATASETS:
-        known = ", ".join(DATASETS)
-        raise InputError(f"{path}: expected a data set of {known}, found {log.dataset.name}; make it with: {COMMAND}")
+        raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
     if not log.runs:
-        raise InputError(f"{path}: expected at least one run, found none; make it with: {COMMAND}")
+        raise InputError(f"{path}: expected at least one run, found none; {remedy}")
     for run in log.runs:
         if run.gate_means and (found := len(run.gate_means[0])) != run.config.depth:
-            raise InputError(
-                f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; make it with: {COMMAND}"
-            )
+            raise InputError(f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; {remedy}")
     epochs = {len(run.gate_means) - 1 for run in gated(log)}
     if len(epochs) > 1 and len(depths_of(log)) == 1:
         found = ", ".join(map(str, sorted(epochs)))
-        raise InputError(f"{path}: expected runs of equally many epochs, found {found}; make it with: {COMMAND}")
+        raise InputError(f"{path}: expected runs of equally many epochs, found {found}; {remedy}")
     return log
 
 
-def read_either(path: Path, remedy: str) -> Log:
-    """A log of dense nets or, if it is no such log, of convolutional ones; raises InputError."""
-    try:
-        return highway_lab.logs.read(path, RunLog[Config], remedy)
-    except InputError as error:
-        try:
-            return highway_lab.logs.read(path, RunLog[ConvConfig], remedy)
-        except InputError:
-            raise error from None
-
-
-def depths_of(log: Log) -> list[int]:
-    """The depths of a log's runs."""
-    return sorted({run.config.depth for run in log.runs})
-
-
 def found_logs() -> list[Path]:
-    """The logs here that `highway_networks.py` has named, or just run.json if there is none."""
+    """Return the logs here that the training commands have named, or run.json if there is none."""
     return sorted(Path().glob("run*.json")) or [Path("run.json")]
 
 
 def own_folder(path: Path) -> Path:
-    """Where the pictures of a log go: viz/ for run.json and run_sweep.json, a folder of its own there for any other."""
+    """Return the folder of a log's pictures: viz/ for run.json and run_sweep.json, a folder below it for any other."""
     return picture_folder(path, "run_sweep" if path.stem.startswith("run_sweep") else "run")
 
 
 def draw(path: Path, folder: Path | None = None) -> list[Path]:
-    """Draw a log, as a sweep if it has several depths, into a folder (by default its own); returns the pictures."""
+    """Draw a log, as a sweep if it has several depths, into a folder (by default its own); return the pictures."""
     return draw_log(read_log(path), path, folder or own_folder(path))
 
 
 def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
-    """The same for a log that has been read; of one without gates, what shows them is left out."""
+    """Draw a log that has been read; without gates, pictures of gates are left out."""
     pictures = []
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
         if gated(log) or figure not in GATE_FIGURES:
@@ -478,7 +451,7 @@ def version(path: Path) -> tuple | None:
 
 
 def draw_command(arguments: argparse.Namespace) -> None:
-    """Draw the logs that are named, or those that are here; raises InputError."""
+    """Draw the logs in `arguments`, or else those in this folder; raises InputError."""
     if arguments.out and not arguments.logs:
         raise InputError("--out: expected with a LOG.json, found none; name the log to draw")
     if arguments.watch:
@@ -495,7 +468,7 @@ def draw_command(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = OneLineParser(prog="python visualize_highway_networks.py", description="Draw run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="default: every run*.json here")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")

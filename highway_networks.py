@@ -51,7 +51,7 @@ from highway_lab.cli import (
     run_cli,
 )
 from highway_lab.datasets import DATASETS, Dataset, as_inputs, choose_dataset
-from highway_lab.files import read_bytes, remedy, uncompressed
+from highway_lab.files import damaged, decompress, read_bytes
 from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
 from highway_lab.logs import DatasetInfo, RunLog
 from highway_lab.threads import count_threads
@@ -733,32 +733,26 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
     path = Path(path)
-    return parse_idx(uncompressed(read_bytes(path), path), path)
+    return parse_idx(decompress(read_bytes(path), path), path)
 
 
 def parse_idx(payload: bytes, path: Path) -> np.ndarray:
     """Return the array in the bytes of an idx file; `path` is for the message of the InputError."""
-
-    def reject(expected: str, found: str) -> InputError:
-        return InputError(f"{path}: expected {expected}, found {found}; {remedy(path)}")
-
-    if payload.startswith(b"\x1f\x8b"):
-        raise reject("an idx header", "gzip inside gzip")
     if len(payload) < 4 or payload[:2] != b"\0\0":
-        raise reject("an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
+        raise damaged(path, "an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
     if payload[2] != IDX_UINT8:
-        raise reject("idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
+        raise damaged(path, "idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
     if not 1 <= payload[3] <= 4:
-        raise reject("1 to 4 dimensions", f"{payload[3]}")
+        raise damaged(path, "1 to 4 dimensions", f"{payload[3]}")
     start = 4 + 4 * payload[3]
     if len(payload) < start:
-        raise reject(f"a header of {start} bytes", f"{len(payload)} bytes")
+        raise damaged(path, f"a header of {start} bytes", f"{len(payload)} bytes")
     shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
     if 0 in shape:
-        raise reject("dimensions of at least 1", " x ".join(map(str, shape)))
+        raise damaged(path, "dimensions of at least 1", " x ".join(map(str, shape)))
     if len(payload) - start != math.prod(shape):
         size = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes"
-        raise reject(f"{size} after the header", f"{len(payload) - start}")
+        raise damaged(path, f"{size} after the header", f"{len(payload) - start}")
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 

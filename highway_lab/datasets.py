@@ -1,19 +1,132 @@
-"""Data sets: MNIST and its like, CIFAR, scikit-learn's digits, one's own arrays; subsets of them."""
+"""Data sets: MNIST and its like, CIFAR, scikit-learn's digits; subsets of them."""
 
+import hashlib
+import io
+import math
 import os
 import sys
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from highway_lab import cifar
 from highway_lab.cli import InputError
-from highway_lab.files import IDX_SOURCES, DownloadError, fetch, read_verified, remedy
+from highway_lab.files import (
+    DownloadError,
+    Source,
+    atomic_write,
+    damaged,
+    data_directory,
+    decompress,
+    fetch,
+    prepare_folder,
+    read_bytes,
+    read_verified,
+)
 from highway_lab.logs import TEST_IMAGES
 
 CLASSES = 10
+IDX_SOURCES = {  # files of each: training images, training labels, test images, test labels
+    "mnist": Source(
+        "hinton-mnist",
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        "payload",
+        "sha256",
+        {
+            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+    ),
+    "fashion-mnist": Source(
+        "fashion-mnist",
+        (
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+        "file",  # its authors publish the sums of the .gz files only
+        "md5",
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+}
+
+# ------------------------------------------------------------------------------------- files of CIFAR
+# The binary version (https://www.cs.toronto.edu/~kriz/cifar.html). A file is records of one length: a byte for each
+# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed: NAME.xz.
+
+IMAGE = (3, 32, 32)
+
+
+class Batch(NamedTuple):
+    """A file of `records` records; `sha256` is the published checksum of the first `hashed`, if any."""
+
+    name: str
+    records: int
+    hashed: int = 0
+    sha256: str = ""
+
+
+class Cifar(NamedTuple):
+    """Files of a data set, and the form of their records."""
+
+    archive: Source
+    folder: str  # below the data directory, and in the archive
+    labels: int  # of each record; the last is its class
+    classes: int
+    train: Sequence[Batch]
+    test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
+
+
+def _archive(name: str, md5: str) -> Source:
+    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
+
+
+# Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
+TEST_START = (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5")
+CIFARS = {
+    "cifar-10": Cifar(
+        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+        folder="cifar-10-batches-bin",
+        labels=1,
+        classes=10,
+        train=[
+            Batch(f"data_batch_{number}.bin", 10_000, 10_000, sha256)
+            for number, sha256 in enumerate(
+                (
+                    "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+                    "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+                    "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+                    "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+                    "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+                ),
+                start=1,
+            )
+        ],
+        test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
+    ),
+    "cifar-100": Cifar(
+        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+        folder="cifar-100-binary",
+        labels=2,  # coarse, fine
+        classes=100,
+        train=[Batch("train.bin", 50_000)],
+        test=[Batch("test.bin", 10_000)],
+    ),
+}
+
+
+# ------------------------------------------------------------------------------------------ the data sets
 
 
 class Dataset(NamedTuple):
@@ -37,7 +150,7 @@ class Dataset(NamedTuple):
 
 DATASETS = {  # name -> number of classes
     **dict.fromkeys(IDX_SOURCES, CLASSES),
-    **{name: files.classes for name, files in cifar.CIFARS.items()},
+    **{name: cifar.classes for name, cifar in CIFARS.items()},
     "digits": CLASSES,
 }
 
@@ -51,15 +164,14 @@ def load(name: str, data_dir: str | os.PathLike | None, parse_idx: Callable[[byt
         name = choose_dataset(data_dir)
     if name == "digits":
         return _load_digits()
-    if name in cifar.CIFARS:
-        return Dataset(*cifar.load(name, data_dir))
+    if name in CIFARS:
+        return _load_cifar(CIFARS[name], data_dir)
     if name not in IDX_SOURCES:
         raise InputError(f"--dataset: expected auto, {', '.join(DATASETS)}, found {name!r}; choose one of these")
-    paths = fetch(IDX_SOURCES[name], data_dir)
-    arrays = [parse_idx(read_verified(path, IDX_SOURCES[name]), path) for path in paths]
-    for images, labels, image_path, label_path in zip(arrays[::2], arrays[1::2], paths[::2], paths[1::2], strict=True):
-        _check_pair(images, labels, image_path, label_path)
-    return Dataset(*(a[:, None] if a.ndim == 3 else a for a in arrays), CLASSES)  # one channel
+    source = IDX_SOURCES[name]
+    paths = fetch(source, data_dir)
+    train_x, train_y, test_x, test_y = (parse_idx(read_verified(path, source), path) for path in paths)
+    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
 def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
@@ -84,21 +196,62 @@ def _load_digits() -> Dataset:
     return Dataset(images[train], labels[train], images[test], labels[test], CLASSES)
 
 
-def _check_pair(images: np.ndarray, labels: np.ndarray, image_path: Path, label_path: Path) -> None:
-    """Raise InputError unless images are (n, rows, columns) and labels (n,) of classes 0..9."""
-    for array, ndim, kind, path in ((images, 3, "images", image_path), (labels, 1, "labels", label_path)):
-        if array.ndim != ndim:
-            raise InputError(
-                f"{path}: expected {kind} ({ndim} dimensions), found {array.ndim} dimensions; "
-                "are images and labels swapped?"
-            )
-    if len(images) != len(labels):
-        raise InputError(
-            f"{label_path}: expected {len(images)} labels, one for each of {image_path.name}, "
-            f"found {len(labels)}; {remedy(label_path)}"
-        )
-    if labels.max(initial=0) >= CLASSES:
-        raise InputError(f"{label_path}: expected labels 0..{CLASSES - 1}, found {labels.max()}; {remedy(label_path)}")
+def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
+    """Load CIFAR; missing files are unpacked from the archive, which is downloaded if need be.
+
+    The first test images serve if only those are there and no other file is missing.
+    """
+    folder = data_directory(data_dir) / cifar.folder
+    test = next((test for test in cifar.test if not _missing(folder, *cifar.train, test)), cifar.test[0])
+    if missing := _missing(folder, *cifar.train, test):
+        _unpack(cifar, missing, data_dir)
+    test_set = TEST_IMAGES if test == cifar.test[0] else f"first {test.records:,} {TEST_IMAGES}"
+    return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
+
+
+def _find(folder: Path, batch: Batch) -> Path | None:
+    """Return the path of a batch, plain or compressed, or None if there is neither."""
+    paths = (folder / f"{batch.name}{suffix}" for suffix in ("", ".xz"))
+    return next(filter(os.path.lexists, paths), None)
+
+
+def _missing(folder: Path, *batches: Batch) -> list[Batch]:
+    return [batch for batch in batches if _find(folder, batch) is None]
+
+
+def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (n, 3, 32, 32) and classes (n,) of batches."""
+    records = np.concatenate([_read_records(cifar, folder, batch) for batch in batches])
+    return records[:, cifar.labels :].reshape(-1, *IMAGE), records[:, cifar.labels - 1].copy()
+
+
+def _read_records(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
+    """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
+    path, length = _find(folder, batch), cifar.labels + math.prod(IMAGE)
+    payload = decompress(read_bytes(path), path)
+    if len(payload) != batch.records * length:
+        raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
+    sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
+    if batch.hashed and sha256 != batch.sha256:
+        raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
+    records = np.frombuffer(payload, np.uint8).reshape(-1, length)
+    if (last := records[:, cifar.labels - 1].max()) >= cifar.classes:
+        raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
+    return records
+
+
+def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:
+    """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
+    folder = data_directory(data_dir) / cifar.folder
+    prepare_folder(folder)
+    (archive,) = fetch(cifar.archive, data_dir)
+    with tarfile.open(fileobj=io.BytesIO(read_verified(archive, cifar.archive))) as tar:
+        for batch in batches:
+            with atomic_write(folder / batch.name, "wb") as file:
+                file.write(tar.extractfile(f"{cifar.folder}/{batch.name}").read())
+
+
+# ---------------------------------------------------------------------------------------------- samples
 
 
 def as_inputs(x: np.ndarray, dtype: type = np.float32) -> np.ndarray:

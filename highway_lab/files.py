@@ -35,40 +35,6 @@ class Source(NamedTuple):
     checksums: Mapping[str, str]  # file name -> hex digest
 
 
-IDX_SOURCES = {  # files of each: training images, training labels, test images, test labels
-    "mnist": Source(
-        "hinton-mnist",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
-        "payload",
-        "sha256",
-        {
-            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        },
-    ),
-    "fashion-mnist": Source(
-        "fashion-mnist",
-        (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-        ),
-        "file",  # its authors publish the sums of the .gz files only
-        "md5",
-        {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-}
-
-
 class DownloadError(InputError):
     """No mirror delivered the file."""
 
@@ -87,7 +53,7 @@ def read_verified(path: Path, source: Source) -> bytes:
 
 
 def _verify(content: bytes, path: Path, source: Source) -> bytes:
-    payload = uncompressed(content, path)
+    payload = decompress(content, path)
     hashed = payload if source.checksum_of == "payload" else content
     expected, found = source.checksums[path.name], hashlib.new(source.algorithm, hashed).hexdigest()
     if found != expected:
@@ -108,7 +74,7 @@ def read_bytes(path: Path) -> bytes:
         ) from error
 
 
-def uncompressed(content: bytes, path: Path) -> bytes:
+def decompress(content: bytes, path: Path) -> bytes:
     """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
 
     Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
@@ -136,12 +102,8 @@ def uncompressed(content: bytes, path: Path) -> bytes:
 
 def damaged(path: Path, expected: object, found: object) -> InputError:
     """Make the error of a file that is not what it should be."""
-    return InputError(f"{path}: expected {expected}, found {found}; {remedy(path)}")
-
-
-def remedy(path: Path) -> str:
-    """Return the remedy for a damaged file."""
-    return f"delete {path.name} and run again to download it, or put an intact copy there"
+    remedy = f"delete {path.name} and run again to download it, or put an intact copy there"
+    return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
 
 
 # ---------------------------------------------------------------------------------------- downloading

@@ -16,7 +16,7 @@ from helpers import MNIST_FILES, ROOT, Handler, end, write_small_mnist
 from hypothesis import settings
 
 import highway_networks as hn
-from highway_lab.files import IDX_SOURCES
+from highway_lab.datasets import IDX_SOURCES
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)

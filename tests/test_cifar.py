@@ -15,11 +15,10 @@ from helpers import assert_says, files_below, gz, limited_file_size, small_log
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_lab import cifar, logs
-from highway_lab.cifar import CIFARS, Batch
+from highway_lab import datasets, logs
 from highway_lab.cli import InputError
 from highway_lab.console import name_tested, summary
-from highway_lab.datasets import draw_subset
+from highway_lab.datasets import CIFARS, Batch, draw_subset
 from highway_lab.files import DownloadError
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
@@ -263,7 +262,7 @@ def test_a_full_disk_leaves_no_half_written_batch(data_dir, archive):
 
 
 def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypatch):
-    monkeypatch.setattr(cifar, "fetch", lambda *_: pytest.fail("the download has begun"))
+    monkeypatch.setattr(datasets, "fetch", lambda *_: pytest.fail("the download has begun"))
     (data_dir / FOLDER).rmdir()
     (data_dir / FOLDER).write_bytes(b"no folder")
     refuse(data_dir, data_dir / FOLDER, "--data-dir")

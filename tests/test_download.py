@@ -14,8 +14,8 @@ from helpers import MNIST_FILES, Handler, assert_says, files_below, write_small_
 import highway_networks as hn
 from highway_lab import files
 from highway_lab.cli import InputError
-from highway_lab.datasets import choose_dataset
-from highway_lab.files import IDX_SOURCES, DownloadError
+from highway_lab.datasets import IDX_SOURCES, choose_dataset
+from highway_lab.files import DownloadError
 
 
 @pytest.fixture
@@ -201,8 +201,8 @@ def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
     program = (
-        "import sys, highway_networks\nfrom highway_lab import files\n"
-        f"files.IDX_SOURCES['mnist'] = files.{IDX_SOURCES['mnist']!r}\n"
+        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES, Source\n"
+        f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
         "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )
     processes = [start("-c", program, str(data_dir)) for _ in range(2)]

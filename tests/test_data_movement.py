@@ -269,6 +269,7 @@ def test_one_size_is_varied_at_a_time(name, equal):
     assert all(getattr(of.setting, other) == SIZES[other] for of in comparisons for other in others)
 
 
+@pytest.mark.slow
 def test_a_second_run_traces_nothing(workdir, monkeypatch):
     compared, compare = [], data_movement.compare
     monkeypatch.setattr(data_movement, "SIZES", {"width": 2, "depth": 3, "batch": 1})

@@ -15,6 +15,7 @@ from experiments.beyond.depth_per_example import (
     PARTS,
     SHARES,
     Setting,
+    correlations,
     explained,
     losses,
     margins,
@@ -22,7 +23,6 @@ from experiments.beyond.depth_per_example import (
     partial,
     parts_of_classes,
     relate,
-    spearman,
 )
 from experiments.beyond.depth_per_example_figures import verdict
 from highway_lab.datasets import as_inputs
@@ -90,18 +90,20 @@ def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypat
 
 
 def test_correlations_are_spearmans_and_none_where_all_values_are_equal():
-    x, y = np.random.default_rng(0).integers(0, 9, (2, 40))  # with ties
-    assert spearman(x, y) == pytest.approx(spearmanr(x, y).statistic, rel=1e-12)
-    assert np.isnan(spearman(x, np.full(40, 3.0)))
+    values = np.random.default_rng(0).integers(0, 9, (3, 40)).astype(float)  # with ties
+    np.testing.assert_allclose(correlations(values), spearmanr(values, axis=1).statistic, rtol=1e-12)
+    values[1] = 3
+    assert np.isfinite(correlations(values)).tolist() == [[True, False, True], [False] * 3, [True, False, True]]
 
 
 def test_a_correlation_by_a_common_cause_vanishes_with_the_cause_held_constant():
     rng = np.random.default_rng(0)
     cause = rng.normal(size=5_000)
     x, y = cause + rng.normal(size=(2, 5_000))
-    assert spearman(x, y) > 0.4
-    assert abs(partial(x, y, cause)) < 0.05
-    assert partial(x, cause, y) > 0.4, "the cause stays one"
+    r = correlations(np.array([x, y, cause]))
+    assert r[0, 1] > 0.4
+    assert abs(partial(r, 2)) < 0.05
+    assert partial(correlations(np.array([x, cause, y])), 2) > 0.4, "the cause stays one"
 
 
 def test_a_relation_between_classes_alone_is_none_within_them():
@@ -206,6 +208,7 @@ def test_the_verdict_needs_both_intervals(trained, untrained, words):
 # ------------------------------------------------------------------------------------- end to end
 
 
+@pytest.mark.slow
 def test_a_second_run_trains_and_measures_nothing(digits, workdir, monkeypatch, capsys):
     for _ in range(2):
         assert EXPERIMENT.main(["run", "--smoke"]) == 0

@@ -138,6 +138,7 @@ def exact(net: DeepNet) -> DeepNet:
     return copy
 
 
+@pytest.mark.mnist
 def test_logits_are_those_of_python_and_closed_layers_are_its_lesions(real_mnist, opened, log):
     images, net = load_dataset("mnist", real_mnist).test_x[:200], DeepNet.load(ROOT / log.model.source.file)
     sets = ((), (0,), (6, 7, 8), tuple(range(20, net.depth)), tuple(range(net.depth)))

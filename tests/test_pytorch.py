@@ -8,6 +8,7 @@ from helpers import relative_error, small_batch, small_net
 
 from highway_networks import ACTIVATIONS, Adam, Momentum, softmax_cross_entropy
 
+pytestmark = pytest.mark.peers
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing here to compare with (extra `bench`)")
 
 MOMENTUM = {"lr": 0.1, "momentum": 0.9}

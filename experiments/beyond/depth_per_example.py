@@ -15,7 +15,6 @@ of x_0, or the norm of the last state x_L, which raises margins. The depth in an
 hardness. early_exit.py measures early exits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -176,24 +175,22 @@ def judge(data: Dataset) -> np.ndarray:
 
 def relate(depth: np.ndarray, hardness: np.ndarray, held: dict[str, np.ndarray], labels: np.ndarray) -> Relation:
     """Correlate the depth and the hardness of images, (n,) each, also with each of `held` held constant."""
-    classes = [labels == label for label in np.unique(labels)]
-
-    def within(correlation: Callable[..., float], *values: np.ndarray) -> float | None:
-        return number(np.mean([correlation(*(of[members] for of in values)) for members in classes]), DIGITS)
-
-    constant = {name: within(partial, depth, hardness, z) for name, z in held.items()}
-    return Relation(number(spearman(depth, hardness), DIGITS), within(spearman, depth, hardness), constant)
+    values = np.array([depth, hardness, *held.values()])
+    over_all = correlations(values[:2])[0, 1]
+    within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, V, V)
+    constant = {name: number(partial(within, z).mean(), DIGITS) for z, name in enumerate(held, start=2)}
+    return Relation(number(over_all, DIGITS), number(within[:, 0, 1].mean(), DIGITS), constant)
 
 
-def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Spearman's correlation; NaN if all values of x or of y are equal."""
+def correlations(values: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlations of all rows of values (V, n): (V, V); NaN for a row of equal values."""
     with np.errstate(invalid="ignore"):
-        return np.corrcoef(rankdata(x), rankdata(y))[0, 1]
+        return np.corrcoef(rankdata(values, axis=1))
 
 
-def partial(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
-    """Return Spearman's correlation of x and y with z held constant."""
-    xy, xz, yz = spearman(x, y), spearman(x, z), spearman(y, z)
+def partial(r: np.ndarray, z: int) -> np.ndarray:
+    """Return the correlation of variables 0 and 1 with variable z held constant, given all correlations (..., V, V)."""
+    xy, xz, yz = r[..., 0, 1], r[..., 0, z], r[..., 1, z]
     with np.errstate(invalid="ignore", divide="ignore"):
         return (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
 

@@ -22,7 +22,7 @@ import numpy as np
 from highway_lab.logs import History, Log, Result, number, numbers
 from highway_lab.threads import quiet_threads
 from highway_lab.training import Training, evaluate
-from highway_networks import Config, Dataset
+from highway_networks import Config, Dataset, DeepNet
 
 from .common import Experiment, ExperimentJob, fit, start
 from .rates import TriedRate, choose_and_measure, choosing
@@ -95,6 +95,11 @@ def count_needed(kept: list[int], scores: list[float]) -> int:
     return kept[short[-1] + 1 if len(short) else 0]
 
 
+def mean_T(net: DeepNet, images: np.ndarray) -> list[float]:
+    """Return the mean T of each block over images, uint8, as the log has it."""
+    return numbers(net.gate_means(net.preprocess(images)), digits=4)
+
+
 def measure_gates(training: Training, untrained: list[float], trained: list[float]) -> Gates:
     """Count the blocks of a trained highway net that take part and those that are needed, given mean T of each."""
     net, data = training.net, training.data
@@ -109,14 +114,14 @@ def measure_gates(training: Training, untrained: list[float], trained: list[floa
 def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net, and measure its gates unless it tries a rate."""
     training, gates = Training(config, data), None
-    images = training.net.preprocess(training.data.train_x[:GATE_IMAGES])
+    images = training.data.train_x[:GATE_IMAGES]
     gated = config.block == "highway" and not config.n_validation
     with quiet_threads(config.threads()):
-        untrained = numbers(training.net.gate_means(images), digits=4) if gated else []
+        untrained = mean_T(training.net, images) if gated else []
         for _ in training.epochs():
             pass
         if gated and not training.diverged:
-            gates = measure_gates(training, untrained, numbers(training.net.gate_means(images), digits=4))
+            gates = measure_gates(training, untrained, mean_T(training.net, images))
     return DeepRun(None, config, training.diverged, training.history, gates)
 
 

@@ -2,14 +2,14 @@
 
 import argparse
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from helpers import SOME_ENVIRONMENT
 
-from experiments.common import ExperimentJob
+from experiments.common import ExperimentJob, TrainedRun
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 from highway_networks import Config, Dataset
 
@@ -30,6 +30,12 @@ def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> E
     """Return the job of an experiment's `run` with these flags."""
     flags = argparse.Namespace(**{"model": None, "smoke": False} | flags)
     return ExperimentJob(None, flags, dataset, data, Path("made-up.json"))
+
+
+def trained_run(config: Config, test_score: Sequence[float | None], train_loss: Sequence[float] = ()) -> TrainedRun:
+    """Return a run of these scores and losses, from epoch 0; it diverged if its last score is None."""
+    losses = train_loss or [0.5] * len(test_score)
+    return TrainedRun(None, config, test_score[-1] is None, history(*losses, test_score=[*test_score]))
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> Run[Config]:

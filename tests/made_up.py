@@ -9,6 +9,7 @@ from typing import Any
 
 from helpers import SOME_ENVIRONMENT
 
+from conv_highway_networks import ConvConfig
 from experiments.common import ExperimentJob, TrainedRun
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 from highway_networks import Config, Dataset
@@ -36,6 +37,17 @@ def trained_run(config: Config, test_score: Sequence[float | None], train_loss: 
     """Return a run of these scores and losses, from epoch 0; it diverged if its last score is None."""
     losses = train_loss or [0.5] * len(test_score)
     return TrainedRun(None, config, test_score[-1] is None, history(*losses, test_score=[*test_score]))
+
+
+def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> Run[ConvConfig]:
+    """Return a run whose last test accuracy is as given, NaN if it diverged; validation scores rise to it."""
+    history = History.empty()
+    for epoch in range(config.epochs + 1):
+        done = epoch / config.epochs
+        score = (0.1 + (accuracy - 0.1) * done**0.2) + 0.001 * config.seed * done
+        test = accuracy if epoch == config.epochs else math.nan
+        history.append(epoch, 2.3 * (1.01 - score), score, math.nan, test, 1.0, 2.0, 1.0, score)
+    return Run(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)
 
 
 def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> Run[Config]:

@@ -1,32 +1,28 @@
 """The net for CIFAR-10: its setting is chosen on held-out images, by the mean over seeds, and it is trained by it."""
 
-import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
+import made_up
 import numpy as np
 import pytest
 
 from experiments import cifar_net, models
 from experiments.cifar_net import EXPERIMENT, VALIDATION_SHARE, choose, configs, means
 from experiments.common import TrainedRun, hold_out
-from highway_lab.logs import History
 from highway_networks import Config, DeepNet
 
 CONFIG = Config(epochs=3, n_train=1000, n_test=1000)  # a standard error of 1.6 points
 
 
-def made_up(lr: float, seed: int, scores: list[float], losses: Iterable[float] = itertools.repeat(1.0)) -> TrainedRun:
-    history = History.empty()
-    for epoch, (score, loss) in enumerate(zip(scores, losses, strict=False)):
-        history.append(epoch, loss, score, 1.0, score, 1.0, 0.0)
-    return TrainedRun(None, replace(CONFIG, lr=lr, seed=seed), math.nan in scores, history)
+def run(lr: float, seed: int, scores: list[float | None], losses: tuple[float, ...] = ()) -> TrainedRun:
+    """Return a run of the grid with these scores."""
+    return made_up.trained_run(replace(CONFIG, lr=lr, seed=seed), scores, losses)
 
 
 def test_rate_and_epochs_are_those_of_the_highest_mean_over_seeds():
-    runs = [made_up(0.1, 0, [0.1, 0.2, 0.9, 0.3]), made_up(0.1, 1, [0.1, 0.2, 0.1, 0.3])]
-    runs += [made_up(0.2, 0, [0.9, 0.6, 0.5, 0.2]), made_up(0.2, 1, [0.9, 0.5, 0.4, 0.2])]
+    runs = [run(0.1, 0, [0.1, 0.2, 0.9, 0.3]), run(0.1, 1, [0.1, 0.2, 0.1, 0.3])]
+    runs += [run(0.2, 0, [0.9, 0.6, 0.5, 0.2]), run(0.2, 1, [0.9, 0.5, 0.4, 0.2])]
     np.testing.assert_allclose(means(runs, "test_score")[0.1], [0.1, 0.2, 0.5, 0.3])
     margin, *chosen = choose(runs)
     assert chosen == [0.2, 1], "an untrained net is none, however well it does"
@@ -34,20 +30,22 @@ def test_rate_and_epochs_are_those_of_the_highest_mean_over_seeds():
 
 
 def test_of_those_within_the_margin_the_lowest_training_loss_is_chosen():
-    runs = [made_up(0.1, 0, [0.1, 0.5, 0.5, 0.47], [9, 3.0, 2.5, 1.0])]
-    runs += [made_up(0.2, 0, [0.1, 0.49, 0.48, 0.49], [9, 2.0, 1.5, 1.9])]
+    runs = [
+        run(0.1, 0, [0.1, 0.5, 0.5, 0.47], (9, 3.0, 2.5, 1.0)),
+        run(0.2, 0, [0.1, 0.49, 0.48, 0.49], (9, 2, 1.5, 1.9)),
+    ]
     assert choose(runs)[1:] == (0.2, 3)
 
 
-def test_a_rate_at_which_a_seed_diverged_is_chosen_for_no_epoch_from_then_on():
-    runs = [made_up(0.1, 0, [0.1, 0.6, math.nan]), made_up(0.1, 1, [0.1, 0.4, 0.9, 0.9])]
-    runs += [made_up(0.2, seed, [0.1, 0.2, 0.3, 0.4]) for seed in (0, 1)]
+def test_a_rate_is_chosen_for_no_epoch_from_which_a_seed_has_diverged():
+    runs = [run(0.1, 0, [0.1, 0.6, None]), run(0.1, 1, [0.1, 0.4, 0.9, 0.9])]
+    runs += [run(0.2, seed, [0.1, 0.2, 0.3, 0.4]) for seed in (0, 1)]
     assert np.isnan(means(runs, "test_score")[0.1][2:]).all()
     assert choose(runs)[1:] == (0.1, 1)
 
 
 def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits):
-    kept = hold_out(digits, cifar_net.VALIDATION_SHARE)
+    kept = hold_out(digits, VALIDATION_SHARE)
     assert kept.test_set == "held-out training images"
     grid = configs(kept, smoke=False)
     assert {(config.n_train, config.n_test) for config in grid} == {(1437 - 143, 143)}
@@ -77,16 +75,16 @@ def test_no_other_run_replaces_a_committed_net(workdir, monkeypatch, words):
 
 
 def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
+    """Return images with their labels, as what a set can hold."""
     return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
 
 
-def test_what_is_held_out_is_a_tenth_of_the_training_images_and_no_test_image(digits):
+def test_a_tenth_of_the_training_images_validates_and_no_test_image(digits):
     kept = hold_out(digits, VALIDATION_SHARE)
-    train, held = rows(*kept[:2]), rows(*kept[2:4])
+    train, validation = rows(*kept[:2]), rows(*kept[2:4])
     assert len(kept.train_y) + len(kept.test_y) == len(digits.train_y)
     assert len(kept.test_y) == len(digits.train_y) // 10
-    assert train | held == rows(*digits[:2])
-    assert not train & held
-    assert not (train | held) & rows(*digits[2:4])
+    assert train | validation == rows(*digits[:2])
+    assert not train & validation
     again = hold_out(digits._replace(test_x=digits.test_x[:0], test_y=digits.test_y[:0]), VALIDATION_SHARE)
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))

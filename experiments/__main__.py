@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 def plot(_: argparse.Namespace) -> int:
     """Draw the figures of every log that is there, up to the first that fails; returns the exit code."""
     for experiment in map(load, STEPS):
-        if not experiment.logs_there():
+        if not experiment.existing_logs():
             print(f"no log, no figure: {experiment.parser.prog} run makes it", file=sys.stderr)
         elif code := experiment.main(["plot"]):
             return code

@@ -1,4 +1,4 @@
-"""What the experiments share: `python -m experiments.NAME run|plot`, their data, their logs and their figures."""
+"""The parts that experiments share: `python -m experiments.NAME run|plot`, data, logs, results."""
 
 import argparse
 import importlib
@@ -20,17 +20,18 @@ from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import Config, Dataset, load_dataset, train
 
-os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
-NO_DATA = (None,)  # the data sets of an experiment that needs none
-CHANCE = 0.1  # accuracy of a guess among ten classes, and what a run that diverged counts as
+os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
+NO_DATA = (None,)  # `datasets` of an experiment that needs none
+CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
 
 
 class Experiment:
     """One question: experiments/NAME.py measures, NAME_figures.py draws and tabulates, runs/NAME.json is the log.
 
-    `doc` is the module's docstring, `log` the class of its log, `datasets` those of which there are committed logs, the
-    usual one first; NO_DATA where it needs none.
+    doc       the module's docstring
+    log       the class of its log
+    datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
     """
 
     def __init__(self, module: str, doc: str | None, log: type[Log], datasets: Sequence[str | None] = ("mnist",)):
@@ -49,29 +50,34 @@ class Experiment:
         return parser
 
     def add_run(
-        self, measure: Callable[["ExperimentJob"], None], help: str, dataset: str | None = "mnist"
+        self, measure: Callable[["ExperimentJob"], None], help: str, dataset: str | None = "mnist", name: str = "run"
     ) -> argparse.ArgumentParser:
-        """Add the sub-command `run`, which calls measure(job); returns its parser. `dataset` is the default, if any."""
+        """Add a sub-command that calls measure(job); returns its parser. `dataset`: the default, None for no data."""
 
         def run(arguments: argparse.Namespace) -> None:
-            name, data = (None, None) if dataset is None else load_data(arguments)
-            measure(ExperimentJob(self, arguments, name, data, self.log_path(name, arguments.smoke)))
+            dataset_name, data = load_data(arguments) if dataset else (None, None)
+            path = self.log_path(dataset_name, arguments.smoke)
+            measure(ExperimentJob(self, arguments, dataset_name, data, path))
 
-        parser = self.add("run", run, help)
-        add_run_flags(parser, dataset)
+        parser = self.add(name, run, help)
+        if dataset:
+            add_data_flags(parser, dataset)
+        else:
+            parser.add_argument("--smoke", action="store_true", help="take a budget of seconds")
+        add_job_flags(parser)
         return parser
 
     def main(self, argv: list[str] | None = None) -> int:
-        """Carry out a sub-command; returns the exit code."""
+        """Run a sub-command; returns the exit code."""
         return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
     def log_path(self, dataset: str | None = None, smoke: bool = False) -> Path:
-        """runs/NAME.json is the usual data set's, runs/NAME-DATASET.json another's, NAME-smoke.json a smoke run's."""
+        """Return runs/NAME.json, NAME-DATASET.json for a data set that is not the default, or NAME-smoke.json."""
         suffix = "-smoke" if smoke else "" if dataset in (None, self.datasets[0]) else f"-{dataset}"
         return Path("runs") / f"{self.name}{suffix}.json"
 
-    def logs_there(self) -> list[Path]:
-        """The logs of `datasets` that are there."""
+    def existing_logs(self) -> list[Path]:
+        """Return the paths of the logs of `datasets` that exist."""
         return [path for path in map(self.log_path, self.datasets) if path.exists()]
 
     def read(self, path: Path) -> Any:
@@ -84,29 +90,8 @@ class Experiment:
             raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
         return log
 
-    def finish(
-        self,
-        function: Callable[[Any, Any], ResultT],
-        tasks: Sequence[Any],
-        data: Any,
-        schema: type[ResultT],
-        log: Path,
-        arguments: argparse.Namespace,
-        **options: Any,
-    ) -> list[ResultT]:
-        """Run the tasks whose results, of the class `schema`, are not beside the log yet; see jobs.run_missing.
-
-        A command may do so several times, where later tasks depend on earlier results: --fresh forgets once.
-        """
-        results = ResultFile(log.with_suffix(".jsonl"), schema)
-        options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
-        arguments.old = None if arguments.old == "fresh" else arguments.old
-        with lock_log(log):
-            results.check()
-            return run_missing(function, tasks, data, results, **options)
-
     def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
-        """Write a log, and say so; `measured` are its fields beyond the envelope."""
+        """Write a log and print its path; `measured` are its fields beyond the envelope."""
         make_place(path)
         highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
         named = "" if path == self.log_path() else f" {path}"
@@ -114,17 +99,17 @@ class Experiment:
 
     @property
     def figures(self) -> ModuleType:
-        """The module of its pictures and tables: FIGURES and TABLES, functions of the logs by file and table name.
+        """Module with FIGURES and TABLES: functions of the logs, by the name of the file or table.
 
-        They are given as many logs as there are data sets of which there are committed ones, or fewer.
+        They take at most one log for each of `datasets`.
         """
         return importlib.import_module(f"{self.module}_figures")
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print all tables of the logs, and draw all their figures, into the folder of the first."""
+        """Print all tables of the logs, and draw all figures into the folder of the first log."""
         from highway_lab.figures import picture_folder, save
 
-        paths = arguments.logs or self.logs_there() or [self.log_path()]
+        paths = arguments.logs or self.existing_logs() or [self.log_path()]
         if len(paths) > len(self.datasets):
             raise InputError(f"plot: expected at most {len(self.datasets)} logs, found {len(paths)}; name fewer")
         logs = [self.read(path) for path in paths]
@@ -138,7 +123,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class ExperimentJob:
-    """The runs of one `run` command: their data (None: the experiment needs none), and the path of their log."""
+    """The runs of one command: flags, data (None if not needed) and the path of the log."""
 
     experiment: Experiment
     arguments: argparse.Namespace
@@ -148,37 +133,44 @@ class ExperimentJob:
 
     @property
     def smoke(self) -> bool:
-        """Whether a budget of seconds is asked for."""
+        """Whether the budget is one of seconds."""
         return self.arguments.smoke
 
     def run_missing(
         self, function: Callable[[Any, Any], ResultT], tasks: Sequence[Any], schema: type[ResultT], **options: Any
     ) -> list[ResultT]:
-        """Return function(task, data) of every task; call it only for those whose results are not on disk yet."""
-        return self.experiment.finish(function, tasks, self.data, schema, self.path, self.arguments, **options)
+        """Return function(task, data) of every task; results that are on disk beside the log are not made again.
+
+        A command may call this several times, with tasks that depend on earlier results: --fresh holds for the first.
+        """
+        arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
+        options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
+        arguments.old = None if arguments.old == "fresh" else arguments.old
+        with lock_log(self.path):
+            results.check()
+            return run_missing(function, tasks, self.data, results, **options)
 
     def keep(self, config: Any = None, **measured: Any) -> None:
-        """Write the log of these fields; `config` says how many samples the runs used, without one all were."""
+        """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""
         info = None
         if self.data is not None:
-            x, test_x = self.data.train_x, self.data.test_x
-            n_train, n_test = (config.n_train, config.n_test) if config else (len(x), len(test_x))
-            info = DatasetInfo(self.dataset, n_train, n_test, self.data.test_set)
+            config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
+            info = DatasetInfo(self.dataset, config.n_train, config.n_test, self.data.test_set)
         self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
 
 
 def load(name: str) -> Experiment:
-    """Import an experiment by its name below this package, "beyond.NAME" for one of that room; some import slowly."""
+    """Import an experiment by its name below this package, such as "lesions" or "beyond.very_deep"."""
     return importlib.import_module(f"experiments.{name}").EXPERIMENT
 
 
 def step_words(step: str, dataset: str | None) -> list[str]:
-    """The words that ask an experiment for one of its steps on one of its data sets."""
+    """Return the words of a command line for one step of an experiment on one data set."""
     return [step] if dataset is None else [step, "--dataset", dataset]
 
 
 def start(module: str) -> None:
-    """Run `python -m MODULE`, imported by its name: workers cannot import what __main__ defines."""
+    """Run `python -m MODULE`, imported by its name, as workers cannot import what __main__ defines."""
     sys.exit(importlib.import_module(module).EXPERIMENT.main())
 
 
@@ -186,23 +178,14 @@ def start(module: str) -> None:
 
 
 def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
-    """--dataset and --data-dir, as highway_networks.py has them, and --smoke."""
+    """Add --dataset, --data-dir and --smoke."""
     parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
-    parser.add_argument("--smoke", action="store_true", help="a budget of seconds on the digits, to see it work")
-
-
-def add_run_flags(parser: argparse.ArgumentParser, default: str | None = "mnist") -> None:
-    """What every `run` takes: the data flags, or --smoke alone if no data set is needed; --jobs, --keep and --fresh."""
-    if default is None:
-        parser.add_argument("--smoke", action="store_true", help="a budget of seconds, to see it work")
-    else:
-        add_data_flags(parser, default)
-    add_job_flags(parser)
+    parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
 
 
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
-    """Name and samples of the data set that the flags ask for; the digits with --smoke."""
+    """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
     name = "digits" if arguments.smoke else arguments.dataset
     if name == "auto":
         name = choose_dataset(arguments.data_dir)
@@ -210,7 +193,7 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
 
 
 def hold_out(data: Dataset, share: float) -> Dataset:
-    """The training images alone, a fixed share of them in the place of the test images."""
+    """Return the training images, with a fixed share of them, the validation set, in place of the test images."""
     x, y = data.train_x, data.train_y
     order = np.random.default_rng(0).permutation(len(x))
     held, kept = np.split(order, [int(len(order) * share)])
@@ -218,7 +201,7 @@ def hold_out(data: Dataset, share: float) -> Dataset:
 
 
 def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
-    """A budget, or that of a smoke run in its place; n_train and n_test cut to the samples that there are."""
+    """Return a budget, changed to that of a smoke run if asked, with at most as many samples as the data set has."""
     budget = budget | (SMOKE_BUDGET if smoke else {})
     return budget | {
         "n_train": min(budget["n_train"], len(data.train_x)),
@@ -231,7 +214,7 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
 
 @dataclass
 class TrainedRun(Result):
-    """One training run, by its scores alone."""
+    """Scores of one training run."""
 
     config: Config
     diverged: bool
@@ -245,7 +228,7 @@ def train_one(config: Config, data: Dataset) -> TrainedRun:
 
 
 def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
-    """Items with equal keys together, in their order; keys sorted."""
+    """Return items by key, in their order; keys sorted."""
     groups = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -253,22 +236,22 @@ def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
 
 
 def group(runs: Iterable, *names: str) -> dict[tuple, list]:
-    """Runs that share the named hyperparameters, the seeds together."""
+    """Return runs by the values of the named hyperparameters."""
     return group_by(runs, lambda run: tuple(getattr(run.config, name) for name in names))
 
 
 def final_values(runs: Iterable, field: str) -> list[float]:
-    """The last value of a history's field for each run; NaN where it diverged."""
+    """Return the last value of a history's field for each run; NaN for a diverged one."""
     return [np.nan if run.diverged else getattr(run.history, field)[-1] for run in runs]
 
 
 def points(runs: Iterable) -> np.ndarray:
-    """The final test accuracy of each run in per cent, of ten classes; one that diverged guesses."""
+    """Return the final test accuracy of each run in %; CHANCE for a diverged one."""
     return 100 * np.nan_to_num(final_values(runs, "test_score"), nan=CHANCE)
 
 
 def curve(run: Any, field: str) -> np.ndarray:
-    """A field of a run's history, (epochs + 1,), NaN from where it diverged."""
+    """Return a field of a run's history, (epochs + 1,); NaN after it diverged."""
     values = np.full(run.config.epochs + 1, np.nan)
     values[: len(run.history.epoch)] = getattr(run.history, field)
     return values

@@ -43,11 +43,11 @@ from highway_lab.cli import InputError, count, list_of_numbers
 from highway_lab.console import name_numbers
 from highway_lab.files import make_place
 from highway_lab.jobs import check_number
-from highway_lab.logs import DatasetInfo, History, Log, Result, number
+from highway_lab.logs import History, Log, Result, number
 from highway_lab.training import Training
 from highway_networks import Config, Dataset
 
-from .common import Experiment, add_data_flags, add_run_flags, group_by, load_data, start
+from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data, start
 
 DEPTHS = [10, 20, 50, 100]  # the paper's counting: one plain layer + depth - 1 blocks
 BLOCKS = ("plain", "highway")
@@ -276,55 +276,51 @@ def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[st
     return path.with_stem("-".join([path.stem, *words]))
 
 
-def write_log(arguments: argparse.Namespace, path: Path, results: list[TrialResult], data: Dataset) -> None:
+def write_log(job: ExperimentJob, results: list[TrialResult]) -> None:
     """Write the log of a search; keep the runs of `best` from an earlier log of the same search."""
-    trial = results[0].trial
-    info = DatasetInfo(trial.dataset, trial.n_train, len(data.test_x), data.test_set)
     fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "results": results}
     fields |= {"best_command": None, "best": []}
-    old = EXPERIMENT.read(path) if path.exists() else None
+    old = EXPERIMENT.read(job.path) if job.path.exists() else None
     if old and [result.trial for result in old.results] == [result.trial for result in results]:
         for run in old.best:  # null means made where the old log was, which may be elsewhere
             run.environment = run.environment or old.environment
         fields |= {"best_command": old.best_command, "best": old.best}
-    EXPERIMENT.keep(path, arguments.command_line, info, **fields)
+    job.keep(results[0].trial.config(n_test=len(job.data.test_x)), **fields)
 
 
 # --------------------------------------------------------------------------------------- command line
 
 
-def planned(arguments: argparse.Namespace) -> tuple[list[Trial], Dataset]:
-    """Return the trials that the flags ask for, and their data."""
-    dataset, data = load_data(arguments)
-    n_images = len(data.train_x)
+def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Trial]:
+    """Return the trials that the flags ask for."""
     if arguments.smoke:
-        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6), data
+        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6)
+    n_images = len(data.train_x)
     n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
     if shallowest < 2:
         raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")
     if n_train > n_images:
         raise InputError(f"--n-train: expected at most {n_images} images, found {n_train}; ask for fewer")
     budget = {"dataset": dataset, "n_train": n_train, "epochs": arguments.epochs}
-    return draw_trials(arguments.configs, arguments.depths, **budget), data
+    return draw_trials(arguments.configs, arguments.depths, **budget)
 
 
 def show(arguments: argparse.Namespace) -> None:
     """Print the settings, one JSON object a line."""
-    trials, _ = planned(arguments)
-    for trial in trials:
+    for trial in plan(arguments, *load_data(arguments)):
         print(json.dumps(dataclasses.asdict(trial)))
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(job: ExperimentJob) -> None:
     """Train all rungs and write the log."""
-    trials, data = planned(arguments)
-    path = append_flags(EXPERIMENT.log_path(trials[0].dataset, arguments.smoke), arguments, SEARCH_FLAGS)
+    trials = plan(job.arguments, job.dataset, job.data)
+    job = dataclasses.replace(job, path=append_flags(job.path, job.arguments, SEARCH_FLAGS))
 
     def train(rung: list[Trial]) -> list[TrialResult]:
-        options = {"scheduler": arguments.scheduler, "report": partial(report, total=len(rung))}
-        return EXPERIMENT.finish(run_trial, rung, data, TrialResult, path, arguments, **options)
+        options = {"scheduler": job.arguments.scheduler, "report": partial(report, total=len(rung))}
+        return job.run_missing(run_trial, rung, TrialResult, **options)
 
-    write_log(arguments, path, halve(trials, train), data)
+    write_log(job, halve(trials, train))
 
 
 def report(done: list[TrialResult], total: int) -> str | None:
@@ -335,44 +331,47 @@ def report(done: list[TrialResult], total: int) -> str | None:
     return f"{len(done)} of {total} settings; lowest loss: {', '.join(reached)}"
 
 
-def best(arguments: argparse.Namespace) -> None:
+def best(job: ExperimentJob) -> None:
     """Train each arm's best settings from other seeds; add the runs to the log, save the nets of KEPT.
 
     The best of many runs is lucky as well as good: only other seeds show how good.
     """
-    dataset, data = load_data(arguments)
-    path = arguments.log or EXPERIMENT.log_path(dataset, arguments.smoke)
+    flags, path = job.arguments, job.arguments.log or job.path
     log = EXPERIMENT.read(path)
-    if log.dataset.name != dataset:
-        raise InputError(
-            f"{path}: expected a search on {dataset}, found one on {log.dataset.name}; add --dataset {log.dataset.name}"
-        )
-    arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(last_rung(log.results)).items()}
-    wanted = arguments.arms.split(",") if arguments.arms else [*arms]
-    if missing := [name for name in wanted if name not in arms]:
-        raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
-    trials = [
-        stretch(dataclasses.replace(result.trial, repeat=repeat), arguments.epochs)
-        for repeat in range(arguments.first_repeat, arguments.first_repeat + arguments.seeds)
-        for name in wanted
-        for result in arms[name][: arguments.top]
-    ]
-    path = append_flags(path, arguments, BEST_FLAGS)
+    if log.dataset.name != job.dataset:
+        found = log.dataset.name
+        raise InputError(f"{path}: expected a search on {job.dataset}, found one on {found}; add --dataset {found}")
+    path = append_flags(path, flags, BEST_FLAGS)
     if path.exists():
         EXPERIMENT.read(path)  # raises InputError for a foreign file
-    runs = EXPERIMENT.finish(run_best, trials, data, BestRun, path.with_stem(f"{path.stem}_best"), arguments)
+    beside = dataclasses.replace(job, path=path.with_stem(f"{path.stem}_best"))
+    runs = beside.run_missing(run_best, plan_best(log, flags), BestRun)
     for result in log.results:  # null means made where the old log was, which may be elsewhere
         result.environment = result.environment or log.environment
     kept = {name: getattr(log, name) for name in ("space", "top", "level", "levels", "results")}
-    EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=arguments.command_line, best=runs)
+    EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=flags.command_line, best=runs)
     if path == EXPERIMENT.log_path():
         best_runs = best_of_arm(runs)
         for arm in KEPT.keys() & best_runs.keys():
-            keep_net(best_runs[arm].trial, data, KEPT[arm])
+            keep_net(best_runs[arm].trial, job.data, KEPT[arm])
+
+
+def plan_best(log: DepthSearchLog, flags: argparse.Namespace) -> list[Trial]:
+    """Return the trials from other seeds of the arms' best settings."""
+    arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(last_rung(log.results)).items()}
+    wanted = flags.arms.split(",") if flags.arms else [*arms]
+    if missing := [name for name in wanted if name not in arms]:
+        raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
+    return [
+        stretch(dataclasses.replace(result.trial, repeat=repeat), flags.epochs)
+        for repeat in range(flags.first_repeat, flags.first_repeat + flags.seeds)
+        for name in wanted
+        for result in arms[name][: flags.top]
+    ]
 
 
 def stretch(trial: Trial, epochs: int | None) -> Trial:
-    """Return a trial for so many epochs, if any are given, at whose end the rate is that of the trial's last epoch."""
+    """Return the trial with its schedule stretched to `epochs`, if any: it ends at the same rate."""
     epochs = epochs or trial.epochs
     decay = trial.decay ** (max(trial.epochs - 1, 1) / max(epochs - 1, 1))
     return trial if epochs == trial.epochs else dataclasses.replace(trial, epochs=epochs, decay=decay)
@@ -405,13 +404,11 @@ parser = EXPERIMENT.add("list", show, "print the settings")
 add_data_flags(parser)
 add_search_flags(parser)
 
-parser = EXPERIMENT.add("run", run, "search by successive halving; resumable")
-add_run_flags(parser)
+parser = EXPERIMENT.add_run(run, "search by successive halving; resumable")
 add_search_flags(parser)
 parser.add_argument("--scheduler", metavar="ADDRESS", help="train on a Dask cluster, tcp://host:port")
 
-parser = EXPERIMENT.add("best", best, "train each arm's best settings from other seeds; resumable")
-add_run_flags(parser)
+parser = EXPERIMENT.add_run(best, "train each arm's best settings from other seeds; resumable", name="best")
 parser.set_defaults(**BEST_FLAGS)
 parser.add_argument("log", nargs="?", type=Path, help="log of the search (default: the data set's)")
 parser.add_argument("--seeds", type=count, metavar="N", help="seeds of each setting (default: %(default)s)")

@@ -18,7 +18,7 @@ from highway_lab import checkpoints
 from highway_lab.cli import InputError
 from highway_lab.datasets import as_inputs
 from highway_lab.files import make_place
-from highway_lab.logs import DatasetInfo, environment, number
+from highway_lab.logs import environment, number
 from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import Config, Dataset, DeepNet
 
@@ -127,11 +127,6 @@ def log_of(source: Source, job: ExperimentJob) -> ExperimentJob:
     path = job.path.with_stem(f"{job.path.stem}-{Path(source.file).stem}") if source.own else job.path
     make_place(path)
     return replace(job, path=path)
-
-
-def whole(dataset: str, data: Dataset) -> DatasetInfo:
-    """Return what a log says of a data set that is used whole."""
-    return DatasetInfo(dataset, len(data.train_x), len(data.test_x), data.test_set)
 
 
 # ------------------------------------------------------------------------------------ where nets come from

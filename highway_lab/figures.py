@@ -1,7 +1,7 @@
-"""The look that pictures and tables share: colours, sizes, lines for seeds, labels at line ends; and saving.
+"""The shared look of pictures and tables: colours, sizes, lines for seeds, labels at line ends; and saving.
 
-Importing it sets matplotlib's defaults for this process. Figures are made without pyplot, so that no window system and
-no backend matters, and saved so that the same log gives the same bytes.
+Importing it sets matplotlib's defaults for this process. Figures are made without pyplot, so that no window system is
+needed. The same log gives the same bytes.
 """
 
 import functools
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
+os.environ["MPLBACKEND"] = "agg"  # nothing is shown, and matplotlib may not know the user's
 
 import matplotlib
 import numpy as np
@@ -29,10 +29,10 @@ from matplotlib.ticker import MaxNLocator
 from highway_lab.cli import InputError
 from highway_lab.files import atomic_write
 
-WIDTH = 8.3  # inches: at 100 px an inch, the width of a README's column
-DPI = 200  # twice that, for dense screens
+WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
+DPI = 200  # for dense screens
 INK, FAINT_INK = "#333333", "#767676"
-COLORS = {  # Okabe & Ito's, one for each kind of block
+COLORS = {  # of the kinds of block (Okabe & Ito)
     "highway": "#0072B2",
     "plain": "#D55E00",
     "residual": "#009E73",
@@ -43,9 +43,9 @@ COLORS = {  # Okabe & Ito's, one for each kind of block
 SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
-LEADER_PAD = 26  # the same, where a leader bridges it
+LEADER_PAD = 26  # from the axes to a label with a leader
 LEADER = {"arrowstyle": "-", "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1}
-LABEL_GAP = 1.25  # least distance between two labels' middles, in font sizes
+LABEL_GAP = 1.25  # smallest distance between two labels' middles, in font sizes
 
 matplotlib.rcdefaults()  # a matplotlibrc of the user's would change the bytes
 matplotlib.rcParams.update(
@@ -72,21 +72,21 @@ matplotlib.rcParams.update(
 
 
 def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots) -> tuple[Figure, Axes]:
-    """A figure of README width with its axes (an array of them if `subplots` asks for several); height in inches."""
+    """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
     figure = empty_figure(height, dpi)
     set_title(figure, title)
     return figure, figure.subplots(**subplots)
 
 
 def empty_figure(height: float, dpi: int = DPI) -> Figure:
-    """A figure of README width without axes; height in inches."""
+    """Return a figure of README width without axes; height in inches."""
     figure = Figure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     return figure
 
 
 def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Callable[..., Figure]]:
-    """Make of draw(part, log) the figure of one or several logs: a part of so many inches for each, top to bottom."""
+    """Turn draw(part, log) into a function of logs that returns a figure: a part for each log, `height` inches each."""
 
     def decorate(draw: Callable[[FigureBase, Any], None]) -> Callable[..., Figure]:
         @functools.wraps(draw)
@@ -102,15 +102,15 @@ def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Ca
 
 
 def set_title(figure: FigureBase, title: str) -> None:
-    """Write the title of a figure, in place of the one it has."""
+    """Set the title of a figure, or replace it."""
     figure.suptitle(title, x=0.01, horizontalalignment="left")
 
 
 def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center=np.mean, **style) -> None:
-    """Draw every seed's curve faint and their mean bold; curves is (seeds, len(x)), NaN where there is no value.
+    """Draw every seed's curve faint and their `center` bold; curves is (seeds, len(x)), NaN where there is no value.
 
-    The mean is drawn only where every seed has a value: a seed that diverges must not improve it by leaving. So must
-    the median not (`center`), if inf stands for what has diverged.
+    The mean ends where a seed has no value: a seed that diverges must not improve it by leaving. For a median, give a
+    diverged seed the value inf.
     """
     if len(curves) > 1:
         axes.plot(x, curves.T, linewidth=1, alpha=0.4, clip_on=False, **style | {"markersize": 3})
@@ -119,24 +119,24 @@ def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, cen
 
 
 def pale(color: str, strength: float) -> tuple[float, ...]:
-    """A colour mixed with white: for variants of one kind, where transparency would show what lies beneath."""
+    """Return a colour mixed with white; unlike a transparent one, it hides what lies beneath."""
     return tuple(1 - strength * (1 - channel) for channel in to_rgb(color))
 
 
 def in_math(setting: str) -> str:
-    """A setting's name as pictures have it."""
+    """Return a setting's name with b_T in mathematical type."""
     return setting.replace("b_T -", "$b_T$ −")
 
 
 def draw_level(axes: Axes, value: float, label: str) -> None:
-    """Draw a dashed level to compare with, such as chance."""
+    """Draw a dashed level for comparison, such as chance."""
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
 
 
 def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
     """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn.
 
-    With `leaders` a thin line leads from each end to its label: for so many that they stand apart from their ends.
+    With `leaders`, a thin line leads from each end to its label: for many lines, whose labels stand apart from them.
     """
     labels = {
         line: axes.annotate(
@@ -162,7 +162,7 @@ def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
 
 
 def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
-    """Move each label to the height at which its line ends now, off one another and within the axes' height."""
+    """Move each label to the height at which its line ends, apart from the others and within the axes' height."""
     ends = [end_height(line) for line in labels]
     points_a_pixel = 72 / axes.figure.dpi
     heights = axes.get_yaxis_transform().transform([(1, end) for end in ends])[:, 1] * points_a_pixel
@@ -174,7 +174,7 @@ def place_labels(axes: Axes, labels: Mapping[Line2D, Annotation]) -> None:
 
 
 def end_height(line: Line2D) -> float:
-    """The last value of a line that is not NaN; the bottom of the axes if it has none."""
+    """Return the last value of a line that is not NaN; the bottom of the axes if it has none."""
     y = np.asarray(line.get_ydata(), float)
     return next(iter(y[~np.isnan(y)][::-1]), line.axes.get_ylim()[0])
 
@@ -199,26 +199,26 @@ def draw_by_layer(axes: Axes, curves: np.ndarray, **style) -> None:
 
 
 def number_layers(axis: Axis, depth: int) -> None:
-    """Few ticks for layers counted from 1, the first among them."""
+    """Set a few ticks for layers, which count from 1; layer 1 has one."""
     ticks = {1, *MaxNLocator(6, integer=True).tick_values(1, depth).astype(int)}
     axis.set_ticks(sorted(tick for tick in ticks if 1 <= tick <= depth))
 
 
 def differences(values: np.ndarray) -> dict:
-    """imshow's keywords for differences: a diverging map whose neutral colour is 0."""
+    """Return imshow's keywords for differences: a diverging map whose neutral colour is 0."""
     return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
 
 
 def markdown(header: list[str], rows: list[list[str]], *, words: bool = False) -> str:
-    """A Markdown table; its first column is set to the left, all others to the right unless they hold `words`."""
+    """Return a Markdown table; the first column is aligned left, all others right unless they hold `words`."""
     rule = [":--", *[":--" if words else "--:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
 
 
 def picture_folder(log: str | os.PathLike, stem: str) -> Path:
-    """Where a log's pictures go: viz/ for those of STEM.json, viz/REST/ for STEM-REST.json and for any other name.
+    """Return the folder of a log's pictures: viz/ for STEM.json, viz/REST/ for STEM-REST.json or any other name.
 
-    So no picture of another data set, net or budget replaces one of the committed logs.
+    So the pictures of another data set, net or budget do not replace those of the committed logs.
     """
     own = Path(log).stem
     rest = own.removeprefix(f"{stem}-")
@@ -226,7 +226,7 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
 
 
 def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
-    """Write a figure as PNG, or a page of HTML as it is, whole or not at all; metadata name the logs it was drawn from.
+    """Write a figure as PNG, or a page of HTML, atomically; its metadata name the logs it was drawn from.
 
     Raises InputError if `path` cannot be written.
     """
@@ -242,7 +242,7 @@ def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.Path
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for pictures unless it is there; raises InputError if that cannot be."""
+    """Make a folder for pictures unless it is there; raises InputError if something else is in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -252,17 +252,17 @@ def make_folder(folder: Path) -> None:
 
 
 def fingerprint(log: str | os.PathLike) -> str:
-    """A log's name and the SHA-256 of its bytes: tells whether a picture still belongs to a log."""
+    """Return a log's name and the SHA-256 of its bytes: a picture belongs to the log whose fingerprint it has."""
     return f"{Path(log).name} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
 
 
 def renderer() -> str:
-    """What a picture's bytes depend on beside its log: two pictures may only be compared bytewise where this agrees."""
+    """Return the software that a picture's bytes depend on: where it differs, bytes of one log differ too."""
     import PIL
 
     return f"matplotlib {matplotlib.__version__}, pillow {PIL.__version__}, {platform.system()} {platform.machine()}"
 
 
 def page_renderer() -> str:
-    """The same of a page: its colours, and what it holds compressed."""
+    """Return the software that a page's bytes depend on, by its colours and its compressed data."""
     return f"matplotlib {matplotlib.__version__}, zlib {zlib.ZLIB_RUNTIME_VERSION}"

@@ -6,21 +6,24 @@
     X, y = load_digits(return_X_y=True)
     net = HighwayClassifier(depth=30, random_state=0).fit(X[:1000] / 16, y[:1000])
     net.score(X[1000:] / 16, y[1000:])
-    net.effective_depth(X[1000:] / 16)    # of 30: the mean gate of each block, added up
+    net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
-What has the name of a parameter, a method or an attribute of scikit-learn's MLPClassifier and MLPRegressor means what
-it does there. As there, inputs are best standardised, and a regressor's targets, too: by a StandardScaler in a
-pipeline, and by a TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
+Parameters, methods and attributes that scikit-learn's MLPClassifier and MLPRegressor have mean the same here. Inputs
+should be standardised, and so should a regressor's targets: by a StandardScaler in a pipeline, and by a
+TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
 """
 
 import copy
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from inspect import formatannotation
 from numbers import Integral, Real
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -35,60 +38,29 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from highway_lab.checkpoints import optimizer_state
-from highway_lab.cli import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, Rule, one_of
+from highway_lab.cli import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.training import OPTIMIZERS, Training
 from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 
-ROWS = 512  # samples that are looked at together: what a block makes of them stays in the processor's cache
-LARGEST_BATCH = 200  # of batch_size="auto", scikit-learn's
+ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
+LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
-OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of a fresh net
+OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
-
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
-PARAMETERS: dict[str, tuple[type, Rule]] = {
-    "depth": (int, ZERO_OR_MORE),
-    "hidden": (int, POSITIVE),
-    "block": (str, one_of(BLOCKS)),
-    "activation": (str, one_of(ACTIVATIONS)),
-    "gate_bias": (float, FINITE),
-    "optimizer": (str, one_of(OPTIMIZERS)),
-    "learning_rate": (float, POSITIVE),
-    "batch_size": (int, POSITIVE),
-    "weight_decay": (float, ZERO_OR_MORE),
-    "clip": (float, ZERO_OR_MORE),
-    "max_iter": (int, POSITIVE),
-    "tol": (float, ZERO_OR_MORE),
-    "n_iter_no_change": (int, POSITIVE),
-    "validation_fraction": (float, BELOW_ONE),
-    **dict.fromkeys(("early_stopping", "warm_start"), (bool, (lambda value: True, "True or False"))),
-}
-AUTO = ("gate_bias", "batch_size")  # may be "auto" instead
-
-
-def checked(name: str, value: Any) -> Any:
-    """A parameter as Python's own int, float, ...; raises ValueError if it is of another kind or breaks its rule."""
-    kind, (holds, expected) = PARAMETERS[name]
-    if name in AUTO and isinstance(value, str) and value == "auto":
-        return value
-    if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
-        with suppress(OverflowError):  # an integer that no float holds
-            if holds(kind(value)):
-                return kind(value)
-    expected = f"{expected}{' or auto' * (name in AUTO)}, of type {kind.__name__}"
-    raise ValueError(f"{name}: expected {expected}, found {value!r}; choose another")
+EITHER = (lambda value: True, "True or False")
 
 
 def gate_bias_for(depth: int) -> float:
-    """The initial b_T with which the gates of a fresh net add up to about OPEN_BLOCKS blocks, but at most LARGEST_BIAS.
+    """Return an initial b_T with which the gates of a net add up to about OPEN_BLOCKS blocks, at most LARGEST_BIAS.
 
-    -1.6, -2.3 and -2.7 for 10, 20 and 30 blocks, for which the paper advises -1, -2 and -3 (section 2.2).
+    It is -1.6, -2.3 and -2.7 for 10, 20 and 30 blocks, for which the paper advises -1, -2 and -3 (section 2.2).
     """
     return min(LARGEST_BIAS, math.log(OPEN_BLOCKS) - math.log(max(depth, 1)))
 
 
 def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
-    """How many epochs ago a score was last above the best one before it by more than `tol`."""
+    """Return the number of epochs since a score was last more than `tol` above the best one before it."""
     best, without = -math.inf, 0
     for score in scores:
         without = 0 if score > best + tol else without + 1
@@ -97,121 +69,59 @@ def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
 
 
 def has_gates(estimator: "HighwayEstimator") -> bool:
-    """Whether its blocks have transform gates; raises AttributeError if not, as an absent method does."""
+    """Return True if the blocks have transform gates; raises AttributeError if not, as an absent method does."""
     block = estimator.net_.config["block"] if hasattr(estimator, "net_") else estimator.block
     if "T" not in BLOCKS[block].branches:
         raise AttributeError(f"{block} blocks have no transform gates; choose block='highway'")
     return True
 
 
-PARAMETERS_IN_WORDS = """
-    Parameters
-    ----------
-    depth : int
-        Blocks L; before them is a plain layer that brings the inputs to their width.
-    hidden : int
-        Units D of a block.
-    block : {"highway", "highway-uncoupled", "plain", "residual", "residual-scaled", "lstm"}
-        The kind of block, a name in `highway_networks.BLOCKS`.
-    activation : {"tanh", "relu", "elu"}
-        The activation of the block state H.
-    gate_bias : float or "auto"
-        The initial bias b_T of the transform gates; "auto" follows the depth, see `gate_bias_for`.
-    optimizer : {"adam", "momentum"}
-        The update rule.
-    learning_rate : float
-        Its learning rate, constant.
-    batch_size : int or "auto"
-        Samples a step; "auto" is 200, or as many as there are.
-    weight_decay : float
-        Factor on the weights that is added to their gradients.
-    clip : float
-        The largest global L2 norm of the gradients; 0 for no limit.
-    max_iter : int
-        Epochs at most.
-    tol, n_iter_no_change : float, int
-        Training ends when for more than so many epochs loss or validation score has not improved by more than `tol`.
-    early_stopping : bool
-        Judge by the score of samples that are held out, and keep the parameters of the best epoch.
-    validation_fraction : float
-        The share of the samples that `early_stopping` holds out, of every class alike.
-    warm_start : bool
-        Whether `fit` goes on from the net and the optimiser of the last one.
-    random_state : int, RandomState instance or None
-        Of the weights, the batches and the samples held out.
-    verbose : bool
-        Print a line an epoch.
-
-    Attributes
-    ----------
-    net_ : highway_networks.DeepNet
-        The trained net; `net_.save(path)` writes it, without pickle.
-    n_features_in_, feature_names_in_ : int, ndarray
-        Of the inputs, as of every estimator.
-    loss_curve_ : list of float
-        The mean loss over batches of each epoch.
-    validation_scores_ : list of float or None
-        Of each epoch, with `early_stopping`.
-    n_iter_ : int
-        Epochs trained, with `warm_start` and `partial_fit` in all."""
-
-
+@dataclass(eq=False, repr=False)
 class HighwayEstimator(BaseEstimator):
-    """What HighwayClassifier and HighwayRegressor share; a subclass says what its targets are."""
+    """The common part of HighwayClassifier and HighwayRegressor, which add their targets and scores."""
 
-    _loss: str  # a name in LOSSES
+    depth: int = hyperparameter(
+        10, "Blocks L; before them, a plain layer maps the inputs to their width.", ZERO_OR_MORE
+    )
+    hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
+    _: dataclasses.KW_ONLY
+    block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
+    activation: str = hyperparameter("tanh", "Activation of the block state H.", one_of(ACTIVATIONS))
+    gate_bias: float | str = hyperparameter(
+        "auto", "Initial bias b_T of the transform gates; auto follows the depth, see `gate_bias_for`.", FINITE
+    )
+    optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
+    learning_rate: float = hyperparameter(2e-3, "Constant learning rate.", POSITIVE)
+    batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
+    weight_decay: float = hyperparameter(0.0, "Factor on the weights, added to their gradients.", ZERO_OR_MORE)
+    clip: float = hyperparameter(5.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
+    max_iter: int = hyperparameter(200, "Largest number of epochs.", POSITIVE)
+    tol: float = hyperparameter(1e-4, "Smallest gain in loss or validation score that counts.", ZERO_OR_MORE)
+    n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
+    early_stopping: bool = hyperparameter(
+        False, "Score validation samples after each epoch, and keep the parameters of the best epoch.", EITHER
+    )
+    validation_fraction: float = hyperparameter(
+        0.1, "Share of the samples that `early_stopping` validates on, from every class alike.", BELOW_ONE
+    )
+    warm_start: bool = hyperparameter(False, "Let `fit` continue from the last net and optimiser.", EITHER)
+    random_state: int | np.random.RandomState | None = hyperparameter(  # noqa: RUF009, a field
+        None, "Seed or generator of weights, batches and validation samples."
+    )
+    verbose: bool = hyperparameter(False, "Print a line an epoch.")
 
-    def __init__(
-        self,
-        depth=10,
-        hidden=50,
-        *,
-        block="highway",
-        activation="tanh",
-        gate_bias="auto",
-        optimizer="adam",
-        learning_rate=2e-3,
-        batch_size="auto",
-        weight_decay=0.0,
-        clip=5.0,
-        max_iter=200,
-        tol=1e-4,
-        n_iter_no_change=10,
-        early_stopping=False,
-        validation_fraction=0.1,
-        warm_start=False,
-        random_state=None,
-        verbose=False,
-    ):
-        self.depth = depth
-        self.hidden = hidden
-        self.block = block
-        self.activation = activation
-        self.gate_bias = gate_bias
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.clip = clip
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
+    _loss: ClassVar[str]  # a name in LOSSES
 
     def fit(self, X, y, sample_weight=None) -> Self:
-        """Train from fresh weights or, with `warm_start`, from those of the last fit.
+        """Train from new weights or, with `warm_start`, from those of the last fit.
 
         X is (n, d_in), y (n,) or, for a regressor, (n, K); sample_weight (n,) are factors on the samples' losses. Warns
-        (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the loss is finite no longer.
+        (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the loss becomes infinite or NaN.
         """
-        return self._fit(X, y, sample_weight, going_on=self.warm_start and hasattr(self, "net_"))
+        return self._fit(X, y, sample_weight, resume=self.warm_start and hasattr(self, "net_"))
 
     def _fit(self, X, y, sample_weight, **how: Any) -> Self:
-        """Train; if that fails, what an earlier fit has left stays as it was, labels and all."""
+        """Train; if that fails, restore all attributes of the last fit."""
         before = dict(vars(self))
         try:
             self._train(X, y, sample_weight, **how)
@@ -221,15 +131,15 @@ class HighwayEstimator(BaseEstimator):
             raise
         return self
 
-    def _train(self, X, y, sample_weight, *, going_on: bool, incremental: bool = False, **targets: Any) -> None:
-        given = SimpleNamespace(**{name: checked(name, getattr(self, name)) for name in PARAMETERS})
+    def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> None:
+        given = self._checked_parameters()
         if given.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
-        dtype = self.net_.dtype if going_on else PRECISIONS
-        X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not going_on}, **targets)
-        weights, chance, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
+        dtype = self.net_.dtype if resume else PRECISIONS
+        X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
+        weights, rng, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
         if given.early_stopping:
-            (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, chance)
+            (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = Config(
             depth=given.depth,
             hidden=given.hidden,
@@ -245,24 +155,29 @@ class HighwayEstimator(BaseEstimator):
             epochs=1 if incremental else given.max_iter,
             n_train=len(X),
             n_test=1,
-            seed=chance.randint(2**31),
+            seed=rng.randint(2**31),
             dtype=X.dtype.name,
         )
-        # A data set has a test sample; nothing is scored on this one.
+        # A data set needs a test sample; this one is not scored.
         training = Training(config, Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, X.dtype)))
-        if going_on:
-            self._hand_over(training)
-        earlier = self.validation_scores_ if going_on and validation else None
+        if resume:
+            self._restore(training)
+        earlier = self.validation_scores_ if resume and validation else None
         losses, scores = self._run(training, validation, earlier or [], incremental)
         self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, moments(training))
-        self.loss_curve_ = (self.loss_curve_ if going_on else []) + losses
+        self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
 
-    def _split(self, X, y, weights, share: float, chance: np.random.RandomState):
-        """Samples to train on, and that share of them to validate by: X, y and weights of both.
+    def _checked_parameters(self) -> SimpleNamespace:
+        """Return the parameters that have a rule; raises ValueError for a wrong type or a broken rule."""
+        fields = [field for field in dataclasses.fields(self) if field.metadata["rule"]]
+        return SimpleNamespace(**{field.name: checked(field, getattr(self, field.name)) for field in fields})
 
-        Of every class alike, where there are enough of each.
+    def _split(self, X, y, weights, share: float, rng: np.random.RandomState):
+        """Return X, y and weights to train on, and those of this share of the samples to validate on.
+
+        Both have samples of every class alike, if there are enough of each.
         """
         n, n_validation = len(X), math.ceil(share * len(X))
         if n_validation < 2:
@@ -270,26 +185,26 @@ class HighwayEstimator(BaseEstimator):
         _, counts = np.unique(y, return_counts=True)
         enough = counts.min() >= 2 and len(counts) <= min(n_validation, n - n_validation)
         stratify = y if is_classifier(self) and enough else None
-        parts = train_test_split(np.arange(n), test_size=n_validation, stratify=stratify, random_state=chance)
+        parts = train_test_split(np.arange(n), test_size=n_validation, stratify=stratify, random_state=rng)
         return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
 
-    def _hand_over(self, training: Training) -> None:
-        """Let a training go on from where the last one ended."""
+    def _restore(self, training: Training) -> None:
+        """Give a training the state in which the last one ended."""
         found, expected = (net.config | {"gate_bias": None} for net in (training.net, self.net_))
-        if differs := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
-            raise ValueError(f"warm_start: expected the net of the last fit, found one of {differs}; fit without it")
+        if changed := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
+            raise ValueError(f"warm_start: expected the net of the last fit, found one of {changed}; fit without it")
         training.net.params.flat[...] = self.net_.params.flat
-        training.rng, (optimizer, kept) = copy.deepcopy((self._rng, self._moments))  # a fit that fails spoils neither
+        training.rng, (optimizer, kept) = copy.deepcopy((self._rng, self._moments))  # unspoilt by a fit that fails
         if optimizer == self.optimizer:
             vars(training.optimizer).update(kept)
 
     def _run(
         self, training: Training, validation: tuple | None, earlier: list[float], incremental: bool
     ) -> tuple[list, list]:
-        """Train until nothing is gained any more; returns each epoch's loss and, with validation samples, its score.
+        """Train until there is no more gain; return each epoch's loss and, with validation samples, its score.
 
-        With validation samples, the parameters of the best epoch are those that stay: `earlier` are the scores of the
-        fits before, of which these parameters were the best.
+        With validation samples, the parameters of the best epoch stay, the `earlier` scores of the last fits included:
+        its first parameters were the best of those.
         """
         losses, scores, params = [], [], training.net.params.flat
         best = params.copy()
@@ -313,10 +228,10 @@ class HighwayEstimator(BaseEstimator):
                     break
             else:
                 if not incremental:
-                    lacking = f"max_iter={self.max_iter} epochs were not enough to converge; allow more, or raise tol"
-                    warnings.warn(lacking, ConvergenceWarning, stacklevel=4)
+                    found = f"max_iter={self.max_iter} epochs were not enough to converge; allow more, or raise tol"
+                    warnings.warn(found, ConvergenceWarning, stacklevel=4)
         except KeyboardInterrupt:
-            warnings.warn("Training was interrupted; the net is as it was then.", stacklevel=4)
+            warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=4)
         if validation:
             params[...] = best
         return losses, scores
@@ -324,17 +239,17 @@ class HighwayEstimator(BaseEstimator):
     # ---------------------------------------------------------------------------------- using the net
 
     def _inputs(self, X) -> np.ndarray:
-        """X (n, d_in) as the fitted net takes it."""
+        """Return X (n, d_in), checked and in the fitted net's precision."""
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
-        """The net's outputs, (n, K)."""
+        """Return the net's outputs, (n, K)."""
         X = self._inputs(X)
         return self.net_.predict(X)
 
     def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield some of the samples, a block, and T (D, B) of these, for all samples and blocks; T is overwritten."""
+        """Yield a slice of the samples, a block's index and T (D, B), for all slices and blocks; T is overwritten."""
         which = self.net_.block.branches.index("T")
         for rows in gen_batches(len(X), ROWS):
             for l, (z, _) in enumerate(self.net_.iterate_blocks(self.net_.embed(X[rows]))):
@@ -342,7 +257,7 @@ class HighwayEstimator(BaseEstimator):
 
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:
-        """T of every block for each sample of X (n, d_in): (n, L, D); 1 transforms a unit, 0 passes it on."""
+        """Return T of every block for each sample of X (n, d_in): (n, L, D); 1 transforms a unit, 0 passes it on."""
         X = self._inputs(X)
         T = np.empty((len(X), self.net_.depth, self.net_.hidden), self.net_.dtype)
         for rows, l, T_l in self._gates(X):
@@ -351,7 +266,7 @@ class HighwayEstimator(BaseEstimator):
 
     @available_if(has_gates)
     def effective_depth(self, X) -> np.ndarray:
-        """The sum over blocks of the mean T of their units, for each sample of X (n, d_in): (n,)."""
+        """Return the sum over blocks of the mean T of their units, for each sample of X (n, d_in): (n,)."""
         X = self._inputs(X)
         depth = np.zeros(len(X), self.net_.dtype)
         for rows, _, T_l in self._gates(X):
@@ -359,9 +274,9 @@ class HighwayEstimator(BaseEstimator):
         return depth
 
     def lesion(self, layers: int | Sequence[int]) -> Self:
-        """A fitted copy without those blocks, counted from 0 as in `transform_gates` (section 4.2).
+        """Return a fitted copy without these blocks, counted from 0 as in `transform_gates` (section 4.2).
 
-        Raises IndexError for a block that is not there, ValueError for blocks that are scaled by the depth.
+        Raises IndexError for a block that is not there, ValueError for blocks that depend on the net's depth.
         """
         check_is_fitted(self)
         lesioned = copy.deepcopy(self)
@@ -370,13 +285,28 @@ class HighwayEstimator(BaseEstimator):
         return lesioned
 
 
+def checked(field: dataclasses.Field, value: Any) -> Any:
+    """Return a parameter as Python's own int, float, ...; raises ValueError for a wrong type or a broken rule."""
+    kind, *auto = get_args(field.type) or (field.type,)  # `float | str` stands for a float or "auto"
+    holds, expected = field.metadata["rule"]
+    if auto and isinstance(value, str) and value == "auto":
+        return value
+    if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
+        with suppress(OverflowError):  # an integer that no float holds
+            if holds(kind(value)):
+                return kind(value)
+    words = expected if isinstance(expected, str) else "one of " + ", ".join(expected)
+    words += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
+    raise ValueError(f"{field.name}: expected {words}, found {value!r}; choose another")
+
+
 def moments(training: Training) -> dict[str, Any]:
-    """What an optimiser has gathered; the rate is the user's, and may be another when training goes on."""
+    """Return the state of an optimiser but its rate: the user may set another before training continues."""
     return {name: value for name, value in optimizer_state(training).items() if name != "lr"}
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
-    """Weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
+    """Return weights (n,) of the samples X (n, d_in), or None; raises ValueError if they cannot be weights."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
@@ -390,7 +320,7 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
 
 
 def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
-    """Weights whose mean is 1; raises ValueError if all are 0."""
+    """Return weights whose mean is 1; raises ValueError if all are 0."""
     if weights is None:
         return None
     if not weights.any():
@@ -399,25 +329,48 @@ def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None
     return (weights / weights.mean()).astype(dtype)
 
 
+PARAMETERS = "\n".join(
+    f"    {field.name} : {formatannotation(field.type)}, default {field.default!r}\n        {field.metadata['help']}"
+    for field in dataclasses.fields(HighwayEstimator)
+)
+COMMON_DOC = f"""
+    Parameters
+    ----------
+{PARAMETERS}
+
+    Attributes
+    ----------
+    net_ : highway_networks.DeepNet
+        The trained net; `net_.save(path)` writes it, without pickle.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Number and names of the inputs.
+    loss_curve_ : list of float
+        The mean loss over batches of each epoch.
+    validation_scores_ : list of float or None
+        The score of each epoch, with `early_stopping`.
+    n_iter_ : int
+        Epochs trained, with `warm_start` and `partial_fit` those of all calls."""
+
+
 class HighwayClassifier(ClassifierMixin, HighwayEstimator):
-    __doc__ = f"""A highway net that tells classes, trained on the cross-entropy.
-    {PARAMETERS_IN_WORDS}
+    __doc__ = f"""A highway net for classification, trained on the cross-entropy.
+{COMMON_DOC}
     classes_ : ndarray of shape (K,)
-        The labels, of whatever type, in order.
+        The labels, of any type, sorted.
     """
 
     _loss = "cross-entropy"
 
     def partial_fit(self, X, y, sample_weight=None, classes=None) -> Self:
-        """Train for one epoch on these samples; the first call has to name all `classes`."""
-        going_on = hasattr(self, "net_")
-        if not going_on and classes is None:
+        """Train for one epoch on these samples; the first call must name all `classes`."""
+        resume = hasattr(self, "net_")
+        if not resume and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
-        if going_on and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
+        if resume and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
             raise ValueError(
                 f"classes: expected {self.classes_}, as in the first call, found {classes}; leave them out"
             )
-        return self._fit(X, y, sample_weight, going_on=going_on, incremental=True, classes=classes)
+        return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[np.ndarray, np.ndarray, int]:
         X, y = validate_data(self, X, y, **how)
@@ -433,28 +386,29 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
         return accuracy_score(y, net.predict(X).argmax(axis=1), sample_weight=weights)
 
     def predict(self, X) -> np.ndarray:
-        """The likeliest class of each sample of X (n, d_in): (n,)."""
+        """Return the most probable class of each sample of X (n, d_in): (n,)."""
         logits = self._outputs(X)
         return self.classes_[logits.argmax(axis=1)]
 
     def predict_proba(self, X) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`: (n, K)."""
+        """Return the probability of each class, in the order of `classes_`: (n, K)."""
         return softmax(self._outputs(X), axis=1)
 
     def predict_log_proba(self, X) -> np.ndarray:
-        """Logarithms of the probabilities, (n, K)."""
+        """Return the logarithms of the probabilities, (n, K)."""
         return log_softmax(self._outputs(X), axis=1)
 
 
 class HighwayRegressor(RegressorMixin, HighwayEstimator):
-    __doc__ = f"""A highway net that gives numbers, one or several, trained on the squared error.
-    {PARAMETERS_IN_WORDS}"""
+    __doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
+{COMMON_DOC}
+    """
 
     _loss = "squared-error"
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Train for one epoch on these samples."""
-        return self._fit(X, y, sample_weight, going_on=hasattr(self, "net_"), incremental=True)
+        return self._fit(X, y, sample_weight, resume=hasattr(self, "net_"), incremental=True)
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **how)
@@ -466,7 +420,7 @@ class HighwayRegressor(RegressorMixin, HighwayEstimator):
         return r2_score(y, net.predict(X), sample_weight=weights)
 
     def predict(self, X) -> np.ndarray:
-        """The targets of each sample of X (n, d_in), in the shape in which they were given: (n,) or (n, K)."""
+        """Return the targets of each sample of X (n, d_in), in the shape of those of `fit`: (n,) or (n, K)."""
         return self._outputs(X).reshape(-1, *self._target_shape)
 
     def __sklearn_tags__(self):

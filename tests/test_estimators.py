@@ -228,7 +228,7 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
 
 
 def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
-    with pytest.raises(ValueError, match="residual-scaled blocks are scaled by the depth"):
+    with pytest.raises(ValueError, match="residual-scaled blocks depend on the depth"):
         small(block="residual-scaled").fit(X, Y).lesion(0)
 
 

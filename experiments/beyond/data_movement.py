@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from highway_lab.logs import Log, Result
-from highway_networks import Activation, Block, DeepNet, Workspace
+from highway_networks import Activation, Block, DeepNet, Workspace, affine_forward
 
 from ..common import NO_DATA, Experiment, ExperimentJob, start
 from .tracing import BYTES, Memory, Trace, costs, depths
@@ -117,48 +117,43 @@ class DataMovementLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
 
 
-class Blocks(DeepNet):
-    """The blocks of a net alone, with Scalars as parameters; events are labelled by their pass and by one of PARTS.
-
-    The workspace holds x_0 when `forward` begins.
-    """
-
-    def __init__(self, net: DeepNet, trace: Trace):
-        super().__init__(**net.config | {"d_in": 0, "d_out": 0, "dtype": object}, rng=None)
-        with trace.labelled("weights"):
-            np.copyto(self.params.blocks, trace.argument(net.params.blocks))
-        self.activation = labelled(self.activation, trace, ACTIVATION)
-        self.block = labelled(self.block, trace, COMBINATION)
-
-    def _input_layer(self, x: np.ndarray, x_0: np.ndarray) -> None:
-        pass
-
-
 def labelled(pair: Pair, trace: Trace, part: str) -> Pair:
     """Return a pair of functions, forward and backward, that label their events."""
     passes = ("forward", "backward")
     return pair._replace(**{which: trace.labelled(which, part)(getattr(pair, which)) for which in passes})
 
 
-def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, Blocks, Workspace]:
+def scalar_blocks(net: DeepNet, trace: Trace) -> DeepNet:
+    """Return the blocks of a net with Scalars as parameters; their events are labelled by pass and by one of PARTS."""
+    blocks = DeepNet(**net.config | {"d_in": 0, "d_out": 0, "dtype": object}, rng=None)
+    with trace.labelled("weights"):
+        np.copyto(blocks.params.blocks, trace.argument(net.params.blocks))
+    blocks.activation = labelled(blocks.activation, trace, ACTIVATION)
+    blocks.block = labelled(blocks.block, trace, COMBINATION)
+    return blocks
+
+
+def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, DeepNet, Workspace]:
     """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each.
 
     Returns the trace, the blocks, and the workspace with all that they computed.
     """
-    trace, nothing = Trace(copies=copies), np.empty((x_0.shape[1], 0))
-    blocks = Blocks(net, trace)
-    workspace = Workspace(blocks, len(nothing))
+    trace = Trace(copies=copies)
+    blocks = scalar_blocks(net, trace)
+    w = Workspace(blocks, x_0.shape[1])
     for name in ("x", "dz", "flows"):  # to which blocks copy
-        setattr(workspace, name, getattr(workspace, name).view(Memory))
+        setattr(w, name, getattr(w, name).view(Memory))
     with trace.labelled("forward", AFFINE):
-        np.copyto(workspace.x[0], trace.argument(x_0))
-        _, cache = blocks.forward(nothing, workspace)
+        np.copyto(w.x[0], trace.argument(x_0))
+        for l in range(net.depth):  # as DeepNet.forward does
+            affine_forward(blocks.params.blocks[l], w.x1[l], w.z[l])
+            blocks.block.forward(w.x[l], w.branches[l], w.x[l + 1], blocks.activation)
     with trace.labelled("backward", AFFINE):
-        walk = blocks.backward_blocks(nothing, cache)
-        np.copyto(next(walk), trace.argument(dx_L))
-        for _ in walk:
+        gradients = blocks.backward_blocks(np.empty((x_0.shape[1], 0)), w)
+        np.copyto(next(gradients), trace.argument(dx_L))
+        for _ in gradients:
             pass
-    return trace, blocks, workspace
+    return trace, blocks, w
 
 
 def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:

@@ -216,12 +216,10 @@ def explained(values: np.ndarray, groups: np.ndarray) -> float:
 
 def missed_gap(depth: np.ndarray, wrong: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean depth of misclassified images, each minus the mean of the others of its class."""
-    gaps = []
-    for label in np.unique(labels):
-        of_wrong, of_right = (depth[(labels == label) & which] for which in (wrong, ~wrong))
-        if len(of_wrong) and len(of_right):
-            gaps.append(of_wrong - of_right.mean())
-    return float(np.concatenate(gaps).mean()) if gaps else np.nan
+    others = {label: depth[(labels == label) & ~wrong] for label in np.unique(labels)}
+    missed = zip(depth[wrong], labels[wrong], strict=True)
+    gaps = [own - others[label].mean() for own, label in missed if len(others[label])]
+    return float(np.mean(gaps)) if gaps else np.nan
 
 
 def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], wrong: np.ndarray) -> Depths:

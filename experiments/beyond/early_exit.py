@@ -7,6 +7,7 @@ probability p exceeds 1 − ε. Each half of the images chooses an option that i
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -39,9 +40,9 @@ def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndar
     """Return whether the class is right, and the doubt 1 − p, after l = 0..L blocks: (L+1, n) each."""
     right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
     for part, x in models.in_batches(net, images, "exits"):
-        right[0, part], doubt[0, part] = classify(net, x, labels[part])
-        for l, (_, y) in enumerate(net.iterate_blocks(x), start=1):
-            right[l, part], doubt[l, part] = classify(net, y, labels[part])
+        states = chain([x], (y for _, y in net.iterate_blocks(x)))
+        for l, state in enumerate(states):
+            right[l, part], doubt[l, part] = classify(net, state, labels[part])
     return right, doubt
 
 

@@ -34,6 +34,7 @@ from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
 
 from ..common import NO_DATA, Experiment, ExperimentJob, start
+from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))

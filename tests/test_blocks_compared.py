@@ -1,38 +1,33 @@
 """Kinds of block side by side: their Jacobians, the gradients' norms, and a rate chosen without test images."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
 from experiments.beyond.blocks_compared import (
     BLOCKS,
-    CHOOSING_SEEDS,
-    DEPTHS,
     EXPERIMENT,
     GATE_BIAS,
-    RATES,
-    SEEDS,
     WIDTHS,
     BlocksComparedLog,
     ComparedRun,
     Flow,
     Task,
-    arm,
     gradient_norms,
     jacobian,
     measure_flow,
     plan,
     run_task,
 )
-from experiments.beyond.blocks_compared_figures import edges, flow_table
+from experiments.beyond.blocks_compared_figures import flow_table
 from experiments.common import final_values
-from experiments.rates import best_rates, tried_rates
+from experiments.rates import best_rates
 from highway_lab.datasets import as_inputs
-from highway_lab.logs import History
 from highway_networks import ACTIVATIONS, Config, DeepNet, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 
@@ -44,7 +39,7 @@ TASK = Task("depth", False, SHORT)
 
 
 def complex_twin(net: DeepNet) -> DeepNet:
-    """The same net in complex numbers."""
+    """Return the same net in complex numbers."""
     twin = DeepNet(**net.config | {"dtype": np.complex128}, rng=np.random.default_rng(0))
     twin.params.flat[...] = net.params.flat
     return twin
@@ -68,7 +63,7 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_jacobian_is_the_identity_where_gates_are_shut_and_H_prime_where_they_are_open(activation):
+def test_a_jacobian_is_the_identity_at_closed_gates_H_prime_at_open_ones(activation):
     """Eq. 5."""
     plain, highway = small_net("plain", activation, 2), small_net("highway", activation, 2)
     for name in ("W_H", "b_H"):
@@ -99,7 +94,7 @@ def test_gradient_norms_are_those_of_the_loss_by_each_blocks_input(block):
     assert expected[-1] > 1e-3
 
 
-def test_gradient_norms_are_true_where_float32_can_hold_the_gradient_but_not_its_square(digits):
+def test_gradient_norms_are_right_where_float32_cannot_hold_a_square(digits):
     x, y = digits.train_x[:20], digits.train_y[:20]
     norms = {}
     for dtype in (np.float32, np.float64):
@@ -131,78 +126,24 @@ def test_the_flow_of_a_net_that_diverged_is_null():
 
 
 def test_blocks_have_equal_widths_or_equal_parameters():
-    assert set(BLOCKS) == set(ALL_BLOCKS)
     sizes = {}
     for equal, widths in WIDTHS.items():
-        assert widths.keys() == set(BLOCKS)
+        assert widths.keys() == set(BLOCKS) == set(ALL_BLOCKS)
         for block, hidden in widths.items():
             net = DeepNet(784, 10, block=block, hidden=hidden, depth=1, rng=np.random.default_rng(0))
             sizes[equal, block] = net.params.blocks.size
     assert set(WIDTHS["depth"].values()) == {50}
-    equal = [sizes["parameters", block] for block in BLOCKS]
-    assert max(equal) / min(equal) < 1.015
+    of_equal = [sizes["parameters", block] for block in BLOCKS]
+    assert max(of_equal) / min(of_equal) < 1.015
     assert sizes["parameters", "highway"] == sizes["depth", "highway"]
 
 
-def test_a_rate_is_chosen_for_each_arm_by_seeds_that_then_do_not_measure(as_many_as_mnist):
-    assert not set(CHOOSING_SEEDS) & set(SEEDS)
-    choosing = plan(as_many_as_mnist, smoke=False)
-    found = {(t.equal, t.config.block, t.config.depth, t.config.seed, t.config.lr) for t in choosing}
-    expected = {
-        (equal, block, depth, seed, lr)
-        for equal in WIDTHS
-        for block in BLOCKS
-        for depth in DEPTHS
-        for seed in CHOOSING_SEEDS
-        for lr in RATES
-    }
-    assert found == expected
-    assert len(choosing) == len(expected)
-    assert all(task.choosing and task.config.hidden == WIDTHS[task.equal][task.config.block] for task in choosing)
-
-    rates = {arm[:3]: 1e-4 * (1 + i) for i, arm in enumerate(sorted({arm[:3] for arm in expected}))}
-    measuring = plan(as_many_as_mnist, smoke=False, rates=rates)
-    assert len(measuring) == len(rates) * len(SEEDS)
-    assert {task.config.seed for task in measuring} == set(SEEDS)
-    for task in measuring:
-        assert not task.choosing
-        assert task.config.lr == rates[task.equal, task.config.block, task.config.depth]
-    beside_the_rate = {
-        dataclasses.replace(t.config, lr=1.0, seed=0, block="plain", depth=1, hidden=1, gate_bias=0.0)
-        for t in choosing + measuring
-    }
-    assert len(beside_the_rate) == 2, "all else is equal among those that choose, and among the others"
-    assert {config.init for config in beside_the_rate} == {"glorot"}
-    for task in choosing + measuring:
+def test_every_net_has_its_width_and_gated_ones_the_papers_bias(as_many_as_mnist):
+    for task in plan(as_many_as_mnist, smoke=False):
+        assert task.choosing
+        assert (task.config.init, task.config.hidden) == ("glorot", WIDTHS[task.equal][task.config.block])
         if "highway" in task.config.block or task.config.block == "lstm":
             assert task.config.gate_bias == GATE_BIAS[task.config.depth]
-    budgets = {(c.n_train, c.n_validation, c.n_test, c.epochs) for c in beside_the_rate}
-    assert budgets == {(6_000, 0, 10_000, 12), (5_000, 1_000, 1, 12)}
-
-
-# -------------------------------------------------------------------------------- how the rate is chosen
-
-
-def made_up(block: str, lr: float, seed: int, loss: float | None, equal: str = "depth") -> ComparedRun:
-    config = dataclasses.replace(SHORT, block=block, lr=lr, seed=seed)
-    history = History(*([0, 2] for _ in range(7)), validation_loss=[2.3, loss], validation_score=[0.1, 0.9])
-    return ComparedRun(None, Task(equal, True, config), 100, loss is None, history, Flow([], []), Flow([], []))
-
-
-def test_the_chosen_rate_has_the_lowest_mean_validation_loss_of_its_arm():
-    runs = [
-        *(made_up("plain", 0.001, seed, loss) for seed, loss in ((100, 0.5), (101, 0.7))),
-        *(made_up("plain", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, None))),
-        *(made_up("plain", 0.005, seed, loss) for seed, loss in ((100, 0.4), (101, 0.9))),
-        *(made_up("highway", 0.001, seed, loss) for seed, loss in ((100, 0.5), (101, 0.7))),
-        *(made_up("highway", 0.002, seed, loss) for seed, loss in ((100, 0.1), (101, 1.0))),
-        *(made_up("plain", lr, 100, loss, "parameters") for lr, loss in ((0.001, 0.4), (0.005, 0.3))),
-    ]
-    assert best_rates(tried_rates(runs, arm)) == {
-        ("depth", "plain", 2): 0.001,
-        ("depth", "highway", 2): 0.002,
-        ("parameters", "plain", 2): 0.005,
-    }
 
 
 # ------------------------------------------------------------------------------------------ what is run
@@ -210,38 +151,32 @@ def test_the_chosen_rate_has_the_lowest_mean_validation_loss_of_its_arm():
 
 def test_a_run_has_its_history_and_the_flow_before_and_after(digits):
     run = run_task(TASK, digits)
+    assert not run.diverged
     assert run.history.epoch == [0, 1, 2]
     assert run.history.train_loss[2] < run.history.train_loss[0]
-    assert run.history.grad_norm[0] is None
-    assert run.history.seconds[1] > 0
-    assert not run.diverged
-    for flow in (run.untrained, run.trained):
-        assert len(flow.gradient_norms) == 3
-        assert len(flow.singular_values) == 8
     assert run.untrained != run.trained
-    choosing = run_task(dataclasses.replace(TASK, choosing=True), digits)
+    for flow in (run.untrained, run.trained):
+        assert (len(flow.gradient_norms), len(flow.singular_values)) == (3, 8)
+    choosing = run_task(replace(TASK, choosing=True), digits)
     assert choosing.untrained == choosing.trained == Flow([], [])
     assert choosing.history.test_loss == run.history.test_loss
 
 
 def test_a_diverged_run_says_so_and_when(digits):
-    config = dataclasses.replace(
-        SHORT, block="residual", activation="relu", optimizer="momentum", lr=1e9, clip=0.0, epochs=9
-    )
-    run = run_task(Task("depth", False, config), digits)
+    fields = {"block": "residual", "activation": "relu", "optimizer": "momentum", "lr": 1e9, "clip": 0.0, "epochs": 9}
+    run = run_task(replace(TASK, config=replace(SHORT, **fields)), digits)
     assert run.diverged
     assert run.history.train_loss[-1] is None
     assert 1 <= run.history.epoch[-1] < 9
     assert math.isnan(final_values([run], "test_score")[0])
 
 
-def test_the_whole_experiment_chooses_on_validation_images_and_measures_on_test_images(digits, workdir):
+def test_it_chooses_on_validation_images_and_measures_on_test_images(digits, workdir):
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
     tasks = plan(digits, True)
-    assert [(run.arm[1:], run.lr, run.seed) for run in log.tried] == [
-        ((task.config.block, task.config.depth), task.config.lr, task.config.seed) for task in tasks
-    ]
+    tried = [(*run.arm, run.lr, run.seed) for run in log.tried]
+    assert tried == [(t.equal, t.config.block, t.config.depth, t.config.lr, t.config.seed) for t in tasks]
     assert {task.config.n_validation for task in tasks} == {85}
     assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.tried))
     assert {(run.config.n_validation, len(run.history.validation_loss)) for run in log.runs} == {(0, 0)}
@@ -254,23 +189,18 @@ def test_no_test_image_has_a_say_in_the_choice(digits):
     assert losses[0] == losses[1]
 
 
-def test_a_table_tells_how_gradients_grow_on_their_way_back():
-    """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost have no say."""
-    plain, lost = made_up("plain", 0.001, 0, 0.1), made_up("highway", 0.001, 0, 0.1)
-    grown = dataclasses.replace(plain, trained=Flow([5.0, 1.0, 0.05], [1.5, 0.5]), untrained=Flow([2.0, 2.0], [1.0]))
-    same = dataclasses.replace(plain, trained=Flow([0.05, 0.05], [1.25, 0.25]), untrained=Flow([2.0, 2.0], [1.0]))
-    diverged = dataclasses.replace(plain, diverged=True, trained=Flow([None, None], [None]))
-    lost = dataclasses.replace(lost, trained=Flow([0.0, 1.0], [None]), untrained=Flow([0.2, 2.0], [0.5]))
-    log = BlocksComparedLog.new("made up", None, tried=[], runs=[grown, same, diverged, lost])
-    table = flow_table(log)
+def run_of(block: str, trained: Flow, untrained: Flow, diverged: bool = False) -> ComparedRun:
+    """Return a run with this flow."""
+    task, history = replace(TASK, config=replace(SHORT, block=block)), made_up.history(2.3, 0.5)
+    return ComparedRun(None, task, 100, diverged, history, untrained, trained)
+
+
+def test_the_table_tells_how_gradients_grow_on_their_way_back():
+    """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost do not count."""
+    untrained = Flow([2.0, 2.0], [1.0])
+    grown, same, lost = Flow([5.0, 1.0, 0.05], [1.5, 0.5]), Flow([0.05, 0.05], [1.25, 0.25]), Flow([0.0, 1.0], [None])
+    runs = [run_of("plain", grown, untrained), run_of("plain", same, untrained)]
+    runs += [run_of("plain", lost, untrained, diverged=True), run_of("highway", lost, Flow([0.2, 2.0], [0.5]))]
+    table = flow_table(made_up.log(BlocksComparedLog, tried=[], runs=runs))
     assert "| plain | 0.00 ± 0.00 | 1 to 1 | 1.00 ± 1.41 | 0.25 to 1.5 |" in table
     assert "| highway | -1.00 | 0.5 to 0.5 | none | none |" in table
-
-
-def test_arms_that_choose_near_an_end_of_the_grid_are_named(digits):
-    def run(block: str, lr: float) -> ComparedRun:
-        return made_up(block, lr, 0, 0.1)
-
-    tried = tried_rates([run("plain", lr) for lr in RATES], arm)
-    log = BlocksComparedLog.new("made up", None, tried=tried, runs=[run("plain", RATES[1]), run("highway", RATES[2])])
-    assert edges(log) == "Rates from 2e-05 to 0.05; chosen nearer than 2 steps to an end: plain 2 (all 50 wide)."

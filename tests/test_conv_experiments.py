@@ -79,7 +79,7 @@ def cells(table: str) -> list[dict[str, str]]:
 # ---------------------------------------------------------------------------------------- what is run
 
 
-def test_every_bias_is_run_at_every_depth_with_every_seed_and_plain_nets_too(as_many_as_mnist):
+def test_every_bias_and_plain_nets_are_run_at_every_depth_with_every_seed(as_many_as_mnist):
     configs = conv_bias.configs(as_many_as_mnist, smoke=False)
     found = {(c.depth + 2, c.gate_bias if c.block == "highway" else "plain", c.seed) for c in configs}
     arms = (-1.0, -2.0, -3.0, "plain")
@@ -322,7 +322,7 @@ def made_net() -> ConvNet:
     return net
 
 
-def test_gates_that_ignore_the_image_are_alike_on_strokes_and_on_background(made_net):
+def test_gates_that_ignore_the_image_are_alike_on_strokes_and_background(made_net):
     images = np.random.default_rng(1).integers(0, 256, (7, 1, 28, 28), dtype=np.uint8)
     found = conv_gates.measure(made_net, images[:3], images)
     assert len(found.maps) == 3

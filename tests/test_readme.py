@@ -17,7 +17,7 @@ SMALLER = ("--epochs", "1", "--n-train", "300", "--n-test", "100")  # the same c
 
 
 def blocks(language: str) -> list[str]:
-    """The fenced blocks of a language; "" for commands."""
+    """Return the fenced blocks of a language; "" for commands."""
     return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 
 

@@ -18,7 +18,6 @@ from experiments.thousand_layers import (
     CONTROL,
     DEPTHS,
     EXPERIMENT,
-    RATES,
     SEEDS,
     DeepRun,
     ThousandLayersLog,
@@ -42,37 +41,14 @@ LOG = Path("runs/thousand_layers-smoke.json")
 # ---------------------------------------------------------------------------------------- what is run
 
 
-def described(configs: list[Config]) -> list[tuple]:
-    """Return what the log keeps of runs that try rates: arm, rate, seed."""
-    return [(c.block, c.gate_bias, c.depth, c.lr, c.seed) for c in configs]
-
-
-def test_rates_are_chosen_by_a_seed_that_then_does_not_measure(as_many_as_mnist):
-    choosing = plan(as_many_as_mnist, smoke=False)
-    assert set(described(choosing)) == {(*arm, lr, CHOOSING_SEED) for arm in ARMS for lr in RATES}
-    rates = {arm: RATES[place % len(RATES)] for place, arm in enumerate(ARMS)}
-    measuring = plan(as_many_as_mnist, smoke=False, rates=rates)
-    assert set(described(measuring)) == {(*arm, rates[arm], seed) for arm in ARMS for seed in SEEDS}
-    assert (len(choosing), len(measuring)) == (13 * 6, 13 * 3)
-    assert CHOOSING_SEED not in SEEDS
-    for configs in (choosing, measuring):
-        assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True)
-
-
 def test_the_committed_log_is_of_what_is_run(as_many_as_mnist):
     log = EXPERIMENT.read(committed_log(EXPERIMENT.log_path()))
+    choosing = plan(as_many_as_mnist, smoke=False)
     tried = [(*run.arm, run.lr, run.seed) for run in log.tried]
-    assert tried == described(plan(as_many_as_mnist, smoke=False))
+    assert tried == [(c.block, c.gate_bias, c.depth, c.lr, c.seed) for c in choosing]
     assert [run.config for run in log.runs] == plan(as_many_as_mnist, smoke=False, rates=best_rates(log.tried))
-
-
-def test_all_train_by_sgd_without_clipping_and_test_images_choose_nothing(as_many_as_mnist):
-    configs = plan(as_many_as_mnist, False) + plan(as_many_as_mnist, False, dict.fromkeys(ARMS, 0.1))
-    others = {replace(c, lr=0.1, seed=0, block="plain", depth=0, gate_bias=0.0) for c in configs}
-    shared = {(c.optimizer, c.momentum, c.clip, c.schedule, c.init, c.batch_size, c.hidden, c.epochs) for c in others}
-    assert shared == {("momentum", 0.9, 0.0, "cosine", "glorot", 128, 50, 3)}
-    assert {(c.n_train, c.n_validation, c.n_test) for c in others} == {(25_000, 5_000, 1), (60_000, 0, 10_000)}
-    assert len(others) == 2, "all else is equal among those that choose, and among the others"
+    shared = {(c.optimizer, c.momentum, c.clip, c.schedule, c.init, c.batch_size, c.hidden) for c in choosing}
+    assert shared == {("momentum", 0.9, 0.0, "cosine", "glorot", 128, 50)}
 
 
 def test_a_second_run_trains_nothing_and_a_fresh_one_forgets_once(digits, workdir):

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from highway_lab import checkpoints, datasets
 from highway_lab.cli import (
@@ -238,7 +239,7 @@ def affine_backward(dz, x, W, dW, dx):
         np.matmul(W[:, :-1].T, dz, out=dx)  # dx = Wᵀ dz, summed over the branches
 
 
-def with_ones(x: np.ndarray, dtype: type) -> np.ndarray:
+def with_ones(x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Return x (rows, B) above a row of ones: (rows + 1, B), a copy."""
     extended = np.ones((len(x) + 1, x.shape[1]), dtype)
     extended[:-1] = x
@@ -280,7 +281,7 @@ class Tensors(Mapping[str, np.ndarray]):
     pieces    the vector cut into tensors of the given shapes
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: type):
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: DTypeLike):
         ends = list(accumulate(math.prod(shape) for shape in shapes))
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
@@ -309,7 +310,7 @@ class Parameters(Tensors):
     output    (K, D + 1) = [W_out b_out]
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: type):
+    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: DTypeLike):
         L, D = depth, hidden
         super().__init__(((D, d_in + 1), (L, block.rows(D), D + 1), (d_out, D + 1)), dtype)
         self.input, self.blocks, self.output = self.pieces
@@ -354,6 +355,8 @@ class Net:
 
     params: Tensors
     depth: int
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
@@ -416,7 +419,7 @@ class Net:
         return {"config": self.config, "params": self.params.flat, "buffers": self.buffers}
 
     def __setstate__(self, stored: dict[str, Any]) -> None:
-        self.__init__(**stored["config"], rng=None)
+        type(self).__init__(self, **stored["config"], rng=None)
         self.params.flat[...] = stored["params"]
         for name, tensor in stored["buffers"].items():
             self.buffers[name][...] = tensor
@@ -471,6 +474,8 @@ class DeepNet(Net):
     Raises InputError for an unknown block, activation or initialisation.
     """
 
+    params: Parameters
+
     def __init__(self, d_in: int, d_out: int, *, rng: np.random.Generator | None, **architecture: Any):
         super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
@@ -509,7 +514,7 @@ class DeepNet(Net):
                 self.block.forward(w.x[l], w.branches[l], w.x[l + 1], self.activation)
         return (p.output @ w.x1[-1]).T, w
 
-    def backward(self, dlogits: np.ndarray, cache: Workspace, *, return_dx: bool = False):
+    def backward(self, dlogits: np.ndarray, cache: Workspace, *, return_dx: bool = False) -> Any:
         """Return the gradients of the loss with respect to the parameters, given dlogits (B, K) and the cache.
 
         A mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to the net's
@@ -520,7 +525,7 @@ class DeepNet(Net):
         self.activation.backward(dz, w.x[0], w.flows[-1])
         dx = np.empty((self.config["d_in"], len(dlogits)), self.dtype) if return_dx else None
         affine_backward(dz, w.input.T, p.input, grads.input, dx)
-        return (grads, dx.T) if return_dx else grads
+        return grads if dx is None else (grads, dx.T)
 
     def backward_blocks(self, dlogits: np.ndarray, cache: Workspace) -> Iterator[np.ndarray]:
         """Yield the gradient (D, B) with respect to x_l, l = L, ..., 0; fills the gradients of the layers behind it.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from highway_lab.cli import InputError
 from highway_lab.files import (
@@ -209,14 +210,14 @@ def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
     return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
 
 
-def _find(folder: Path, batch: Batch) -> Path | None:
-    """Return the path of a batch, plain or compressed, or None if there is neither."""
-    paths = (folder / f"{batch.name}{suffix}" for suffix in ("", ".xz"))
-    return next(filter(os.path.lexists, paths), None)
+def _path(folder: Path, batch: Batch) -> Path:
+    """Return the path of a batch: NAME.xz if that is there and NAME is not."""
+    plain, compressed = folder / batch.name, folder / f"{batch.name}.xz"
+    return compressed if os.path.lexists(compressed) and not os.path.lexists(plain) else plain
 
 
 def _missing(folder: Path, *batches: Batch) -> list[Batch]:
-    return [batch for batch in batches if _find(folder, batch) is None]
+    return [batch for batch in batches if not os.path.lexists(_path(folder, batch))]
 
 
 def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -227,7 +228,7 @@ def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.n
 
 def _read_records(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
     """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
-    path, length = _find(folder, batch), cifar.labels + math.prod(IMAGE)
+    path, length = _path(folder, batch), cifar.labels + math.prod(IMAGE)
     payload = decompress(read_bytes(path), path)
     if len(payload) != batch.records * length:
         raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
@@ -247,14 +248,16 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
     (archive,) = fetch(cifar.archive, data_dir)
     with tarfile.open(fileobj=io.BytesIO(read_verified(archive, cifar.archive))) as tar:
         for batch in batches:
+            member = tar.extractfile(f"{cifar.folder}/{batch.name}")
+            assert member is not None  # a regular file, as the checksum vouches for
             with atomic_write(folder / batch.name, "wb") as file:
-                file.write(tar.extractfile(f"{cifar.folder}/{batch.name}").read())
+                file.write(member.read())
 
 
 # ---------------------------------------------------------------------------------------------- samples
 
 
-def as_inputs(x: np.ndarray, dtype: type = np.float32) -> np.ndarray:
+def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
     rows = x.reshape(len(x), -1)
     if x.dtype != np.uint8:

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 try:
     import fcntl
 except ImportError:  # Windows, where nothing keeps two commands from one log
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 from highway_lab import InputError
 
@@ -80,6 +80,7 @@ def decompress(content: bytes, path: Path) -> bytes:
     Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
     several, and trailing zeros.
     """
+    stream: Any
     if path.suffix == ".gz":
         stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
     elif path.suffix == ".xz":
@@ -251,7 +252,7 @@ def _followed(path: str | os.PathLike) -> Path:
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
-def unwritable(path: str | os.PathLike, found: str) -> InputError:
+def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
     """The error of whoever cannot write there."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 

@@ -102,7 +102,10 @@ class Net(Protocol):
 
     params: Any  # a mapping of tensors, with all of them in one vector, `.flat`
     buffers: dict[str, np.ndarray]  # state that is not trained
-    has_gates: bool
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether blocks have transform gates."""
 
     def preprocess(self, x: np.ndarray) -> np.ndarray:
         """Return samples (n, ...) as the net takes them."""
@@ -114,12 +117,25 @@ class Net(Protocol):
         """Allocate the memory of training steps on batches of one size."""
 
     def train_step(
-        self, x: np.ndarray, y: np.ndarray, workspace: Any, loss: Loss, optimizer: Any, **options: Any
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        workspace: Any,
+        loss: Loss,
+        optimizer: Any,
+        *,
+        clip: float,
+        weight_decay: float,
+        rate: float,
+        weights: np.ndarray | None,
     ) -> tuple[float, float]:
         """Take one step; return the batch's loss and the gradients' norm before clipping."""
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean T of each block, (L,), over preprocessed samples."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the net; raises InputError if that fails."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +265,8 @@ class Training:
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
         self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
         self.epoch, self.diverged = 0, False
-        self.history, self.gate_means = History.empty(), []
+        self.history = History.empty()
+        self.gate_means: list[list[float | None]] = []
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.

@@ -11,6 +11,7 @@ from helpers import SOME_ENVIRONMENT
 
 from conv_highway_networks import ConvConfig
 from experiments.common import ExperimentJob, TrainedRun
+from experiments.depth_search import BestRun, DepthSearchLog, Trial, TrialResult
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 from highway_networks import Config, Dataset
 
@@ -31,6 +32,22 @@ def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> E
     """Return the job of an experiment's `run` with these flags."""
     flags = argparse.Namespace(**{"model": None, "smoke": False} | flags)
     return ExperimentJob(None, flags, dataset, data, Path("made-up.json"))
+
+
+def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
+    """Return a result of the depth search with these losses; it diverged if the last is None."""
+    return TrialResult(None, trial, [*train_loss], train_loss[-1] is None, 1.0)
+
+
+def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
+    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None."""
+    return BestRun(None, trial, 1, train_loss[-1] is None, history(*train_loss))
+
+
+def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:
+    """Return a log of the depth search."""
+    fields = {"space": {}, "top": 10, "level": 0.25, "levels": [0.1, 0.01, 0.001], "best_command": None}
+    return log(DepthSearchLog, DatasetInfo("digits", 200, 100), **fields | changed, results=[*results], best=[*best])
 
 
 def trained_run(config: Config, test_score: Sequence[float | None], train_loss: Sequence[float] = ()) -> TrainedRun:

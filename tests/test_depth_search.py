@@ -1,22 +1,19 @@
-"""The random search over depth: its settings, its selection, its resumption, and the same results wherever it runs."""
+"""The depth search: its settings, its selection, its resumption, and the same results wherever it runs."""
 
-import dataclasses
 import json
 import math
-import os
 import re
 import shlex
-import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, limited_file_size, wait_until
+from helpers import assert_says, files_below, limited_file_size, without_seconds
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 
@@ -26,7 +23,6 @@ from experiments.depth_search import (
     DEPTHS,
     EXPERIMENT,
     SPACE,
-    BestRun,
     DepthSearchLog,
     Trial,
     TrialResult,
@@ -42,7 +38,6 @@ from experiments.depth_search_figures import arms_table, claims, curves_panel, s
 from highway_lab import checkpoints, logs
 from highway_lab.cli import InputError
 from highway_lab.jobs import ResultFile
-from highway_lab.logs import History
 from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import DeepNet, load_dataset
 
@@ -70,7 +65,7 @@ def test_a_setting_depends_on_nothing_but_its_arm_and_index():
 
 
 def test_every_setting_is_another():
-    drawn = [dataclasses.replace(t, block="", depth=0, index=0) for t in draw_trials(100, DEPTHS, **BUDGET)]
+    drawn = [replace(t, block="", depth=0, index=0) for t in draw_trials(100, DEPTHS, **BUDGET)]
     assert len(set(drawn)) == 800
 
 
@@ -128,25 +123,19 @@ def test_the_ranges_are_those_that_the_paper_states():
     assert depth_search.TOP == 10
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("block", "depth"), [*product(BLOCKS, DEPTHS)])
 def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, depth):
     """One plain layer, then depth - 1 blocks: 50 wide highway, 71 wide plain, about 5,000 parameters each."""
-    for trial in draw_trials(20, (depth,), **BUDGET):
-        if trial.block != block:
-            continue
+    for trial in (trial for trial in draw_trials(20, (depth,), **BUDGET) if trial.block == block):
         config = trial.config(n_test=100)
-        assert (config.block, config.depth) == (block, depth - 1)
-        assert config.hidden == {"plain": 71, "highway": 50}[block]
+        assert (config.block, config.depth, config.hidden) == (block, depth - 1, {"plain": 71, "highway": 50}[block])
         assert config.init == {"tanh": "glorot", "relu": "he"}[config.activation]
         assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
         assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
-        assert dataclasses.replace(trial, repeat=1).config(n_test=100) == dataclasses.replace(
-            config, seed=trial.index + depth_search.REPEAT
-        )
-        if block == "highway":
-            assert config.gate_bias == trial.gate_bias
+        assert block == "plain" or config.gate_bias == trial.gate_bias
+        again = replace(trial, repeat=1).config(n_test=100)
+        assert again == replace(config, seed=trial.index + depth_search.REPEAT)
     net = Training(config, digits).net
     in_and_out = 64 * config.hidden + config.hidden + config.hidden * 10 + 10
     assert (net.params.flat.size - in_and_out) / (depth - 1) == pytest.approx(5_100, rel=0.01)
@@ -154,7 +143,7 @@ def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, dept
 
 @pytest.mark.parametrize("n_train", [128, 200, 1_000])
 def test_the_rate_decays_by_its_factor_in_an_epoch(digits, n_train):
-    training = Training(dataclasses.replace(TRIAL, n_train=n_train).config(n_test=50), digits)
+    training = Training(replace(TRIAL, n_train=n_train).config(n_test=50), digits)
     for epoch, _ in enumerate(training.epochs(scored=False), start=1):
         assert training.optimizer.lr == pytest.approx(TRIAL.lr * TRIAL.decay**epoch, rel=1e-12)
     assert training.epoch == 2
@@ -180,21 +169,22 @@ def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
         for result in ranked[:2]
         for repeat in (1, 2, 3)
     }
-    assert {(dataclasses.replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
+    assert {(replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
 
 
+@pytest.mark.slow
 def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
     """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
-    first = dataclasses.asdict(whole)
+    first = asdict(whole)
     for name in ("top", "level", "levels", "best_command"):
         del first[name]
     del first["environment"]["kernels"]
     for result in first["results"]:
         del result["environment"], result["trial"]["repeat"]
         result["trial"]["architecture"] = result["trial"].pop("block")
-    path, environment = tmp_path / "first.json", dataclasses.replace(whole.environment, kernels="unknown")
+    path, environment = tmp_path / "first.json", replace(whole.environment, kernels="unknown")
     path.write_text(json.dumps(first))
-    assert read_log(path) == dataclasses.replace(whole, environment=environment, level=0.1)
+    assert read_log(path) == replace(whole, environment=environment, level=0.1)
 
 
 def test_list_prints_each_setting(workdir, capsys):
@@ -214,12 +204,12 @@ def test_no_test_image_has_a_say(digits):
     rng = np.random.default_rng(0)
     test_x, test_y = rng.integers(0, 256, (7, 1, 8, 8), np.uint8), rng.integers(0, 10, 7, np.uint8)
     noise = digits._replace(test_x=test_x, test_y=test_y)
-    results = [dataclasses.replace(run_trial(TRIAL, data), seconds=0.0) for data in (digits, noise)]
+    results = [replace(run_trial(TRIAL, data), seconds=0.0) for data in (digits, noise)]
     assert results[0] == results[1]
 
 
 def test_a_trial_learns_and_its_losses_are_of_the_training_images(digits):
-    result = run_trial(dataclasses.replace(TRIAL, epochs=12), digits)
+    result = run_trial(replace(TRIAL, epochs=12), digits)
     assert len(result.train_loss) == 12
     assert not result.diverged
     assert result.lowest_loss < 1 < result.train_loss[0]
@@ -228,7 +218,7 @@ def test_a_trial_learns_and_its_losses_are_of_the_training_images(digits):
 
 
 def test_a_diverged_trial_is_a_result(digits, workdir):
-    result = run_trial(dataclasses.replace(TRIAL, activation="relu", lr=1e9, epochs=5), digits)
+    result = run_trial(replace(TRIAL, activation="relu", lr=1e9, epochs=5), digits)
     assert result.diverged
     assert result.train_loss[-1] is None
     assert len(result.train_loss) < 5
@@ -236,54 +226,48 @@ def test_a_diverged_trial_is_a_result(digits, workdir):
     assert ResultFile("runs.jsonl", TrialResult).read() == [result]
 
 
-def made_up(arm: tuple[str, int], index: int, *losses: float | None) -> TrialResult:
-    trial = dataclasses.replace(TRIAL, block=arm[0], depth=arm[1], index=index)
-    return TrialResult(None, trial, list(losses), losses[-1] is None, 1.0)
+def result(arm: tuple[str, int], index: int, *losses: float | None) -> TrialResult:
+    return made_up.search_result(replace(TRIAL, block=arm[0], depth=arm[1], index=index), *losses)
 
 
 def test_settings_are_ranked_by_their_lowest_training_loss():
     results = [
-        made_up(("plain", 10), 0, 2.0, 0.5, 0.9),
-        made_up(("highway", 20), 0, None),
-        made_up(("plain", 10), 1, 2.0, 0.6, 0.6),
-        made_up(("highway", 20), 1, 2.0, 1.9),
-        made_up(("highway", 10), 0, None),
-        made_up(("plain", 10), 2, 0.4, None),
+        result(("plain", 10), 0, 2.0, 0.5, 0.9),
+        result(("highway", 20), 0, None),
+        result(("plain", 10), 1, 2.0, 0.6, 0.6),
+        result(("highway", 20), 1, 2.0, 1.9),
+        result(("highway", 10), 0, None),
+        result(("plain", 10), 2, 0.4, None),
     ]
     ranked = by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
-    assert [[result.trial.index for result in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
-    assert [result.lowest_loss for result in ranked["highway", 20]] == [1.9, math.inf]
+    assert [[of.trial.index for of in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
+    assert [of.lowest_loss for of in ranked["highway", 20]] == [1.9, math.inf]
 
 
-def test_tables_count_settings_and_divergence_and_average_the_best(whole):
+def test_tables_count_settings_and_divergence_and_average_the_best():
     """Ten best losses of 1 to 10: their geometric mean is the tenth root of 10! = 4.53."""
     arm = ("plain", 10)
-    results = [*(made_up(arm, i, 1.0 + i) for i in range(12)), made_up(arm, 12, None)]
-    log = dataclasses.replace(whole, results=results, level=3.5)
-    longer = [dataclasses.replace(of, trial=dataclasses.replace(of.trial, epochs=9)) for of in results[2:4]]
-    ranked = settings_table(dataclasses.replace(log, results=results + longer))
-    assert ranked.splitlines()[-1].endswith("| 3 |"), "it was third before"
+    results = [*(result(arm, i, 1.0 + i) for i in range(12)), result(arm, 12, None)]
+    longer = [replace(of, trial=replace(of.trial, epochs=9)) for of in results[2:4]]
+    log = made_up.search_log(results, level=3.5)
+    ranked = settings_table(made_up.search_log(results + longer, level=3.5))
+    assert ranked.splitlines()[-1].endswith("| 3 |"), "the rank after the first rung"
     assert "| plain 10 | 4.5 | 1 to 10 |" in arms_table(log)
     assert "| plain 10 | 1 of 13 | 3 of 13 | 0.5 to 0.5 | 10 of 10 |" in settings_table(log), "rates: 0.05 / (1 − 0.9)"
-    assert "| plain 10 | none | " in arms_table(dataclasses.replace(log, results=results[12:]))
+    assert "| plain 10 | none | " in arms_table(made_up.search_log(results[12:]))
 
 
 def test_a_search_reports_each_tenth_of_its_way():
-    results = [made_up(("plain", 10), i, 1.0 - i / 100) for i in range(20)]
+    results = [result(("plain", 10), i, 1.0 - i / 100) for i in range(20)]
     reports = [depth_search.report(results[:n], 20) for n in range(1, 21)]
     assert [n for n, text in enumerate(reports, start=1) if text] == list(range(2, 21, 2))
     assert reports[5] == "6 of 20 settings; lowest loss: plain 10: 0.95"
 
 
-def longer_run(index: int, *losses: float | None) -> BestRun:
-    n = len(losses)
-    history = History([*range(n)], list(losses), *([0.5] * n for _ in range(5)))
-    return BestRun(None, dataclasses.replace(TRIAL, index=index), 1, losses[-1] is None, history)
-
-
-def test_of_an_arms_longer_runs_the_lowest_loss_counts_and_divergence_comes_last():
-    runs = [longer_run(0, 2.3, 0.3), longer_run(1, 2.3, 0.2, 0.4), longer_run(2, 2.3, 0.1, None)]
+def test_an_arms_best_run_has_the_lowest_loss_without_divergence_if_any():
+    losses = ([2.3, 0.3], [2.3, 0.2, 0.4], [2.3, 0.1, None])
+    runs = [made_up.best_run(replace(TRIAL, index=index), *of) for index, of in enumerate(losses)]
     assert best_of_arm(runs)[TRIAL.arm] is runs[1]
     assert best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
 
@@ -297,28 +281,25 @@ PAPER = {  # losses as the paper has them, in what matters
 }
 
 
-def judged_log(whole: DepthSearchLog, losses: dict, epochs: dict, spread=SPREAD) -> DepthSearchLog:
-    """A made-up log: two settings an arm, three seeds; an arm's loss falls to its last after so many epochs of 9."""
+def verdicts(losses: dict, epochs: dict | None = None, spread=SPREAD) -> list[str]:
+    """The verdicts on two settings an arm, a seed for each of `spread`.
+
+    An arm's loss falls to its last after so many of 9 epochs, or 5.
+    """
     best = []
-    for (block, depth), loss in losses.items():
+    for arm, loss in losses.items():
         for setting, (repeat, factor) in product((0, 1), enumerate(spread, start=1)):
-            curve = [2.3] * epochs.get((block, depth), 5) + [loss * factor] * (10 - epochs.get((block, depth), 5))
-            trial = dataclasses.replace(TRIAL, block=block, depth=depth, index=setting, repeat=repeat, epochs=9)
-            history = History([*range(10)], curve, *([0.5] * 10 for _ in range(5)))
-            best.append(BestRun(None, trial, 1, False, history))
-    return dataclasses.replace(whole, best=best)
+            fallen = (epochs or {}).get(arm, 5)
+            trial = replace(TRIAL, block=arm[0], depth=arm[1], index=setting, repeat=repeat, epochs=9)
+            best.append(made_up.best_run(trial, *[2.3] * fallen, *[loss * factor] * (10 - fallen)))
+    return [claim.verdict for claim in claims(made_up.search_log(best=best))]
 
 
-def verdicts(log: DepthSearchLog) -> list[str]:
-    return [claim.verdict for claim in claims(log)]
-
-
-def test_the_papers_own_losses_hold_all_its_claims(whole):
-    slower = {("plain", depth): 7 for depth in (50, 100)}
-    found = verdicts(judged_log(whole, PAPER, slower))
+def test_the_papers_own_losses_hold_all_its_claims():
     alike = "50: not told apart; 100: not told apart"
     faster = "highway first in 6 of 12 comparisons, plain in 0"
-    assert found == ["held in 9 epochs", "held", alike, "held in 9 epochs", faster]
+    slower = {("plain", depth): 7 for depth in (50, 100)}
+    assert verdicts(PAPER, slower) == ["held in 9 epochs", "held", alike, "held in 9 epochs", faster]
 
 
 @pytest.mark.parametrize(
@@ -334,30 +315,32 @@ def test_the_papers_own_losses_hold_all_its_claims(whole):
         ({("highway", 100): 1.0}, 4, "highway first in 0 of 9 comparisons, plain in 0"),
     ],
 )
-def test_other_losses_give_other_verdicts(whole, changes, claim, verdict):
-    assert verdicts(judged_log(whole, PAPER | changes, {}))[claim] == verdict
+def test_other_losses_give_other_verdicts(changes, claim, verdict):
+    assert verdicts(PAPER | changes)[claim] == verdict
 
 
-def test_a_seed_that_diverges_is_counted_and_does_not_improve_the_curve(whole):
-    """The median of three seeds of which one has ended is the worse of the others; a cross stands where it ended."""
-    runs = [longer_run(0, 2.3, 0.5, 0.4), longer_run(0, 2.3, 0.5, 0.2), longer_run(0, 2.3, 0.1, None)]
-    log = dataclasses.replace(whole, results=[made_up(TRIAL.arm, 0, 0.3)], best=runs)
-    assert "| 1 of 3 |" in arms_table(log)
+def test_one_seed_is_inconclusive_and_without_every_arm_there_is_no_verdict():
+    assert verdicts(PAPER, spread=(1.0,))[:2] == ["not told apart in 9 epochs", "not told apart"]
+    assert claims(made_up.search_log()) == []
+
+
+@pytest.mark.parametrize(
+    ("curves", "median", "crosses"),
+    [
+        ([[2.3, 0.5, 0.4], [2.3, 0.5, 0.2], [2.3, 0.1, None]], [2.3, 0.5, 0.4], [[1, 0.1]]),
+        ([[2.3, 0.5, 0.4], [2.3, 0.1, None], [2.3, 0.1, None]], [2.3, 0.1, np.nan], [[1, 0.1]] * 2),
+    ],
+)
+def test_a_diverged_seed_is_counted_and_does_not_improve_the_median(curves, median, crosses):
+    """A cross stands where a seed ended."""
+    runs = [made_up.best_run(TRIAL, *losses) for losses in curves]
+    log = made_up.search_log([result(TRIAL.arm, 0, 0.3)], runs)
+    assert f"| {len(crosses)} of 3 |" in arms_table(log)
     axes = Figure().subplots()
     curves_panel(axes, runs)
-    (median,) = (line for line in axes.lines if line.get_label() == "highway 3")
-    assert list(median.get_ydata()) == [2.3, 0.5, 0.4]
-    (cross,) = (line for line in axes.lines if line.get_marker() == "x")
-    assert cross.get_xydata().tolist() == [[1, 0.1]]
-    axes = Figure().subplots()
-    curves_panel(axes, [runs[0], runs[2], runs[2]])
-    (median,) = (line for line in axes.lines if line.get_label() == "highway 3")
-    np.testing.assert_equal(median.get_ydata(), [2.3, 0.1, np.nan])
-
-
-def test_of_one_seed_nothing_is_told_apart_and_without_every_arm_there_is_no_verdict(whole):
-    assert verdicts(judged_log(whole, PAPER, {}, spread=(1.0,)))[:2] == ["not told apart in 9 epochs", "not told apart"]
-    assert claims(whole) == []
+    (line,) = (line for line in axes.lines if line.get_label() == "highway 3")
+    np.testing.assert_equal(line.get_ydata(), median)
+    assert [line.get_xydata().tolist()[0] for line in axes.lines if line.get_marker() == "x"] == crosses
 
 
 # ------------------------------------------------------------------------------------ successive halving
@@ -368,13 +351,13 @@ def rungs_of(n: int, losses, epochs: int = 40) -> list[list[TrialResult]]:
     rungs = []
 
     def train(rung: list[Trial]) -> list[TrialResult]:
-        rungs.append([dataclasses.replace(made_up(trial.arm, 0, *losses(trial)), trial=trial) for trial in rung])
+        rungs.append([made_up.search_result(trial, *losses(trial)) for trial in rung])
         return rungs[-1]
 
     trials = draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
     results = halve(trials, train)
     assert results == [result for rung in rungs for result in rung]
-    assert all(dataclasses.replace(result.trial, epochs=epochs) in trials for result in results), (
+    assert all(replace(result.trial, epochs=epochs) in trials for result in results), (
         "the rate decays over the whole training, on whichever rung"
     )
     return rungs
@@ -390,12 +373,12 @@ def test_the_best_of_each_arm_go_on_to_the_next_rung():
         assert found == sorted(product(arms, range(first, 20)))
 
 
-def test_a_setting_that_has_diverged_does_not_go_on_however_low_its_loss_was():
+def test_a_diverged_setting_does_not_go_on_however_low_its_loss_was():
     rungs = rungs_of(20, lambda trial: [0.001, None] if trial.index >= 15 else [1 + trial.index])
     assert {result.trial.index for result in rungs[1]} == {0, 1, 2, 3, 4}
 
 
-def test_what_has_been_trained_again_for_a_rung_is_not_counted_twice(workdir):
+def test_a_setting_is_not_counted_twice_if_rungs_have_equal_epochs(workdir):
     """With a single epoch all rungs are the same."""
     flags = ("--dataset", "digits", "--configs", "4", "--depths", "3", "--epochs", "1")
     assert main("run", *flags) == 0
@@ -407,7 +390,8 @@ def test_what_has_been_trained_again_for_a_rung_is_not_counted_twice(workdir):
 # ---------------------------------------------------------------------------- the nets that are looked into
 
 
-def test_the_best_deep_highway_nets_of_the_committed_search_are_kept(small_mnist, workdir):
+@pytest.mark.slow
+def test_the_best_deep_highway_nets_of_the_usual_search_are_kept(small_mnist, workdir):
     data = ("--data-dir", str(small_mnist))
     assert main("run", *data, "--configs", "2", "--depths", "3,50,100", "--epochs", "2") == 0
     log = Path("runs/depth_search-configs2-depths3,50,100-epochs2.json")
@@ -426,7 +410,7 @@ def test_the_best_deep_highway_nets_of_the_committed_search_are_kept(small_mnist
 @pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
 def test_no_untrained_net_is_kept(digits, workdir, left):
     if left != "nothing":
-        run_best(dataclasses.replace(TRIAL, epochs=1), digits)
+        run_best(replace(TRIAL, epochs=1), digits)
     with pytest.raises(InputError) as error:
         depth_search.keep_net(TRIAL, digits, depth_search.MODEL)
     assert_says(error.value, depth_search.checkpoint_path(TRIAL))
@@ -447,7 +431,7 @@ def run_search(*flags: str) -> DepthSearchLog:
 
 def findings(log: DepthSearchLog) -> dict:
     """All of a log but where, when and by which command it was made."""
-    kept = dataclasses.asdict(log)
+    kept = asdict(log)
     del kept["created"], kept["command"], kept["environment"]
     for result in kept["results"]:
         del result["seconds"], result["environment"]
@@ -464,7 +448,7 @@ def whole(tmp_path_factory) -> DepthSearchLog:
 
 def test_the_log_holds_every_setting_in_order(whole):
     drawn = draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
-    assert {r.trial for r in whole.results[:24]} == {dataclasses.replace(trial, epochs=2) for trial in drawn}
+    assert {r.trial for r in whole.results[:24]} == {replace(trial, epochs=2) for trial in drawn}
     assert [r.trial.index for r in whole.results[:24]] == [trial.index for trial in drawn]
     assert Counter(r.trial.epochs for r in whole.results) == {2: 24, 4: 8, 20: 4}
     assert (whole.space, whole.top, whole.level, whole.levels) == (SPACE, 10, 0.25, [0.1, 0.01, 0.001])
@@ -474,19 +458,19 @@ def test_the_log_holds_every_setting_in_order(whole):
     assert (whole.best, whole.best_command) == ([], None)
 
 
-def test_results_say_where_they_were_made_however_often_their_log_is_written_again(workdir, monkeypatch):
+def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, monkeypatch):
     """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
     here = logs.environment()
     searched = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
         for epochs in (1, 2):
-            trial, losses = dataclasses.replace(trial, epochs=epochs), [1.0, 0.5][:epochs]
-            result = TrialResult(dataclasses.replace(here, cpu=name), trial, losses, False, 1.0)
+            trial, losses = replace(trial, epochs=epochs), [1.0, 0.5][:epochs]
+            result = TrialResult(replace(here, cpu=name), trial, losses, False, 1.0)
             ResultFile(f"{searched}.jsonl", TrialResult).append(result)
     flags = ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
     run, best = ["run", *flags], ["best", f"{searched}.json", *flags[:2], "--seeds", "1"]
     for machine, command in (("b", run), ("c", best), ("d", best)):
-        there = dataclasses.replace(here, cpu=machine)
+        there = replace(here, cpu=machine)
         monkeypatch.setattr(logs, "environment", lambda threads=1, there=there: there)
         assert main(*command) == 0
         log = read_log(f"{searched}.json" if machine == "b" else f"{searched}-seeds1.json")
@@ -497,7 +481,7 @@ def test_results_say_where_they_were_made_however_often_their_log_is_written_aga
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
-def test_a_search_that_is_run_again_keeps_what_was_trained_again(workdir):
+def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
     logs = []
     for command in ("run", "best", "run"):
         assert main(command, "--smoke") == 0
@@ -522,7 +506,7 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.items())
-def test_a_wrong_argument_is_one_line_and_exit_code_2_and_writes_nothing(workdir, capsys, refused, arguments, message):
+def test_a_wrong_argument_is_refused_and_writes_nothing(workdir, capsys, refused, arguments, message):
     if arguments.startswith("best"):
         assert main("run", "--smoke") == 0
         Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
@@ -539,7 +523,7 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, refused):
         assert refused(main, *command).endswith(expected)
 
 
-def test_best_refuses_a_search_on_other_data_and_a_foreign_file_in_its_place(small_mnist, workdir, capsys, refused):
+def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, workdir, capsys, refused):
     assert main("run", "--smoke") == 0
     log = Path("runs/depth_search-smoke.json")
     (workdir / "runs/depth_search-smoke-seeds1.json").write_text("Dear diary")
@@ -568,27 +552,20 @@ def test_best_trains_some_arms_from_later_seeds_for_longer(workdir):
         )
 
 
-# ------------------------------------------------------------------------- longer runs, cut in the middle
-
-LONGER = dataclasses.replace(TRIAL, epochs=4)
-
-
-def without_seconds(run):
-    return dataclasses.replace(run, history=dataclasses.replace(run.history, seconds=[0.0] * len(run.history.epoch)))
+# ----------------------------------------------------------------------------------------- cut short
 
 
 class Killed(BaseException):
     """As the system would end the process: nothing catches it."""
 
 
-@pytest.mark.parametrize("epochs", [0, 1, 3, 4])
-def test_a_longer_run_killed_after_any_epoch_goes_on_as_if_it_had_not_been(digits, workdir, monkeypatch, epochs):
-    """Killed once the checkpoint of an epoch is on disk; after the last one too, before the result is."""
-    whole = without_seconds(run_best(LONGER, digits))
+@pytest.mark.parametrize("epochs", [0, 1, 4])
+def test_a_run_killed_after_any_checkpoint_goes_on_from_there(digits, workdir, monkeypatch, epochs):
+    trial, save, train_epoch, trained = replace(TRIAL, epochs=4), checkpoints.save, Training._train_epoch, []
+    whole = without_seconds(run_best(trial, digits))
     assert whole.history.epoch == [0, 1, 2, 3, 4]
     (path,) = Path("runs/checkpoints").iterdir()
     path.rename("whole.npz")
-    save, train_epoch, trained = checkpoints.save, Training._train_epoch, []
 
     def save_and_die(path, training):
         save(path, training)
@@ -597,18 +574,17 @@ def test_a_longer_run_killed_after_any_epoch_goes_on_as_if_it_had_not_been(digit
 
     monkeypatch.setattr(checkpoints, "save", save_and_die)
     with pytest.raises(Killed):
-        run_best(LONGER, digits)
+        run_best(trial, digits)
     monkeypatch.setattr(checkpoints, "save", save)
     monkeypatch.setattr(Training, "_train_epoch", lambda self: trained.append(self) or train_epoch(self))
-
-    assert without_seconds(run_best(LONGER, digits)) == whole
+    assert without_seconds(run_best(trial, digits)) == whole
     assert len(trained) == 4 - epochs
     with np.load(path) as found, np.load("whole.npz") as expected:
         assert all(found[name].tobytes() == expected[name].tobytes() for name in ("params", "v"))
 
 
-def test_a_diverged_run_that_was_killed_is_not_trained_on(digits, workdir, monkeypatch):
-    trial = dataclasses.replace(LONGER, activation="relu", lr=1e9)
+def test_a_diverged_run_is_not_trained_on(digits, workdir):
+    trial = replace(TRIAL, activation="relu", lr=1e9, epochs=4)
     whole = without_seconds(run_best(trial, digits))
     assert whole.diverged
     assert whole.history.train_loss[-1] is None
@@ -616,79 +592,21 @@ def test_a_diverged_run_that_was_killed_is_not_trained_on(digits, workdir, monke
     assert without_seconds(run_best(trial, digits)) == whole
 
 
-# ---------------------------------------------------------------------- real processes, cut in the middle
-
-
-def wait_for_lines(process: subprocess.Popen, n: int) -> None:
-    """Wait until `n` runs are finished."""
-
-    def finished() -> bool:
-        assert process.poll() is None, f"ended too early: {process.stderr.read()}"
-        return len(lines()) >= n
-
-    wait_until(finished, "the runs")
-
-
-def lines() -> list[bytes]:
-    path = Path(f"{LOG}.jsonl")
-    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
-
-
-def workers(process: subprocess.Popen) -> list[int]:
-    """The processes that work for a process, as Linux tells."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
-            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
-            if parent == process.pid and "LokyProcess" in path.with_name("cmdline").read_text():
-                found.append(int(path.parent.name))
-    return found
-
-
-def test_a_search_that_is_killed_twice_loses_no_finished_run_and_repeats_none(workdir, whole, start):
-    """First a worker is killed; the command that the message names goes on; then the parent is killed."""
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("needs /proc, to find a worker process")
-    command = f"python -m experiments.depth_search run {shlex.join(SEARCH)} --jobs 2"
-    first = start(*shlex.split(command)[1:])
-    wait_for_lines(first, 3)
-    os.kill(workers(first)[0], signal.SIGKILL)
-    assert first.wait(timeout=60) == 1
-    safe = lines()
-    assert 3 <= len(safe) < TRIALS
-    message = first.stderr.read()
-    found = re.fullmatch(
-        r"\npython -m experiments\.depth_search: interrupted: TerminatedWorkerError: .*; (\d+) of 24 runs are safe in "
-        rf"{re.escape(LOG)}\.jsonl; to continue: (.*)\n",
-        message,
-    )
-    assert found, message
-    assert found.groups() == (str(len(safe)), command)
-
-    second = start(*shlex.split(found[2])[1:])
-    wait_for_lines(second, len(safe) + 3)
-    second.kill()
-    assert second.wait(timeout=60) == -signal.SIGKILL
-    *still_safe, last = lines()
-    still_safe += [last] if last.endswith(b"\n") else []
-    assert still_safe[: len(safe)] == safe
-    assert len(still_safe) < TRIALS
-
+@pytest.mark.slow
+def test_a_search_that_was_cut_short_repeats_no_finished_run(workdir, whole):
+    """Cut in the middle of a line, and continued by two processes."""
+    results = ResultFile(f"{LOG}.jsonl", TrialResult)
+    for done in whole.results[:25]:
+        results.append(replace(done, environment=whole.environment))
+    safe = results.path.read_bytes()
+    results.path.write_bytes(safe + safe[:40])
     assert findings(run_search("--jobs", "2")) == findings(whole)
-    assert lines()[: len(still_safe)] == still_safe
-    assert len(lines()) == len({json.dumps(json.loads(line)["trial"]) for line in lines()}) == TRIALS
+    assert results.path.read_bytes().startswith(safe)
+    assert results.path.read_bytes().count(b"\n") == TRIALS
 
 
-@pytest.mark.parametrize("configs", [1, 1000], ids=["less than a pipe holds", "more than a pipe holds"])
-def test_a_reader_who_has_seen_enough_is_no_error(workdir, start, configs):
-    """`list | head`."""
-    process = start("-m", "experiments.depth_search", "list", "--dataset", "digits", "--configs", str(configs))
-    process.stdout.close()
-    assert process.wait(timeout=60) == 1
-    assert process.stderr.read() == ""
-
-
-def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(workdir, capsys):
+@pytest.mark.slow
+def test_a_disk_too_full_for_a_checkpoint_interrupts_and_loses_no_run(workdir, capsys):
     assert main("run", "--smoke") == 0
     capsys.readouterr()
     with limited_file_size(50_000):
@@ -700,6 +618,10 @@ def test_a_disk_too_full_for_a_checkpoint_says_what_is_safe_and_how_to_go_on(wor
     )
     assert files_below(Path("runs/checkpoints")) == {}
     assert main("best", "--smoke") == 0
+    log = read_log("runs/depth_search-smoke.json")
+    assert (len(log.results), len(log.best)) == (4 * (4 + 1 + 1), 4 * 3)
+    assert {(*run.history.epoch, run.trial.n_train) for run in log.best} == {(*range(7), 256)}
+    assert not Path("models").exists(), "the nets of a smoke run are not kept"
 
 
 @pytest.fixture
@@ -710,23 +632,8 @@ def cluster() -> Iterator[str]:
         yield local.scheduler_address
 
 
+@pytest.mark.slow
+@pytest.mark.peers
 def test_a_cluster_gives_the_results_of_one_process(workdir, whole, cluster):
     assert findings(run_search("--scheduler", cluster)) == findings(whole)
-    assert len(lines()) == TRIALS
-
-
-# -------------------------------------------------------------------------------------------- end to end
-
-
-def test_each_step_again_does_nothing_but_write_the_same(workdir):
-    for _ in range(2):
-        assert main("run", "--smoke") == 0
-        assert main("best", "--smoke") == 0
-    log = read_log("runs/depth_search-smoke.json")
-    assert (len(log.results), len(log.best)) == (4 * (4 + 1 + 1), 4 * 3)
-    for run in log.best:
-        assert run.history.epoch == [0, 1, 2, 3, 4, 5, 6]
-        assert run.trial.n_train == 256
-    assert Path("runs/depth_search-smoke.jsonl").read_bytes().count(b"\n") == 24
-    assert Path("runs/depth_search-smoke_best.jsonl").read_bytes().count(b"\n") == 12
-    assert not Path("models").exists()
+    assert Path(f"{LOG}.jsonl").read_bytes().count(b"\n") == TRIALS

@@ -191,7 +191,7 @@ def test_every_pass_is_named_by_its_direction(case, both_ways, others):
     }
 
 
-def test_stopwatch_gives_a_function_its_own_time_and_its_callers_direction(monkeypatch):
+def test_a_function_has_its_own_time_and_its_callers_direction(monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(contenders.time, "perf_counter", lambda: next(clock))  # a second from each call to the next
     watch = Stopwatch()
@@ -337,7 +337,7 @@ def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, mon
     assert all(table(log) for table in conv_step_figures.TABLES.values())
 
 
-def test_every_contender_is_planned_at_the_depths_ours_and_the_floor_elsewhere():
+def test_all_are_timed_at_the_depths_ours_and_the_floor_elsewhere():
     plan = training_step.plan(list(CONTENDERS), [7])
     assert plan[Case(7)] == plan[WIDE] == list(CONTENDERS)
     assert {tuple(names) for case, names in plan.items() if case not in (Case(7), WIDE)} == {("ours", "floor")}

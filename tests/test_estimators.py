@@ -1,4 +1,4 @@
-"""Highway nets as estimators: scikit-learn's own checks, going on from where one was, gates, lesions, bad input."""
+"""Highway nets as estimators: scikit-learn's own checks, continued training, gates, lesions, bad input."""
 
 import copy
 import math
@@ -29,12 +29,12 @@ SMALL = {"depth": 4, "hidden": 6, "max_iter": 5, "batch_size": 32, "random_state
 
 
 def small(**parameters) -> HighwayClassifier:
-    """A classifier that trains in no time."""
+    """Return a classifier that trains in no time."""
     return HighwayClassifier(**SMALL | parameters)
 
 
 def same_nets(first, second) -> bool:
-    """Whether two estimators have the same parameters, bit for bit."""
+    """Tell whether two estimators have the same parameters, bit for bit."""
     return np.array_equal(first.net_.params.flat, second.net_.params.flat)
 
 
@@ -92,16 +92,23 @@ def test_samples_that_weigh_more_are_learnt_first():
     assert net.fit(x, y, sample_weight=weights[::-1]).score(X, swapped) > 0.9
 
 
-def test_only_the_ratios_of_weights_matter():
+@pytest.mark.parametrize(
+    ("dtype", "factor"), [(np.float64, 1e3), (np.float64, 1e308), (np.float32, 1e300), (np.float32, 1e-300)]
+)
+def test_only_the_ratios_of_weights_matter(dtype, factor):
+    weights = np.linspace(0.1, 1, 150)
+    first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
+    np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
+    assert same_nets(small().fit(X, Y, sample_weight=2.0), small().fit(X, Y))
+
+
+def test_validation_scores_are_weighted():
     weights = np.arange(1.0, 151)
-    first, second = (small().fit(X, Y, sample_weight=factor * weights) for factor in (1, 1000))
-    np.testing.assert_allclose(first.loss_curve_, second.loss_curve_)
-    stopped = small(early_stopping=True).fit(X, Y, sample_weight=weights)
-    assert stopped._validate(stopped.net_, X, Y, weights) == stopped.score(X, Y, sample_weight=weights)
-    assert stopped.score(X, Y, sample_weight=weights) != stopped.score(X, Y)
+    net = small(early_stopping=True).fit(X, Y, sample_weight=weights)
+    assert net._validate(net.net_, X, Y, weights) == net.score(X, Y, sample_weight=weights) != net.score(X, Y)
 
 
-# ------------------------------------------------------------------------------- stopping, and going on
+# ------------------------------------------------------------------------------ stopping and continuing
 
 
 def test_epochs_without_gain_are_counted_from_the_last_gain_over_the_best():
@@ -112,7 +119,7 @@ def test_epochs_without_gain_are_counted_from_the_last_gain_over_the_best():
     assert epochs_without_gain([1.0, 1.05, 1.1, 1.15], 0.1) == 3
 
 
-def test_training_ends_where_nothing_is_gained_or_says_that_it_was_cut_short(recwarn):
+def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
     done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
     assert done.n_iter_ == len(done.loss_curve_) == 1 + 4  # the first is always a gain
     assert not recwarn
@@ -159,7 +166,7 @@ def test_no_score_is_a_list_of_none_without_early_stopping():
 
 
 @pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "warm start"])
-def test_going_on_is_as_if_it_had_not_stopped(way):
+def test_continued_training_is_as_if_it_had_not_stopped(way):
     whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
     for _ in range(3 if way == "warm start" else 6):
         parts = pickle.loads(pickle.dumps(parts)) if way.startswith("pickled") else parts
@@ -169,7 +176,7 @@ def test_going_on_is_as_if_it_had_not_stopped(way):
     assert parts.n_iter_ == 6
 
 
-def test_another_rate_or_update_rule_counts_when_training_goes_on():
+def test_another_rate_or_update_rule_counts_when_training_continues():
     net = small(warm_start=True).fit(X, Y)
     usual = copy.deepcopy(net).fit(X, Y)
     for name, value in (("learning_rate", 1e-5), ("optimizer", "momentum"), ("clip", 1e-3)):
@@ -194,7 +201,7 @@ def test_partial_fit_takes_other_samples_of_the_same_classes():
 
 
 @pytest.mark.parametrize(("first", "then"), [(np.float32, np.float64), (np.float64, np.float32)])
-def test_going_on_is_in_the_precision_of_the_first_samples(first, then):
+def test_training_continues_in_the_precision_of_the_first_samples(first, then):
     net = small(warm_start=True).fit(X.astype(first), Y).fit(X.astype(then), Y)
     assert net.net_.dtype == net.predict_proba(X.astype(then)).dtype == first
 
@@ -269,6 +276,7 @@ def test_copies_predict_and_train_alike(again, tmp_path):
     assert same_nets(other.partial_fit(X, Y), net.partial_fit(X, Y))
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_and_under_a_search_over_two_processes():
     x, y = load_breast_cancer(return_X_y=True)
     pipeline = make_pipeline(StandardScaler(), HighwayClassifier(max_iter=20, random_state=0))
@@ -383,18 +391,6 @@ def test_labels_are_not_cut_to_those_that_are_known(first, then):
         net.partial_fit(X, then[Y])
 
 
-def test_a_fit_that_fails_leaves_no_trace_in_the_next():
-    net = HighwayRegressor(**SMALL, warm_start=True).fit(NUMBERS_X, NUMBERS_Y)
-    untouched = copy.deepcopy(net)
-    with pytest.raises(ValueError, match="training diverged"):
-        net.fit(NUMBERS_X, 1e200 * NUMBERS_Y)
-    assert same_nets(net.fit(NUMBERS_X, NUMBERS_Y), untouched.fit(NUMBERS_X, NUMBERS_Y))
-
-
-def test_one_weight_for_all_is_none():
-    assert same_nets(small().fit(X, Y, sample_weight=2.0), small().fit(X, Y))
-
-
 @pytest.mark.parametrize("y", [np.r_[Y[:-1], 3], np.arange(150) // 2], ids=["one of a class", "75 classes of two"])
 def test_classes_too_small_to_be_parted_alike_are_parted_anyhow(y):
     assert small(early_stopping=True, validation_fraction=0.1).fit(X, y).validation_scores_
@@ -433,36 +429,34 @@ def test_odd_samples_are_no_obstacle(x, y):
     np.testing.assert_allclose(net.predict_proba(x).sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("warm_start", [False, True])
-def test_a_fit_that_diverges_raises_and_leaves_the_last_net(warm_start):
-    net = HighwayRegressor(**SMALL, warm_start=warm_start).fit(NUMBERS_X, NUMBERS_Y)
-    before = net.predict(NUMBERS_X)
-    with pytest.raises(ValueError, match=r"training diverged in epoch 1: .*standardise inputs and targets"):
-        net.fit(NUMBERS_X, 1e200 * NUMBERS_Y)
-    np.testing.assert_array_equal(net.predict(NUMBERS_X), before)
+NUMBERS = HighwayRegressor(**SMALL)
 
 
 @pytest.mark.parametrize(
-    ("net", "wrong", "message"),
+    ("net", "samples", "wrong", "message"),
     [
-        (small(), (X, np.array(list("abc"))[Y], -np.ones(150)), "non-negative"),
-        (small(), (X[:, :2], Y, -np.ones(150)), "non-negative"),
-        (HighwayRegressor(**SMALL, warm_start=True), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
+        (small(), (X, Y), (X, np.array(list("abc"))[Y], -np.ones(150)), "non-negative"),
+        (small(), (X, Y), (X[:, :2], Y, -np.ones(150)), "non-negative"),
+        (clone(NUMBERS).set_params(warm_start=True), (X, Y), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
+        *(
+            (
+                clone(NUMBERS).set_params(warm_start=warm),
+                (NUMBERS_X, NUMBERS_Y),
+                (NUMBERS_X, 1e200 * NUMBERS_Y),
+                message,
+            )
+            for message in ["training diverged in epoch 1: .*standardise inputs and targets"]
+            for warm in (False, True)
+        ),
     ],
 )
-def test_a_fit_that_fails_leaves_all_that_the_last_one_left(net, wrong, message):
-    net = clone(net).fit(X, Y)
-    before = net.predict(X)
+def test_a_fit_that_fails_changes_nothing(net, samples, wrong, message):
+    net = clone(net).fit(*samples)
+    untouched = copy.deepcopy(net)
     with pytest.raises(ValueError, match=message):
         net.fit(*wrong)
-    np.testing.assert_array_equal(net.predict(X), before)
-
-
-@pytest.mark.parametrize(("dtype", "factor"), [(np.float64, 1e308), (np.float32, 1e300), (np.float32, 1e-300)])
-def test_weights_of_any_magnitude_are_weights(dtype, factor):
-    weights = np.linspace(0.1, 1, 150)
-    first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
-    np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
+    np.testing.assert_array_equal(net.predict(samples[0]), untouched.predict(samples[0]))
+    assert same_nets(net.fit(*samples), untouched.fit(*samples))
 
 
 def test_gates_are_those_of_the_net_that_was_fitted():

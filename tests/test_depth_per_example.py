@@ -54,7 +54,7 @@ def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
 # ---------------------------------------------------------------------------------------- hardness
 
 
-def test_losses_and_margins_are_those_of_a_softmax_and_small_losses_differ():
+def test_losses_and_margins_are_those_of_a_softmax_without_rounding_to_0():
     rng = np.random.default_rng(0)
     logits, labels = 5 * rng.normal(size=(50, 10)), rng.integers(0, 10, 50)
     expected = log_softmax(logits, axis=1)
@@ -96,7 +96,7 @@ def test_correlations_are_spearmans_and_none_where_all_values_are_equal():
     assert np.isfinite(correlations(values)).tolist() == [[True, False, True], [False] * 3, [True, False, True]]
 
 
-def test_a_correlation_by_a_common_cause_vanishes_with_the_cause_held_constant():
+def test_a_correlation_by_a_common_cause_vanishes_when_it_is_held():
     rng = np.random.default_rng(0)
     cause = rng.normal(size=5_000)
     x, y = cause + rng.normal(size=(2, 5_000))

@@ -224,7 +224,7 @@ def test_r_squared_is_taken_against_the_windows_mean_and_by_regime():
 # ---------------------------------------------------------------------------------------------- models
 
 
-def test_nets_of_ten_blocks_differ_by_their_block_and_every_model_has_nine_settings():
+def test_nets_are_of_one_size_and_every_model_has_nine_settings():
     sizes = [prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in NETS]
     assert max(sizes) / min(sizes) < 1.04
     deep = [net for net in NETS.values() if net["depth"] == 10]

@@ -1,4 +1,4 @@
-"""The hand-written backward pass against derivatives that need none, for every block, activation and a few depths."""
+"""The hand-written backward pass against numerical derivatives, for every block and activation and three depths."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ every_net = pytest.mark.parametrize(
 
 
 def gradients(net, x, y):
-    """Backpropagation's gradients with respect to every parameter and to the input, called x."""
+    """Return the backward pass's gradients with respect to every parameter and to the input, called x."""
     logits, cache = net.forward(x)
     _, dlogits = softmax_cross_entropy(logits, y)
     grads, dx = net.backward(dlogits, cache, return_dx=True)
@@ -21,7 +21,7 @@ def gradients(net, x, y):
 
 
 def derivatives(method, net, x, y):
-    """The same by moving one entry at a time."""
+    """Return these gradients by moving one entry at a time."""
 
     def loss():
         return softmax_cross_entropy(net.forward(x)[0], y)[0]
@@ -38,25 +38,24 @@ def test_gradients_equal_complex_step_derivatives(block, activation, depth):
 
 
 @every_net
-def test_walking_back_yields_the_gradient_with_respect_to_each_blocks_input_the_last_first(block, activation, depth):
+def test_backward_blocks_yields_the_gradient_of_each_blocks_input(block, activation, depth):
+    """The last block comes first."""
     x, y = small_batch()
-    net = small_net(block, activation, depth)
+    net, complex_net = small_net(block, activation, depth), small_net(block, activation, depth, np.complex128)
     logits, cache = net.forward(x)
-    walk = net.backward_blocks(softmax_cross_entropy(logits, y)[1], cache)
-    found = {layer: dx.copy() for layer, dx in zip(range(depth, -1, -1), walk, strict=True)}
-    complex_net = small_net(block, activation, depth, np.complex128)
-    expected = {}
-    for layer in found:
-        x_l = cache.x[layer].astype(complex)
-        expected[layer] = complex_step(
-            lambda x_l=x_l, layer=layer: softmax_cross_entropy(complex_net.forward_from(x_l, layer), y)[0], x_l
-        )
-    check_gradients(found, expected, 1e-10)
+    backward = net.backward_blocks(softmax_cross_entropy(logits, y)[1], cache)
+    found = {l: dx.copy() for l, dx in zip(range(depth, -1, -1), backward, strict=True)}
+
+    def derivative(l):
+        x_l = cache.x[l].astype(complex)
+        return complex_step(lambda: softmax_cross_entropy(complex_net.forward_from(x_l, l), y)[0], x_l)
+
+    check_gradients(found, {l: derivative(l) for l in found}, 1e-10)
 
 
 @every_net
 def test_gradients_equal_central_differences(block, activation, depth):
-    """At h = 1e-5 rounding leaves about ε/h, and h² as much, of a loss near 1: 1e-10 beside gradients above 1e-4."""
+    """At h = 1e-5 the errors ε/h and h² are about 1e-10, and gradients are above 1e-4."""
     x, y = small_batch()
     net = small_net(block, activation, depth)
     check_gradients(gradients(net, x, y), derivatives(central_differences, net, x, y), 1e-6)
@@ -70,36 +69,42 @@ def test_float32_gradients_equal_float64_ones_to_single_precision(block, activat
     check_gradients(found, gradients(small_net(block, activation, depth), x, y), 1e-5)
 
 
-@pytest.mark.parametrize("method", [complex_step, central_differences])
-def test_the_check_fails_on_any_gradient_that_is_a_thousandth_wrong(method):
+@pytest.mark.parametrize(
+    ("method", "dtype", "tolerance"), [(complex_step, np.complex128, 1e-10), (central_differences, np.float64, 1e-6)]
+)
+def test_the_check_fails_if_any_gradient_is_wrong_by_a_thousandth(method, dtype, tolerance):
     x, y = small_batch()
     exact = gradients(small_net("highway", "tanh", 2), x, y)
-    dtype = np.complex128 if method is complex_step else np.float64
     expected = derivatives(method, small_net("highway", "tanh", 2, dtype), x.astype(dtype), y)
-    tolerance = 1e-10 if method is complex_step else 1e-6
     check_gradients(exact, expected, tolerance)
     for name, gradient in exact.items():
-        largest = np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
         one_entry = gradient.copy()
-        one_entry[largest] *= 1.001
+        one_entry.flat[np.abs(gradient).argmax()] *= 1.001
         for wrong in (gradient * 1.001, one_entry):
             with pytest.raises(AssertionError, match=f"^{name}: relative error"):
                 check_gradients(exact | {name: wrong}, expected, tolerance)
 
 
-def test_the_check_fails_where_a_gradient_is_missing_too_small_to_check_or_nan():
-    ones = {"W": np.ones((2, 2)), "b": np.ones(2)}
-    check_gradients(ones, ones, 1e-10)
-    with pytest.raises(AssertionError):
-        check_gradients({"W": ones["W"]}, ones, 1e-10)
-    with pytest.raises(AssertionError, match="too small"):
-        check_gradients(ones | {"b": np.zeros(2)}, ones | {"b": np.zeros(2)}, 1e-10)
-    with pytest.raises(AssertionError):
-        check_gradients(ones | {"b": np.array([1, np.nan])}, ones, 1e-10)
+ONES = {"W": np.ones((2, 2)), "b": np.ones(2)}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "message"),
+    [
+        ({"W": ONES["W"]}, ONES, ""),
+        (ONES | {"b": np.zeros(2)}, ONES | {"b": np.zeros(2)}, "too small"),
+        (ONES | {"b": np.array([1, np.nan])}, ONES, ""),
+    ],
+    ids=["missing", "too small to check", "NaN"],
+)
+def test_the_check_fails_on_a_gradient_that_it_cannot_compare(found, expected, message):
+    check_gradients(ONES, ONES, 1e-10)
+    with pytest.raises(AssertionError, match=message):
+        check_gradients(found, expected, 1e-10)
 
 
 def outputs_and_targets(loss):
-    """Five samples for a loss of four outputs."""
+    """Return five samples for a loss of four outputs."""
     rng = np.random.default_rng(0)
     classes, numbers = np.array([0, 3, 1, 1, 2]), rng.standard_normal((5, 4))
     return 3 * rng.standard_normal((5, 4)), classes if LOSSES[loss].target == "classes" else numbers
@@ -116,7 +121,7 @@ def test_the_gradient_of_a_loss_equals_its_derivatives(loss, weights):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_whole_weight_counts_a_sample_so_often(loss):
+def test_an_integer_weight_repeats_a_sample(loss):
     function, (outputs, y) = LOSSES[loss].function, outputs_and_targets(loss)
     often = np.array([1, 0, 2, 1, 3])
     value, gradient = function(outputs, y, often / often.mean())

@@ -1,65 +1,44 @@
-"""Convolutional highway networks, in NumPy: the nets of tables 1 to 3, forward and backward written by hand.
+"""Convolutional highway networks, in NumPy: forward and backward written by hand.
 
     python conv_highway_networks.py --net mnist-16 --seeds 0,1 --jobs 2      table 1's first net, two seeds side by side
     python conv_highway_networks.py --net highway-a --block highway          table 2's, on CIFAR-10
 
-From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches: to
-each pixel n of an image belongs a column x_n (k·k·C + 1) of the k x k pixels around it in all C maps, and a 1; then
+From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches: each
+pixel n of an image has a column x_n (k·k·C + 1) with the k x k pixels around it in all C maps, and a 1. Then
 
     z = W x        dW = dz xᵀ        dx = Wᵀ dz
 
-are what they are in a dense layer, and so are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new:
+are the same as in a dense layer, and so are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new:
 taking the patches, and its adjoint, which adds to each pixel the gradients of all patches that it is part of.
 
-Inside, maps are (C, pixels of all images) with zeros between the images (see Maps); outside, a batch of images is
-(B, C, H, W). The file reads from top to bottom: maps and patches; pools, dropout, batch normalisation; the layers; what
-a net is made of, and the paper's; the net; images as it takes them; training, the command.
+Inside, maps are (C, pixels of all images) with zeros between the images (see PaddedMaps); outside, a batch of images is
+(B, C, H, W). The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch
+normalisation; layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
 
-import argparse
-import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 
-from highway_lab.cli import (
-    FINITE,
-    POSITIVE,
-    UNIT,
-    ZERO_OR_MORE,
-    InputError,
-    OneLineParser,
-    add_hyperparameters,
-    hyperparameter,
-    one_of,
-    run_cli,
-)
-from highway_lab.datasets import DATASETS
-from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
-from highway_lab.logs import DatasetInfo, RunLog
-from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
+from highway_lab import InputError
+from highway_lab.cli import FINITE, hyperparameter, one_of
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     Activation,
     Architecture,
     Block,
-    Dataset,
     Net,
     Tensors,
     affine_backward,
     affine_forward,
-    load_dataset,
-    train,
 )
 
 # ------------------------------------------------------------------------------ what a net is made of
@@ -584,105 +563,40 @@ class OutputLayer:
         self.x.gradient.images[...] = dflat.reshape(*self.x.shape, -1).transpose(0, 3, 1, 2)
 
 
-# ---------------------------------------------------------------------------------- the paper's nets
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A net of the paper: its data set, its stages, and where its training differs from ConvConfig's defaults."""
-
-    dataset: str
-    stages: Sequence[Stage]
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-def mnist(maps: int, blocks: Sequence[int] = (2, 3, 3)) -> Recipe:
-    """Table 1's nets: 10 layers, counting the first convolution and the dense layer; 39 K parameters with 16 maps."""
-    first, second, third = map(Blocks, blocks)
-    begin = (Dropout(0.2), Convolution(maps, 5, padding=0), first, MaxPool(3, 2), Dropout(0.3), second)
-    return Recipe("mnist", (*begin, MaxPool(3, 2), Dropout(0.4), third, MaxPool(2, 2), Dropout(0.5)))
-
-
-def fitnet(*stages: Stage, **settings: Any) -> Recipe:
-    """A net for 32 x 32 images in colour."""
-    shared = {"contrast": True, "augment": True, "n_train": 45_000, "lr": 0.06, "weight_decay": 5e-4}
-    return Recipe("cifar-10", stages, shared | settings)
-
-
-def alternating(number: int) -> list[Blocks]:
-    """So many blocks, 3x3 and 1x1 in turn."""
-    return [Blocks(1, (3, 1)[index % 2]) for index in range(number)]
-
-
-TABLE_3 = (  # 19 layers, 2,256,838 parameters
-    *(Convolution(32), Blocks(4), MaxPool(3, 2), Dropout(0.2)),
-    *(Convolution(80), Blocks(5), MaxPool(3, 2), Dropout(0.2)),
-    *(Convolution(128), Blocks(5), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
-)
-
-NETS = {
-    "mnist-16": mnist(16),
-    "mnist-32": mnist(32),
-    "mnist-8": mnist(8),
-    "mnist-8-20": mnist(8, (6, 6, 6)),
-    "mnist-8-30": mnist(8, (9, 9, 10)),
-    # Table 2. No file of theirs was published: A is the net of 11 layers that comes nearest to its 236 K parameters.
-    "highway-a": fitnet(
-        *(Convolution(16), Blocks(2), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(32), Blocks(3), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(64), Blocks(2), AveragePool(8), Dropout(0.2)),
-    ),
-    # 19 layers, 2.3 M: we take the net of table 3, of which a file is published; table 2's ended in a dense layer.
-    "highway-b": fitnet(*TABLE_3, gate_bias=-2.0),
-    # 32 layers, 1.25 M, 3x3 and 1x1 in turn: we assume three stages of 9 blocks, twice the maps from one to the next,
-    # and the end of table 3's net; 24 maps in the first stage make 1,251,798 parameters.
-    "highway-c": fitnet(
-        *(Convolution(24), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(48), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(96), *alternating(9), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
-        gate_bias=-3.0,
-    ),
-    "table-3": fitnet(*TABLE_3, gate_bias=-2.0),
-    "digits": Recipe(  # scikit-learn's 8 x 8: to see it work in seconds
-        "digits", (Convolution(8), Blocks(2), MaxPool(3, 2), Blocks(2), MaxPool(2, 2)), {"lr": 0.05, "batch_size": 20}
-    ),
-}
-
-
 # --------------------------------------------------------------------------------------------- the net
 
 
-class Place(NamedTuple):
-    """A stage where it stands in a net: what comes in, what goes out, and the branches of a convolution or a block."""
+class PlacedLayer(NamedTuple):
+    """A stage at its place in a net, each block of a stage alone; `branches` is empty for a layer without weights."""
 
     stage: Stage
-    x: Shape
-    y: Shape
+    x_shape: Shape
+    y_shape: Shape
     branches: str
 
     @property
-    def matrix(self) -> tuple[int, int]:
-        """The shape of [W_H b_H; W_T b_T; ...]: rows for the maps of each branch, columns for the pixels of a patch."""
-        return len(self.branches) * self.y[0], self.stage.kernel**2 * self.x[0] + 1
+    def matrix_shape(self) -> tuple[int, int]:
+        """Shape of [W_H b_H; W_T b_T; ...]: a row for each map of each branch, a column for each number of a patch."""
+        return len(self.branches) * self.y_shape[0], self.stage.kernel**2 * self.x_shape[0] + 1
 
 
 class ConvParameters(Tensors):
-    """Those of a ConvNet: of layer l, from 1, l.W_H (D, k·k·C), l.b_H (D), ..., l.gamma (D), l.beta (D) where its H is
-    normalised; W_out (K, C·H·W), b_out (K).
+    """Parameters of a ConvNet: l.W_H (D, k·k·C), l.b_H (D), ... of layer l, from 1; l.gamma (D), l.beta (D) where its H
+    is normalised; W_out (K, C·H·W), b_out (K).
 
-    layers     a list of (G·D, k·k·C + 1) = [W_H b_H; W_T b_T; ...]
-    output     (K, C·H·W + 1) = [W_out b_out]
-    norms      (2, D), γ above β, by layer
+    convolutions     a list of (G·D, k·k·C + 1) = [W_H b_H; W_T b_T; ...]
+    output           (K, C·H·W + 1) = [W_out b_out]
+    norms            (2, D), γ above β, by layer
     """
 
-    def __init__(self, convolutions: Sequence[Place], output: tuple[int, int], normed: Sequence[int], dtype: type):
-        L = len(convolutions)
-        matrices = [place.matrix for place in convolutions]
-        super().__init__([*matrices, output, *((2, convolutions[l - 1].y[0]) for l in normed)], dtype)
-        self.layers, self.output = self.pieces[:L], self.pieces[L]
+    def __init__(self, layers: Sequence[PlacedLayer], output: tuple[int, int], normed: Sequence[int], dtype: type):
+        L = len(layers)
+        matrices = [layer.matrix_shape for layer in layers]
+        super().__init__([*matrices, output, *((2, layers[l - 1].y_shape[0]) for l in normed)], dtype)
+        self.convolutions, self.output = self.pieces[:L], self.pieces[L]
         self.norms = dict(zip(normed, self.pieces[L + 1 :], strict=True))
-        for l, (place, matrix) in enumerate(zip(convolutions, self.layers, strict=True), start=1):
-            for branch, rows in zip(place.branches, np.split(matrix, len(place.branches)), strict=True):
+        for l, (layer, matrix) in enumerate(zip(layers, self.convolutions, strict=True), start=1):
+            for branch, rows in zip(layer.branches, np.split(matrix, len(layer.branches)), strict=True):
                 self.name_affine(branch, rows, f"{l}.")
         self.name_affine("out", self.output)
         for l, (gamma, beta) in self.norms.items():
@@ -727,28 +641,26 @@ class ConvNet(Net):
         if self.block.rows(2) != 2 * len(self.block.branches):
             found = f"expected branches with as many maps as x, found {self.config['block']} blocks"
             raise InputError(f"block: {found}; choose another")
-        self.places = list(self._places(stages, tuple(shape)))
-        self.convolutions = [place for place in self.places if place.branches]
+        self.layers = list(self._place(stages, tuple(shape)))
+        self.convolutions = [layer for layer in self.layers if layer.branches]
         if not self.convolutions:
             raise InputError("stages: expected a convolution or a block, found none; add one")
-        blocks = [l for l, place in enumerate(self.convolutions, start=1) if isinstance(place.stage, Blocks)]
+        blocks = [l for l, layer in enumerate(self.convolutions, start=1) if isinstance(layer.stage, Blocks)]
         self.depth, self.normed = len(blocks), blocks if self.config["batch_norm"] else []
         self.block = self.block.for_depth(self.depth)
-        overhangs = [place.stage.overhang(place.x) for place in self.places if isinstance(place.stage, MaxPool)]
-        self.padding = max([place.stage.padding for place in self.convolutions] + overhangs)
-        self.margin = max(place.stage.kernel for place in self.convolutions)
+        overhangs = [layer.stage.overhang(layer.x_shape) for layer in self.layers if isinstance(layer.stage, MaxPool)]
+        self.padding = max([layer.stage.padding for layer in self.convolutions] + overhangs)
+        self.margin = max(layer.stage.kernel for layer in self.convolutions)
         self.params = self.new_parameters()
         if rng:
             self.draw(rng)
-        self.running = {l: np.zeros_like(norm) for l, norm in self.params.norms.items()}
-        for l, (mean, variance) in self.running.items():
-            variance[...] = 1
-            self.buffers |= {f"{l}.mean": mean, f"{l}.variance": variance}
+        for l, (gamma, _) in self.params.norms.items():
+            self.buffers |= {f"{l}.mean": np.zeros_like(gamma), f"{l}.variance": np.ones_like(gamma)}
         if self.config["contrast"]:
             self.buffers["mean"] = np.zeros(shape, self.dtype)
 
-    def _places(self, stages: Sequence[Stage], shape: Shape) -> Iterator[Place]:
-        """The stages where they stand, blocks one by one; raises InputError for one that cannot be there."""
+    def _place(self, stages: Sequence[Stage], shape: Shape) -> Iterator[PlacedLayer]:
+        """Yield the layers of the stages; raises InputError for a stage that cannot be at its place."""
         blocks = 0
         for stage in stages:
             check_stage(stage, shape)
@@ -756,14 +668,14 @@ class ConvNet(Net):
                 blocks += stage.number
                 if blocks > MOST_BLOCKS:
                     raise InputError(f"stages: expected at most {MOST_BLOCKS} blocks, found {blocks}; use fewer")
-                yield from [Place(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
+                yield from [PlacedLayer(Blocks(1, stage.kernel), shape, shape, self.block.branches)] * stage.number
             else:
-                yield Place(stage, shape, stage.output(shape), "H" if isinstance(stage, Convolution) else "")
+                yield PlacedLayer(stage, shape, stage.output(shape), "H" if isinstance(stage, Convolution) else "")
             shape = stage.output(shape)
 
     def new_parameters(self) -> ConvParameters:
-        """Zeros in the form of this net's parameters."""
-        output = self.config["d_out"], math.prod(self.places[-1].y) + 1
+        """Return zeros in the form of this net's parameters."""
+        output = self.config["d_out"], math.prod(self.layers[-1].y_shape) + 1
         return ConvParameters(self.convolutions, output, self.normed, self.dtype)
 
     def draw(self, rng: np.random.Generator) -> None:
@@ -777,13 +689,13 @@ class ConvNet(Net):
         return ConvWorkspace(self, batch_size, rng)
 
     def forward(self, x: np.ndarray, workspace: "ConvWorkspace | None" = None) -> tuple[np.ndarray, "ConvWorkspace"]:
-        """Logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache that `backward` needs.
+        """Return the logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache of `backward`.
 
-        Without a workspace it is as in evaluation: no dropout, the running statistics.
+        Without a workspace the pass is an evaluation: no dropout, the running statistics.
         """
         w = workspace or ConvWorkspace(self, len(x))
         expected = (w.input.batch, *w.input.shape)
-        if x.shape != expected:  # might be broadcast else
+        if x.shape != expected:  # it might be broadcast
             raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
         w.input.images[...] = x.transpose(1, 0, 2, 3)
         with unbuffered():
@@ -792,32 +704,31 @@ class ConvNet(Net):
             return w.output.forward(), w
 
     def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):
-        """Gradients of the loss with respect to the parameters, given dlogits (B, K) and the forward pass's cache.
+        """Return the gradients of the loss with respect to the parameters, given dlogits (B, K) and the cache.
 
-        Returns a mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to
-        the images, (B, C, H, W).
+        A mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to the
+        images, (B, C, H, W).
         """
-        if cache.gradients is None:
+        w = cache
+        if w.gradients is None:
             raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
-        before, first, behind = cache.layers[: cache.first], cache.layers[cache.first], cache.layers[cache.first + 1 :]
         with unbuffered():
-            cache.output.backward(dlogits)
-            for layer in reversed(behind):
+            w.output.backward(dlogits)
+            for layer in reversed(w.layers[w.first + 1 :]):
                 layer.backward()
-            first.backward(dx_wanted=return_dx)
-            for layer in reversed(before if return_dx else []):
+            w.layers[w.first].backward(dx_wanted=return_dx)
+            for layer in reversed(w.layers[: w.first] if return_dx else []):
                 layer.backward()
-        dx = cache.input.gradient.images.transpose(1, 0, 2, 3) if return_dx else None
-        return (cache.gradients, dx) if return_dx else cache.gradients
+        return (w.gradients, w.input.gradient.images.transpose(1, 0, 2, 3)) if return_dx else w.gradients
 
     def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
-        """Logits (n, K) of images x (n, C, H, W), any n: `rows` at a time."""
+        """Return the logits (n, K) of images x (n, C, H, W), any n: `rows` at a time."""
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
         for start in range(0, len(x), rows):
-            part = x[start : start + rows]
-            if workspace is None or len(part) < rows:
-                workspace = ConvWorkspace(self, len(part))
-            logits[start : start + rows], _ = self.forward(part, workspace)
+            batch = x[start : start + rows]
+            if workspace is None or len(batch) < rows:
+                workspace = ConvWorkspace(self, len(batch))
+            logits[start : start + rows], _ = self.forward(batch, workspace)
         return logits
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
@@ -826,21 +737,29 @@ class ConvNet(Net):
         return np.array([T.mean() for T in workspace.T])
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
-        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 1, or of equal contrast about the mean image.
-
-        Global contrast normalisation: each image less its mean, over its standard deviation.
-        """
+        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 1, or equal contrast minus the mean image."""
         if not self.config["contrast"]:
             return np.multiply(images, 1 / 256, dtype=self.dtype)
         return contrast_normalised(images, self.dtype) - self.buffers["mean"]
 
 
+def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndarray:
+    """Return images (n, C, H, W), each minus its mean and divided by its standard deviation; 0 where that is 0.
+
+    That is global contrast normalisation.
+    """
+    x = images.astype(dtype)
+    x -= x.mean(axis=(1, 2, 3), keepdims=True)
+    deviation = x.std(axis=(1, 2, 3), keepdims=True)
+    return np.divide(x, deviation, out=x, where=deviation > 0)
+
+
 @contextmanager
 def unbuffered() -> Iterator[None]:
-    """Elementwise functions work in place, and e^−z may overflow to inf, where σ(z) is rightly 0.
+    """Have elementwise functions work in place; e^−z may overflow to inf, where σ(z) is rightly 0.
 
-    NumPy copies operands whose rows are not adjacent to a buffer and back, if rows are shorter than a third of it: a
-    pass over a few images takes three times as long. 16 is the smallest buffer.
+    NumPy copies operands whose rows are not adjacent to a buffer and back if the rows are shorter than a third of it:
+    a pass over a few images then takes three times as long. 16 is the smallest buffer.
     """
     with np.errstate(over="ignore"):
         np.setbufsize(16)
@@ -848,23 +767,25 @@ def unbuffered() -> Iterator[None]:
 
 
 class ConvWorkspace:
-    """Maps and layers for passes over batches of one size, allocated once; a pass overwrites what the last one left.
+    """Maps and layers for passes over batches of one size, allocated once; each pass overwrites the one before it.
 
     A workspace with a generator is for training: dropout draws from it, batch normalisation takes the batch's
-    statistics, and there are gradients. `first` is the first layer with parameters, and T holds the transform gates
-    (D, B, H, W) of each block, if blocks have them.
+    statistics, and there are gradients.
+
+    input, layers, output     the maps of the images, and the layers in order
+    first                     the index of the first layer with parameters
+    T                         the transform gates (D, B, H, W) of each block that has them
     """
 
     def __init__(self, net: ConvNet, batch: int, rng: np.random.Generator | None = None):
         self.gradients = net.new_parameters() if rng else None
         maps = functools.partial(PaddedMaps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
-        self.input = x = maps(net.places[0].x)
+        self.input = x = maps(net.layers[0].x_shape)
         self.layers, convolutions = [], []
-        for place in net.places:
-            stage = place.stage
+        for stage, _, y_shape, _ in net.layers:
             if isinstance(stage, Dropout) and not (rng and stage.rate):
                 continue
-            y = maps(place.y)
+            y = maps(y_shape)
             match stage:
                 case Convolution() | Blocks():
                     layer = self._convolution(net, stage, len(convolutions) + 1, x, y)
@@ -884,187 +805,17 @@ class ConvWorkspace:
     def _convolution(
         self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps
     ) -> ConvolutionLayer:
-        block, d = net.block if isinstance(stage, Blocks) else BLOCKS["plain"], self.gradients
-        weights = net.params.layers[l - 1], d and d.layers[l - 1]
+        block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
+        params, gradients = net.params, self.gradients
+        weights = params.convolutions[l - 1], gradients and gradients.convolutions[l - 1]
         layer = ConvolutionLayer(block, net.activation, stage, weights, x, y)
         if l in net.normed:
-            layer.normalise(net.params.norms[l], d and d.norms[l], net.running[l])
+            running = net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]
+            layer.normalise(params.norms[l], gradients and gradients.norms[l], running)
         return layer
 
 
-# ---------------------------------------------------------------------------------------------- images
-
-
-def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndarray:
-    """Each image (C, H, W) of images (n, C, H, W) less its mean, over its standard deviation; 0 if it has none."""
-    x = images.astype(dtype)
-    x -= x.mean(axis=(1, 2, 3), keepdims=True)
-    deviation = x.std(axis=(1, 2, 3), keepdims=True)
-    return np.divide(x, deviation, out=x, where=deviation > 0)
-
-
-def mean_image(images: np.ndarray, rows: int = 1000) -> np.ndarray:
-    """The mean (C, H, W) of images after `contrast_normalised`, float64."""
-    parts = (contrast_normalised(images[start : start + rows]) for start in range(0, len(images), rows))
-    return sum(part.sum(axis=0, dtype=np.float64) for part in parts) / len(images)
-
-
-def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int = 8) -> np.ndarray:
-    """Images (n, C, H, W), each padded with zeros, cropped to its size at random, and mirrored or not (table 3)."""
-    n, _, H, W = x.shape
-    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-    crops = sliding_window_view(padded, (H, W), axis=(2, 3))
-    top, left = rng.integers(0, 2 * padding, (2, n), endpoint=True)
-    cropped = crops[np.arange(n), :, top, left]
-    mirrored = rng.random(n) < 0.5
-    cropped[mirrored] = cropped[mirrored, ..., ::-1]
-    return cropped
-
-
-# -------------------------------------------------------------------------------------------- training
-
-
-@dataclass(frozen=True)
-class ConvConfig(TrainingConfig, ConvArchitecture):
-    """Every value that a run of a ConvNet depends on, beside the data set; by default the recipe of table 1.
-
-    Theirs is 300 epochs, with a tenth of the rate after each third.
-    """
-
-    optimizer: str = hyperparameter("momentum", "update rule", one_of(OPTIMIZERS))
-    lr: float = hyperparameter(0.01, "learning rate", POSITIVE)
-    schedule: str = hyperparameter("cosine", "of the learning rate: constant, cosine or steps", SCHEDULE)
-    nesterov: bool = hyperparameter(True, "momentum: Nesterov's")
-    weight_decay: float = hyperparameter(1e-3, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
-    clip: float = hyperparameter(0.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
-    batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
-    epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(55_000, "training samples, drawn at random", POSITIVE)
-    n_validation: int = hyperparameter(
-        5000, "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
-    )
-    n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
-    net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
-    dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
-    augment: bool = hyperparameter(False, "train on random crops and mirror images")
-
-    SIZE = "net"
-
-    @property
-    def title(self) -> str:
-        return f"{self.block} {self.net}"
-
-    @property
-    def stages(self) -> list[Stage]:
-        """Those of the net, with the config's dropout."""
-        stages = NETS[self.net].stages
-        return [Dropout(self.dropout * stage.rate) if isinstance(stage, Dropout) else stage for stage in stages]
-
-    @property
-    def depth(self) -> int:
-        """Blocks."""
-        return sum(stage.number for stage in self.stages if isinstance(stage, Blocks))
-
-    def new_net(self, data: Dataset, rng: np.random.Generator) -> ConvNet:
-        """Make the net for `data`, whose weights `rng` draws, and whose mean image is that of the training images."""
-        net = self.build(data.train_x.shape[1:], data.outputs, rng)
-        if self.contrast:
-            net.buffers["mean"][...] = mean_image(data.train_x)
-        return net
-
-    def build(self, shape: Sequence[int], d_out: int, rng: np.random.Generator | None) -> ConvNet:
-        """Make the net for images (C, H, W), without the mean image of any data."""
-        architecture = {field.name: getattr(self, field.name) for field in dataclasses.fields(ConvArchitecture)}
-        return ConvNet(shape, d_out, stages=self.stages, **architecture, rng=rng)
-
-    def memory(self, data: Dataset) -> int:
-        """Estimate the bytes of a run: maps, affine maps, and the gradients of maps, for each size of batch."""
-        net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
-        for _, (C, H, W), (D, *_), branches in net.places:
-            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
-        sizes = batch_sizes(self)
-        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
-
-    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""
-        return crop_and_mirror(x, rng) if self.augment else x
-
-
-def configure(net: str, **fields: Any) -> ConvConfig:
-    """A net of the paper with its recipe, but for the given fields; raises InputError where a value makes no sense."""
-    return ConvConfig(net=net, **(NETS[net].settings | fields))
-
-
-# ----------------------------------------------------------------------------------------- the command
-
-
-QUICK = {  # so few steps want small batches, and nothing dropped, to learn anything
-    **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
-    **{"batch_size": 20, "dropout": 0.0},
-}
-
-
-def build_parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="python conv_highway_networks.py",
-        description="Train the paper's convolutional networks and log every epoch as JSON.",
-    )
-    parser.add_argument("--net", default="mnist-16", choices=NETS, help="default: mnist-16")
-    parser.add_argument("--block", default="highway", choices=("both", *BLOCKS), help="both: highway and plain")
-    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images, no dropout")
-    add_hyperparameters(parser, ConvConfig, leave_out=("seed", "net", "block"))
-    parser.add_argument("--dataset", choices=DATASETS, help="default: that of the net")
-    add_training_flags(parser, "run-NET.json or run_sweep-NET.json, with what differs")
-    return parser
-
-
-def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
-    """The runs that the command line asks for: every seed and block."""
-    given = given_fields(arguments, ConvConfig)
-    if arguments.quick:
-        given = QUICK | given
-    given = fit_to(data, arguments.net, given)
-    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
-    check_number(len(arguments.seeds or [0]) * len(blocks))
-    return [
-        configure(**given, seed=seed, block=block)
-        for seed, block in product(arguments.seeds or [ConvConfig.seed], blocks)
-    ]
-
-
-def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given fields of a config, and numbers of samples cut to those that there are where none are given."""
-    usual, n_train, n_test = configure(net), len(data.train_x), len(data.test_x)
-    n_validation = min(usual.n_validation, n_train // 10)
-    cut = {"n_validation": n_validation, "n_test": min(usual.n_test, n_test)}
-    cut |= given
-    return {"n_train": min(usual.n_train, max(n_train - cut["n_validation"], 1))} | cut
-
-
-def run_command(arguments: argparse.Namespace) -> None:
-    """Load, train, save, summarise; raises InputError."""
-    dataset = arguments.dataset or NETS[arguments.net].dataset
-    data = load_dataset(dataset, arguments.data_dir)
-    configs = plan(arguments, data)
-    if arguments.save_model and len(configs) > 1:
-        raise InputError(f"--save-model: expected a single run, found {len(configs)}; choose one --block and --seed")
-    usual, differs = configure(arguments.net), [arguments.net, *[dataset] * (dataset != NETS[arguments.net].dataset)]
-    named = default_log(arguments, differs, configs, usual, {"seed": [usual.seed]}, usual.block)
-    out = None if arguments.no_save else Path(arguments.out or named)
-    check_places(out, dataset, arguments.save_model)
-    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
-    train_one = functools.partial(train, save_model=arguments.save_model)
-    log = functools.partial(RunLog.new, arguments.command_line, info)
-    run_job(train_one, configs, data, dataset, arguments, log, out, checkpoints=True)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return run_cli(build_parser(), run_command, argv)
-
-
 if __name__ == "__main__":
-    import conv_highway_networks  # not as __main__, whose functions and classes worker processes could not import
+    import conv_recipes  # the command: not above, as it builds on this file
 
-    sys.exit(conv_highway_networks.main())
+    sys.exit(conv_recipes.main())

@@ -26,7 +26,7 @@ from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab.cli import InputError, OneLineParser, run_cli
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.datasets import DATASETS

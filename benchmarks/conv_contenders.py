@@ -15,17 +15,14 @@ import numpy as np
 
 import conv_highway_networks as cn
 from conv_highway_networks import (
-    NETS,
     AveragePoolLayer,
-    ConvConfig,
     ConvNet,
     ConvolutionLayer,
     ConvWorkspace,
     MaxPoolLayer,
     OutputLayer,
-    configure,
-    fit_to,
 )
+from conv_recipes import NETS, ConvConfig, configure, fit_to
 from highway_lab.datasets import CLASSES
 from highway_lab.training import LOSSES, OPTIMIZERS, Training, evaluate
 from highway_networks import Dataset

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conv_highway_networks import NETS
+from conv_recipes import NETS
 from highway_lab.logs import number
 
 from .contenders import CONV_CONTENDERS

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from conv_highway_networks import AveragePool, Blocks, ConvConfig, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
+from conv_recipes import ConvConfig
 from highway_lab.datasets import CLASSES
 from highway_networks import Tensors
 
@@ -37,8 +38,8 @@ class Eager(Peer):
     layout = torch.contiguous_format
 
     def __init__(self, net: ConvNet, x: np.ndarray, y: np.ndarray, config: ConvConfig):
-        layers = [module for place in net.places for module in modules(place.stage, place.x)]
-        output = nn.Linear(int(np.prod(net.places[-1].y)), CLASSES)
+        layers = [module for layer in net.layers for module in modules(layer.stage, layer.x_shape)]
+        output = nn.Linear(int(np.prod(net.layers[-1].y_shape)), CLASSES)
         model = nn.Sequential(*layers, nn.Flatten(), output).to(memory_format=self.layout)
         super().__init__(net, model, x, y, float("inf"))
         self.x = self.x.contiguous(memory_format=self.layout)

@@ -8,7 +8,7 @@ Runs of one seed share images, batches and the weights' random numbers, so biase
 from the paper: 10,000 images and 8 epochs in place of 60,000 and 300; the setting that table 1's nets have here.
 """
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab.logs import RunLog
 from highway_networks import Dataset
 

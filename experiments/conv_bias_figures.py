@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import COLORS, label_ends, markdown, new_figure, pale
 from highway_lab.logs import Run, RunLog

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab.figures import draw_seeds
 from highway_lab.logs import Run
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conv_highway_networks import ConvConfig, configure
+from conv_recipes import ConvConfig, configure
 from highway_lab.console import digest
 from highway_lab.logs import Run
 from highway_networks import Dataset, train

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab import checkpoints
 from highway_lab.cli import InputError
 from highway_lab.files import make_place

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
-from conv_highway_networks import ConvConfig, configure
+from conv_recipes import ConvConfig, configure
 from highway_lab.console import final, name_data, name_tested
 from highway_lab.figures import COLORS, draw_level, label_ends, markdown, pale, part_each, set_title
 from highway_lab.logs import Run

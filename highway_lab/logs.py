@@ -26,7 +26,7 @@ from highway_lab.files import atomic_write, check_regular
 SCHEMA = 1
 TEST_IMAGES = "test images"  # all that a data set has
 ROOT = Path(__file__).parent.parent
-TRAINING_PROGRAMS = ("highway_networks", "conv_highway_networks")
+TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
 ConfigT = TypeVar("ConfigT")
 LogT = TypeVar("LogT")
 

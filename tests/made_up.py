@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers import SOME_ENVIRONMENT
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from experiments.common import ExperimentJob, TrainedRun
 from experiments.depth_search import BestRun, DepthSearchLog, Trial, TrialResult
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog

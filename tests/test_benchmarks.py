@@ -42,7 +42,8 @@ from benchmarks.main_job import JobLog
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
 from benchmarks.worker import Team, seeing_cpus, teams
-from conv_highway_networks import NETS, AveragePool, Blocks, Convolution, MaxPool, Recipe
+from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
+from conv_recipes import NETS, Recipe
 from experiments import readme_tables
 from highway_lab.cli import InputError
 from highway_lab.logs import dumps, environment, read, write
@@ -145,8 +146,8 @@ def test_every_problem_is_the_same_and_its_own(case):
 @pytest.mark.parametrize("net", conv_step.TIMED)
 def test_convolutional_nets_have_no_dropout(net):
     net, x, *_ = ConvCase(net, batch=1).problem()
-    assert x.shape[1:] == net.places[0].x
-    assert not any(getattr(place.stage, "rate", 0) for place in net.places)
+    assert x.shape[1:] == net.layers[0].x_shape
+    assert not any(getattr(layer.stage, "rate", 0) for layer in net.layers)
 
 
 def test_contenders_are_missing_without_compiler_or_choice_of_kernels(monkeypatch):

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, files_below, wait_until, without_seconds
 
-import conv_highway_networks as cn
+import conv_recipes as cn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from conv_highway_networks import ConvConfig, ConvNet, configure
+from conv_highway_networks import ConvNet
+from conv_recipes import ConvConfig, configure
 from highway_lab import logs
 from highway_lab.jobs import checkpoint_beside, default_log
 from highway_lab.logs import RunLog

@@ -8,7 +8,8 @@ import made_up
 import numpy as np
 import pytest
 
-from conv_highway_networks import Blocks, ConvConfig, ConvNet, configure
+from conv_highway_networks import Blocks, ConvNet
+from conv_recipes import ConvConfig, configure
 from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import norm_table
@@ -278,7 +279,7 @@ def test_the_papers_numbers_belong_to_nets_of_their_size(net):
     built = ConvNet(shape, 10, stages=configure(net).stages, rng=None)
     near = 0.2 if net == "highway-c" else 0.03  # its widths are not in the paper, and ours are wider
     assert built.params.flat.size == pytest.approx(stated, rel=near)
-    layers = sum(bool(place.branches) for place in built.places) + 1  # convolutions, blocks, the dense layer
+    layers = len(built.convolutions) + 1  # convolutions, blocks, the dense layer
     assert f" {layers} layers" in f" {PAPER[net].net}"
 
 

@@ -22,7 +22,7 @@ def as_tensors(net) -> dict:
 def torch_logits(net, p, x, training: bool, running: dict):
     """The same net in PyTorch's words, of parameters p and running statistics, which it moves while training."""
     act, layer = getattr(torch.nn.functional, net.config["activation"]), 0
-    for stage, (C, *_), *_ in net.places:
+    for stage, (C, *_), *_ in net.layers:
         match stage:
             case Convolution() | Blocks():
                 layer += 1

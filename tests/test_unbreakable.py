@@ -22,7 +22,7 @@ from helpers import (
     wait_until,
 )
 
-import conv_highway_networks as conv
+import conv_recipes as conv
 import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif

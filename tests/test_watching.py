@@ -23,7 +23,7 @@ from helpers import (
 )
 from made_up import made_up_log, made_up_run
 
-import conv_highway_networks as cn
+import conv_recipes as cn
 import highway_networks as hn
 import visualize_highway_networks as viz
 from highway_lab import jobs, logs

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from conv_highway_networks import ConvConfig
+from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import COLORS, label_ends, markdown, new_figure
 from highway_lab.logs import RunLog

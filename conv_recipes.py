@@ -1,0 +1,286 @@
+"""The paper's convolutional nets, of tables 1 to 3: what each is made of, how it is trained, and the command.
+
+The command is started as `python conv_highway_networks.py`.
+"""
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from conv_highway_networks import (
+    AveragePool,
+    Blocks,
+    ConvArchitecture,
+    ConvNet,
+    Convolution,
+    Dropout,
+    MaxPool,
+    Stage,
+    contrast_normalised,
+)
+from highway_lab import InputError
+from highway_lab.cli import (
+    POSITIVE,
+    UNIT,
+    ZERO_OR_MORE,
+    OneLineParser,
+    add_hyperparameters,
+    hyperparameter,
+    one_of,
+    run_cli,
+)
+from highway_lab.datasets import CLASSES, DATASETS, Dataset
+from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
+from highway_lab.logs import DatasetInfo, RunLog
+from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes, train
+from highway_networks import BLOCKS, load_dataset
+
+# ------------------------------------------------------------------------------------- the paper's nets
+
+
+SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # images of a data set
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A net of the paper: its data set, its stages, and the settings that differ from ConvConfig's defaults.
+
+    counts: layers (convolutions, blocks and the dense layer) and parameters, where the paper or its files have them.
+    """
+
+    dataset: str
+    stages: Sequence[Stage]
+    settings: dict[str, Any] = field(default_factory=dict)
+    counts: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.counts:
+            net = ConvNet(SHAPES[self.dataset], CLASSES, stages=self.stages, rng=None)
+            assert self.counts == (len(net.convolutions) + 1, net.params.flat.size)
+
+
+def mnist(maps: int, blocks: Sequence[int] = (2, 3, 3), counts: tuple[int, int] | None = None) -> Recipe:
+    """Return a net of table 1, with these numbers of blocks at its three resolutions."""
+    first, second, third = map(Blocks, blocks)
+    begin = (Dropout(0.2), Convolution(maps, 5, padding=0), first, MaxPool(3, 2), Dropout(0.3), second)
+    return Recipe("mnist", (*begin, MaxPool(3, 2), Dropout(0.4), third, MaxPool(2, 2), Dropout(0.5)), {}, counts)
+
+
+def fitnet(*stages: Stage, counts: tuple[int, int], **settings: Any) -> Recipe:
+    """Return a net of table 2 or 3, for CIFAR-10."""
+    shared = {"contrast": True, "augment": True, "n_train": 45_000, "lr": 0.06, "weight_decay": 5e-4}
+    return Recipe("cifar-10", stages, shared | settings, counts)
+
+
+def alternating(number: int) -> list[Blocks]:
+    """Return `number` blocks, 3x3 and 1x1 in turn."""
+    return [Blocks(1, (3, 1)[index % 2]) for index in range(number)]
+
+
+TABLE_3 = (
+    *(Convolution(32), Blocks(4), MaxPool(3, 2), Dropout(0.2)),
+    *(Convolution(80), Blocks(5), MaxPool(3, 2), Dropout(0.2)),
+    *(Convolution(128), Blocks(5), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
+)
+
+NETS = {
+    "mnist-16": mnist(16, counts=(10, 38_986)),  # the paper: 39 K parameters
+    "mnist-32": mnist(32, counts=(10, 151_690)),  # 151 K
+    "mnist-8": mnist(8),
+    "mnist-8-20": mnist(8, (6, 6, 6)),
+    "mnist-8-30": mnist(8, (9, 9, 10)),
+    # Table 2. The authors published no file: A is the net of 11 layers that comes nearest to its 236 K parameters.
+    "highway-a": fitnet(
+        *(Convolution(16), Blocks(2), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(32), Blocks(3), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(64), Blocks(2), AveragePool(8), Dropout(0.2)),
+        counts=(11, 236_714),
+    ),
+    # 2.3 M: we assume the net of table 3, whose file is published; table 2's ended in a dense layer.
+    "highway-b": fitnet(*TABLE_3, gate_bias=-2.0, counts=(19, 2_256_838)),
+    # 1.25 M, 3x3 and 1x1 in turn: we assume 9 blocks at each of three resolutions, twice as many maps at the next, and
+    # the end of table 3's net; 24 maps at first give the paper's number of parameters.
+    "highway-c": fitnet(
+        *(Convolution(24), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(48), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(96), *alternating(9), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
+        gate_bias=-3.0,
+        counts=(32, 1_251_798),
+    ),
+    "table-3": fitnet(*TABLE_3, gate_bias=-2.0, counts=(19, 2_256_838)),
+    "digits": Recipe(  # scikit-learn's images of 8 x 8 pixels: trained in seconds
+        "digits", (Convolution(8), Blocks(2), MaxPool(3, 2), Blocks(2), MaxPool(2, 2)), {"lr": 0.05, "batch_size": 20}
+    ),
+}
+
+
+# ---------------------------------------------------------------------------------------------- images
+
+
+def mean_image(images: np.ndarray, rows: int = 1000) -> np.ndarray:
+    """Return the mean (C, H, W) of images after `contrast_normalised`, in float64."""
+    parts = (contrast_normalised(images[start : start + rows]) for start in range(0, len(images), rows))
+    return sum(part.sum(axis=0, dtype=np.float64) for part in parts) / len(images)
+
+
+def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int = 8) -> np.ndarray:
+    """Return images (n, C, H, W), each padded with zeros and cropped to its size at random, half of them mirrored."""
+    n, _, H, W = x.shape
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    crops = sliding_window_view(padded, (H, W), axis=(2, 3))
+    top, left = rng.integers(0, 2 * padding, (2, n), endpoint=True)
+    cropped = crops[np.arange(n), :, top, left]
+    mirrored = rng.random(n) < 0.5
+    cropped[mirrored] = cropped[mirrored, ..., ::-1]
+    return cropped
+
+
+# -------------------------------------------------------------------------------------------- training
+
+
+@dataclass(frozen=True)
+class ConvConfig(TrainingConfig, ConvArchitecture):
+    """Every value that a run of a ConvNet depends on, beside the data set; by default the recipe of table 1.
+
+    The authors trained 300 epochs, with a tenth of the rate after each third.
+    """
+
+    optimizer: str = hyperparameter("momentum", "update rule", one_of(OPTIMIZERS))
+    lr: float = hyperparameter(0.01, "learning rate", POSITIVE)
+    schedule: str = hyperparameter("cosine", "of the learning rate: constant, cosine or steps", SCHEDULE)
+    nesterov: bool = hyperparameter(True, "momentum: Nesterov's")
+    weight_decay: float = hyperparameter(1e-3, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
+    clip: float = hyperparameter(0.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
+    batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
+    epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
+    n_train: int = hyperparameter(55_000, "training samples, drawn at random", POSITIVE)
+    n_validation: int = hyperparameter(
+        5000, "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
+    )
+    n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
+    n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
+    net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
+    dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
+    augment: bool = hyperparameter(False, "train on random crops and mirror images")
+
+    SIZE = "net"
+
+    @property
+    def title(self) -> str:
+        return f"{self.block} {self.net}"
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Stages of the net, with the config's dropout."""
+        stages = NETS[self.net].stages
+        return [Dropout(self.dropout * stage.rate) if isinstance(stage, Dropout) else stage for stage in stages]
+
+    @property
+    def depth(self) -> int:
+        """Number of blocks."""
+        return sum(stage.number for stage in self.stages if isinstance(stage, Blocks))
+
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> ConvNet:
+        """Make the net for `data`, whose weights `rng` draws, and whose mean image is that of the training images."""
+        net = self.build(data.train_x.shape[1:], data.outputs, rng)
+        if self.contrast:
+            net.buffers["mean"][...] = mean_image(data.train_x)
+        return net
+
+    def build(self, shape: Sequence[int], d_out: int, rng: np.random.Generator | None) -> ConvNet:
+        """Make the net for images (C, H, W), without the mean image of any data."""
+        architecture = {field.name: getattr(self, field.name) for field in dataclasses.fields(ConvArchitecture)}
+        return ConvNet(shape, d_out, stages=self.stages, **architecture, rng=rng)
+
+    def memory(self, data: Dataset) -> int:
+        """Estimate the bytes of a run: maps, affine maps, and the gradients of maps, for each size of batch."""
+        net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
+        for _, (C, H, W), (D, *_), branches in net.layers:
+            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
+        sizes = batch_sizes(self)
+        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
+
+    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""
+        return crop_and_mirror(x, rng) if self.augment else x
+
+
+def configure(net: str, **fields: Any) -> ConvConfig:
+    """Return the config of a net by its recipe, but for the given fields; raises InputError for a wrong value."""
+    return ConvConfig(net=net, **(NETS[net].settings | fields))
+
+
+# ----------------------------------------------------------------------------------------- the command
+
+
+QUICK = {  # so few steps want small batches, and nothing dropped, to learn anything
+    **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
+    **{"batch_size": 20, "dropout": 0.0},
+}
+
+
+def build_parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="python conv_highway_networks.py",
+        description="Train the paper's convolutional networks and log every epoch as JSON.",
+    )
+    parser.add_argument("--net", default="mnist-16", choices=NETS, help="default: mnist-16")
+    parser.add_argument("--block", default="highway", choices=("both", *BLOCKS), help="both: highway and plain")
+    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images, no dropout")
+    add_hyperparameters(parser, ConvConfig, leave_out=("seed", "net", "block"))
+    parser.add_argument("--dataset", choices=DATASETS, help="default: that of the net")
+    add_training_flags(parser, "run-NET.json or run_sweep-NET.json, with what differs")
+    return parser
+
+
+def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
+    """The runs that the command line asks for: every seed and block."""
+    given = given_fields(arguments, ConvConfig)
+    if arguments.quick:
+        given = QUICK | given
+    given = fit_to(data, arguments.net, given)
+    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
+    check_number(len(arguments.seeds or [0]) * len(blocks))
+    return [
+        configure(**given, seed=seed, block=block)
+        for seed, block in product(arguments.seeds or [ConvConfig.seed], blocks)
+    ]
+
+
+def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given fields of a config, and numbers of samples cut to those that there are where none are given."""
+    usual, n_train, n_test = configure(net), len(data.train_x), len(data.test_x)
+    n_validation = min(usual.n_validation, n_train // 10)
+    cut = {"n_validation": n_validation, "n_test": min(usual.n_test, n_test)}
+    cut |= given
+    return {"n_train": min(usual.n_train, max(n_train - cut["n_validation"], 1))} | cut
+
+
+def run_command(arguments: argparse.Namespace) -> None:
+    """Load, train, save, summarise; raises InputError."""
+    dataset = arguments.dataset or NETS[arguments.net].dataset
+    data = load_dataset(dataset, arguments.data_dir)
+    configs = plan(arguments, data)
+    if arguments.save_model and len(configs) > 1:
+        raise InputError(f"--save-model: expected a single run, found {len(configs)}; choose one --block and --seed")
+    usual, differs = configure(arguments.net), [arguments.net, *[dataset] * (dataset != NETS[arguments.net].dataset)]
+    named = default_log(arguments, differs, configs, usual, {"seed": [usual.seed]}, usual.block)
+    out = None if arguments.no_save else Path(arguments.out or named)
+    check_places(out, dataset, arguments.save_model)
+    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
+    train_one = functools.partial(train, save_model=arguments.save_model)
+    log = functools.partial(RunLog.new, arguments.command_line, info)
+    run_job(train_one, configs, data, dataset, arguments, log, out, checkpoints=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    return run_cli(build_parser(), run_command, argv)

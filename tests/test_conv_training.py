@@ -308,11 +308,10 @@ def test_the_gates_of_each_block_are_recorded_and_start_near_their_bias(digits):
 # ------------------------------------------------------------------------------------- decay and schedule
 
 
-@pytest.mark.parametrize(
-    ("net", "weights"),
-    [(small_net("highway", "tanh", 2), 4), (small_conv_net(batch_norm=True), 9)],
-    ids=["dense", "conv"],
-)
+DENSE, CONVOLUTIONAL = small_net("highway", "tanh", 2), small_conv_net(batch_norm=True)
+
+
+@pytest.mark.parametrize(("net", "weights"), [(DENSE, 4), (CONVOLUTIONAL, 9)], ids=["dense", "convolutional"])
 def test_weight_decay_adds_its_share_of_each_weight_and_leaves_the_rest(net, weights):
     grads = net.new_parameters()
     grads.flat[...] = np.random.default_rng(0).standard_normal(grads.flat.size)

@@ -85,22 +85,13 @@ def test_the_check_fails_if_any_gradient_is_wrong_by_a_thousandth(method, dtype,
                 check_gradients(exact | {name: wrong}, expected, tolerance)
 
 
-ONES = {"W": np.ones((2, 2)), "b": np.ones(2)}
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "message"),
-    [
-        ({"W": ONES["W"]}, ONES, ""),
-        (ONES | {"b": np.zeros(2)}, ONES | {"b": np.zeros(2)}, "too small"),
-        (ONES | {"b": np.array([1, np.nan])}, ONES, ""),
-    ],
-    ids=["missing", "too small to check", "NaN"],
-)
-def test_the_check_fails_on_a_gradient_that_it_cannot_compare(found, expected, message):
-    check_gradients(ONES, ONES, 1e-10)
-    with pytest.raises(AssertionError, match=message):
-        check_gradients(found, expected, 1e-10)
+def test_the_check_fails_if_a_gradient_is_missing_too_small_or_nan():
+    ones = {"W": np.ones((2, 2)), "b": np.ones(2)}
+    zero = ones | {"b": np.zeros(2)}
+    check_gradients(ones, ones, 1e-10)
+    for found, expected in (({"W": ones["W"]}, ones), (zero, zero), (ones | {"b": np.array([1, np.nan])}, ones)):
+        with pytest.raises(AssertionError):
+            check_gradients(found, expected, 1e-10)
 
 
 def outputs_and_targets(loss):

@@ -11,7 +11,6 @@ The floor, which does a step's matrix products and nothing else, has `run` alone
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -135,10 +134,9 @@ class Ours:
             for owner, name, *place in self.passes:
                 patches.enter_context(patch.object(owner, name, watch.timed(getattr(owner, name), *place)))
             for layer in self.layers_of_blocks():
-                pair = {
-                    name: watch.timed(getattr(layer.block, name), "elementwise") for name in ("forward", "backward")
-                }
-                patches.enter_context(patch.object(layer, "block", layer.block._replace(**pair)))
+                passes = (watch.timed(f, "elementwise") for f in (layer.block.forward, layer.block.backward))
+                block = layer.block._replace(**dict(zip(("forward", "backward"), passes, strict=True)))
+                patches.enter_context(patch.object(layer, "block", block))
             loss = self.loss._replace(function=watch.timed(self.loss.function, "loss", "output"))
             patches.enter_context(patch.object(self, "loss", loss))
             watch.timed(self.run, "the rest", "step")(steps)
@@ -218,12 +216,6 @@ def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[lis
     return [name for name in names if name not in missing], missing
 
 
-def versions(names: Collection[str]) -> dict[str, str]:
-    """Return the versions of the libraries that these contenders need."""
-    libraries = sorted({ENTRIES[name].library for name in names})
-    return {library: importlib.metadata.version(library) for library in libraries}
-
-
 def why_missing(name: str) -> str | None:
     """Return a contender's missing requirement on this machine; None if it can run."""
     entry = ENTRIES[name]
@@ -246,18 +238,17 @@ def build(name: str, case: Any, *how: Any) -> Contender:
     module, kind = entry.build.split(".")
     contender = getattr(importlib.import_module(f"{__package__}.{module}"), kind)(*case.problem(*how))
     if entry.library != "numpy":
-        check(contender, case.ours(*how), f"{name} at {case}", *case.tolerances)
+        check(contender, case.ours(*how), f"{name} at {case}", case.tolerances)
     return contender
 
 
-def check(
-    contender: Contender, ours: Ours, where: str, of_gradients: float = TOLERANCES[0], of_moves: float = TOLERANCES[1]
-) -> None:
+def check(contender: Contender, ours: Ours, where: str, tolerances: tuple[float, float] = TOLERANCES) -> None:
     """Compare a contender with ours: loss and gradients at the first weights, and the weights a few steps later.
 
     Both must have equal weights and batches. Raises RuntimeError, whose message begins with `where`, if they disagree.
     """
-    norm, start = np.linalg.norm, {name: tensor.copy() for name, tensor in ours.parameters().items()}
+    norm, (of_gradients, of_moves) = np.linalg.norm, tolerances
+    start = {name: tensor.copy() for name, tensor in ours.parameters().items()}
     (found_loss, found), (loss, grads) = contender.loss_and_gradients(), ours.loss_and_gradients()
     require(abs(found_loss - loss) / abs(loss), LOSS_TOLERANCE, f"{where}: loss")
     for name, grad in grads.items():

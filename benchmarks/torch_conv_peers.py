@@ -1,7 +1,5 @@
 """A convolutional net's training step in PyTorch, H and T in one convolution: in both layouts of maps, and compiled."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from torch import nn
@@ -10,7 +8,6 @@ from torch.nn import functional
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
 from conv_recipes import ConvConfig
 from highway_lab.datasets import CLASSES
-from highway_networks import Tensors
 
 from .torch_peers import CompiledLoss, FusedHighwayLayer, Peer
 
@@ -51,19 +48,6 @@ class Eager(Peer):
             nesterov=config.nesterov,
             fused=True,
         )
-
-    def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
-        """Yield each affine map of the model with its matrix [W b] in `ours`, a view."""
-        affine = [module for module in self.model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-        return zip(affine, ours.pieces, strict=True)
-
-    def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
-        """Yield each parameter with its view in `ours`: kernels (D, k·k·C) as (D, C, k, k)."""
-        for parameter, tensor in super().pairs(ours):
-            if parameter.dim() == 4:
-                D, C, k, _ = parameter.shape
-                tensor = tensor.reshape(D, k, k, C).transpose(0, 3, 1, 2)
-            yield parameter, tensor
 
 
 class ChannelsLast(Eager):

@@ -2,7 +2,6 @@
 
 import math
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from highway_lab.datasets import CLASSES
-from highway_networks import DeepNet, Net, Parameters, Tensors
+from highway_networks import DeepNet, Net, Tensors
 
 from .contenders import D_IN, LR
 
@@ -43,7 +42,7 @@ class FusedHighwayLayer(nn.Module):
         return torch.lerp(x, self.activation(h), torch.sigmoid(t))
 
 
-class Peer(ABC):
+class Peer:
     """A training step of a model that starts with our weights; subclasses add the optimizer."""
 
     optimizer: torch.optim.Optimizer
@@ -56,15 +55,20 @@ class Peer(ABC):
             for parameter, tensor in self.pairs(net.params):
                 parameter.copy_(torch.from_numpy(tensor))
 
-    @abstractmethod
-    def maps(self, ours: Tensors) -> Iterator[tuple[nn.Module, np.ndarray]]:
-        """Yield each affine map of the model with its matrix [W b] in `ours`, a view."""
-
     def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
-        """Yield each parameter with its view in `ours`."""
-        for module, matrix in self.maps(ours):
-            yield module.weight, matrix[:, :-1]
-            yield module.bias, matrix[:, -1]
+        """Yield each parameter with its view in `ours`, where one matrix [W b] follows another."""
+        end = 0
+        for module in self.model.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                rows, *shape = module.weight.shape
+                start, end = end, end + rows * (math.prod(shape) + 1)
+                matrix = ours.flat[start:end].reshape(rows, -1)
+                weight = matrix[:, :-1]
+                if isinstance(module, nn.Conv2d):  # ours (D, k·k·C), PyTorch's (D, C, k, k)
+                    C, k, _ = shape
+                    weight = weight.reshape(rows, k, k, C).transpose(0, 3, 1, 2)
+                yield module.weight, weight
+                yield module.bias, matrix[:, -1]
 
     def as_ours(self, part: Callable[[nn.Parameter], Tensor]) -> Tensors:
         """Return a `part` of every parameter, such as its gradient, as tensors of our net."""
@@ -117,12 +121,6 @@ class Eager(Peer):
         blocks = (self.layer(D) for _ in range(net.depth))
         super().__init__(net, nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES)), x, y, clip)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
-
-    def maps(self, ours: Parameters) -> Iterator[tuple[nn.Linear, np.ndarray]]:
-        """Yield each linear map of the model with its matrix [W b] in `ours`, a view."""
-        linears = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        blocks = ours.blocks.reshape(-1, linears[1].out_features, self.net.hidden + 1)  # H above T, or both at once
-        return zip(linears, (ours.input, *blocks, ours.output), strict=True)
 
 
 class Fused(Eager):

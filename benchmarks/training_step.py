@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from highway_lab.cli import OneLineParser, count
 from highway_lab.logs import Log, number
 from highway_lab.threads import count_threads
 
-from .contenders import CONTENDERS, ENTRIES, Case, Entry, versions, who_can_run
+from .contenders import CONTENDERS, ENTRIES, Case, Entry, who_can_run
 from .measures import Spread, new_parser, run, spread
 from .worker import Team, take_turn_by_passes, teams
 
@@ -72,8 +73,9 @@ class TimedLog(Log):
     def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple["TimedLog", list]:
         """Return a log with nothing measured yet, and the names of the contenders that can run, ours first."""
         names, missing = who_can_run(contenders, arguments.only)
-        timed = {"libraries": versions(names), "missing": missing, "rounds": arguments.rounds}
-        return cls.new(arguments.command_line, None, **timed, **fields), names
+        libraries = sorted({ENTRIES[name].library for name in names})
+        fields |= {"libraries": {library: version(library) for library in libraries}, "missing": missing}
+        return cls.new(arguments.command_line, None, rounds=arguments.rounds, **fields), names
 
 
 @dataclass

@@ -4,12 +4,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
+from highway_lab.figures import FAINT_INK, markdown, new_figure
 
 from .bias_and_rate import BiasAndRateLog, arm
 from .claims import Claim
 from .common import CHANCE, TrainedRun, final_values, group, group_by, points
-from .common_figures import draw_chance, minus, title
+from .common_figures import draw_chance, minus, shade, title
 from .intervals import interval
 from .rates import edge_note
 
@@ -58,7 +58,8 @@ def init_figure(log: BiasAndRateLog) -> Figure:
         for place, (start, of_start) in enumerate(starts):
             shift = 0.14 * (place - (len(starts) - 1) / 2)
             x = [inits.index(run.config.init) + shift for run in of_start]
-            style = {"color": color_of(*start), "marker": "o", "markersize": 4, "linestyle": "none", "clip_on": False}
+            color = shade(*start[:2], STRENGTHS) if start[-1] else FAINT_INK
+            style = {"color": color, "marker": "o", "markersize": 4, "linestyle": "none", "clip_on": False}
             axes.plot(x, np.nan_to_num(final_values(of_start, "test_score")), label=name_start(*start), **style)
         draw_chance(axes, log.dataset.name)
         axes.set(title=activation, ylim=(0, 1))
@@ -72,13 +73,6 @@ def init_figure(log: BiasAndRateLog) -> Figure:
 def depth_of(runs: list[TrainedRun]) -> int:
     """Return the depth of the nets that have blocks."""
     return max(run.config.depth for run in runs)
-
-
-def color_of(block: str, bias: float, depth: int) -> str | tuple[float, ...]:
-    """Return the colour of a start."""
-    if not depth:
-        return FAINT_INK
-    return COLORS["plain"] if block == "plain" else pale(COLORS["highway"], STRENGTHS[bias])
 
 
 def name_start(block: str, bias: float, depth: int) -> str:

@@ -1,20 +1,25 @@
-"""What the pictures and tables of several experiments share: titles, names of arms, the level of chance."""
+"""Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
 from highway_lab.datasets import DATASETS
-from highway_lab.figures import draw_level, draw_seeds
+from highway_lab.figures import COLORS, draw_level, draw_seeds, pale
 from highway_lab.logs import DatasetInfo
 
+from .common import curve, final_values
+
 ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
+FIELDS = {"validation_score": "error on held-out images (%)", "train_loss": "training loss"}  # drawn by epoch
+Runs = Sequence[Any]  # with a `config` and a `history` each
 
 
-def title(dataset: DatasetInfo, runs: Sequence[Any], words: str) -> str:
+def title(dataset: DatasetInfo, runs: Runs, words: str) -> str:
     """Return a figure's title: data set, training images, `words`, the number of seeds."""
     seeds = len({run.config.seed for run in runs})
     return f"{name_tested(dataset)}: {runs[0].config.n_train:,} training images, {words}, seeds: {seeds}"
@@ -30,8 +35,13 @@ def name_arm(block: str, gate_bias: float) -> str:
     return block if block == "plain" else f"{block}, b_T {gate_bias:g}"
 
 
+def shade(block: str, gate_bias: float, strengths: Mapping[float, float]) -> tuple[float, ...]:
+    """Return the colour of a kind of block, of highway blocks mixed with white by their gate bias."""
+    return pale(COLORS[block], strengths[gate_bias] if block == "highway" else 1.0)
+
+
 def draw_against(
-    axes: Axes, groups: Mapping[Any, Sequence[Any]], values: Callable[[Sequence[Any]], Sequence[float]], **style: Any
+    axes: Axes, groups: Mapping[Any, Runs], values: Callable[[Runs], Sequence[float]], **style: Any
 ) -> None:
     """Draw values(runs), one a seed, against the keys of `groups`: every seed faint, the mean bold."""
     draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
@@ -41,3 +51,36 @@ def draw_chance(axes: Axes, dataset: str) -> None:
     """Draw the accuracy of a guess among the classes of a data set."""
     classes = DATASETS[dataset]
     draw_level(axes, 1 / classes, ONE_IN[classes])
+
+
+def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
+    """Draw a field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
+
+    The caller labels the lines, as panels that share an axis change one another's heights.
+    """
+    for label, (style, runs) in arms.items():
+        values = np.array([curve(run, field)[1:] for run in runs])
+        if field == "validation_score":
+            values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_validation)  # none wrong is half an image
+        draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
+    axes.set(xlabel="epoch", title=FIELDS[field])
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scale_by_logarithm(axes)
+
+
+def scale_by_logarithm(axes: Axes) -> None:
+    """Set a logarithmic scale for errors or losses, with plain numbers beside it."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def gains(runs: Runs, others: Runs) -> np.ndarray:
+    """Return the points of test accuracy gained over others of the same seeds, (seeds,); NaN where one diverged."""
+    own, theirs = (
+        {run.config.seed: score for run, score in zip(group, final_values(group, "test_score"), strict=True)}
+        for group in (runs, others)
+    )
+    return 100 * np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])

@@ -10,9 +10,8 @@ from highway_lab.logs import Run, RunLog
 
 from .claims import Claim
 from .common import final_values, group_by
-from .common_figures import draw_against, minus
+from .common_figures import FIELDS, Runs, draw_against, draw_epochs, gains, minus, scale_by_logarithm
 from .conv_bias import BIASES, GUIDELINE, layers
-from .conv_figures import FIELDS, Runs, draw_epochs, gains, scale_by_logarithm
 from .intervals import interval
 
 STRENGTHS = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))  # of the line's colour

@@ -1,4 +1,4 @@
-"""What the experiments on convolutional nets share: their budgets, and runs that resume where they were killed."""
+"""Budgets of the experiments on convolutional nets, and runs that resume where they were killed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

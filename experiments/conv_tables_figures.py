@@ -14,7 +14,7 @@ from highway_lab.logs import Run
 
 from .claims import Claim
 from .common import final_values, group_by
-from .conv_figures import FIELDS, Runs, draw_epochs
+from .common_figures import FIELDS, Runs, draw_epochs
 from .conv_tables import ConvTablesLog, Cost
 
 DAY = 24 * 60 * 60  # seconds

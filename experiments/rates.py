@@ -1,4 +1,4 @@
-"""What experiments share in which each arm trains at its own learning rate, chosen from a grid on validation images.
+"""The choice of a learning rate for each arm of an experiment: from a grid, by validation images.
 
 An arm is a tuple of what is compared, such as block and depth.
 """
@@ -17,7 +17,7 @@ from .common import ExperimentJob, group_by
 
 @dataclass
 class TriedRate:
-    """What a log keeps of a run that tried a rate: its last validation loss, null if it diverged."""
+    """A run that tried a rate, as a log keeps it: its last validation loss, null if it diverged."""
 
     arm: tuple[str | float, ...]
     lr: float

@@ -44,7 +44,7 @@ TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be wo
 
 @dataclass
 class Gates:
-    """What the blocks of a highway net do; mean T is by block, before and after training."""
+    """The part that the blocks of a highway net take; mean T is by block, before and after training."""
 
     untrained: list[float]
     trained: list[float]

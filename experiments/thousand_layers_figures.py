@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import final, mean_sd, seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, markdown, new_figure, number_layers, pale
+from highway_lab.figures import FAINT_INK, draw_seeds, label_ends, markdown, new_figure, number_layers
 
 from .claims import Claim
 from .common import CHANCE, final_values, group_by, points
-from .common_figures import draw_against, minus, name_arm, title
+from .common_figures import draw_against, minus, name_arm, shade, title
 from .intervals import Interval, difference, interval
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, Gates, ThousandLayersLog, arm
@@ -70,7 +70,7 @@ def depth_figure(log: ThousandLayersLog) -> Figure:
 def style(block: str, bias: float) -> dict[str, Any]:
     """Return the label and the colour of an arm's line, the paler the lower the bias."""
     label = block if block == "plain" else f"$b_T$ = {minus(bias)}"
-    return {"label": label, "color": pale(COLORS[block], STRENGTHS.get(bias, 1.0))}
+    return {"label": label, "color": shade(block, bias, STRENGTHS)}
 
 
 def error_axis(axes: Axes, control: list[DeepRun]) -> None:

@@ -14,9 +14,9 @@ from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import norm_table
 from experiments.beyond.conv_gates_figures import gates_table, inner_pixels
+from experiments.common_figures import gains
 from experiments.conv_bias_figures import bias_figure, bias_table, by_depth
 from experiments.conv_bias_figures import claims as bias_claims
-from experiments.conv_figures import gains
 from experiments.conv_tables import ConvTablesLog, Cost
 from experiments.conv_tables_figures import (
     PAPER,

@@ -8,7 +8,7 @@ from highway_lab.figures import COLORS, label_ends, markdown, new_figure
 from highway_lab.logs import RunLog
 
 from ..common import group
-from ..conv_figures import FIELDS, draw_epochs, gains
+from ..common_figures import FIELDS, draw_epochs, gains
 from ..intervals import interval
 
 WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}

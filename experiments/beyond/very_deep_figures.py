@@ -9,7 +9,7 @@ from highway_lab.datasets import DATASETS
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
 
 from ..common import final_values, group
-from ..common_figures import draw_against, draw_chance, minus, name_arm, title
+from ..common_figures import draw_against, draw_chance, minus, name_arm, shade, title
 from .very_deep import DeepRun, VeryDeepLog
 
 STRENGTHS = {-6.0: 1.0, -20.0: 0.55}  # of the line's colour, by bias
@@ -30,7 +30,7 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     figure, (left, right) = new_figure(figure_title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
     for (block, bias), runs in group(log.by_depth, "block", "gate_bias").items():
         by_depth = {depth: of_depth for (depth,), of_depth in group(runs, "depth").items()}
-        label, color = block if block == "plain" else f"highway, {minus(bias)}", pale(COLORS[block], strength(bias))
+        label, color = block if block == "plain" else f"highway, {minus(bias)}", shade(block, bias, STRENGTHS)
         draw_against(left, by_depth, accuracies, label=label, color=color, markersize=5)
     draw_chance(left, log.dataset.name)
     left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
@@ -41,11 +41,6 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     return figure
 
 
-def strength(bias: float) -> float:
-    """Return the strength of the colour of nets from a bias."""
-    return STRENGTHS.get(bias, 1.0)
-
-
 def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
     """Draw mean T after training, block by block, of every seed of the deepest gated nets."""
     gated = group([run for run in runs if run.gate_means and not run.diverged], "depth")
@@ -53,7 +48,7 @@ def gates_panel(axes: Axes, runs: list[DeepRun]) -> None:
     for (bias,), of_bias in group(gated[deepest,], "gate_bias").items():
         for run in of_bias:
             means = np.maximum(np.array(run.gate_means, float), 1e-10)  # a closed gate underflows
-            axes.plot(range(1, deepest + 1), means, color=pale(COLORS["highway"], strength(bias)), linewidth=1)
+            axes.plot(range(1, deepest + 1), means, color=shade("highway", bias, STRENGTHS), linewidth=1)
         height = means[len(means) // 2 :].max() * 2
         axes.text(deepest * 0.97, height, f"$b_T$ = {minus(bias)}", ha="right", va="bottom")
     axes.set(yscale="log", xlabel=f"block of {deepest:,}", title="mean T after training", ylim=(1e-10, 3))

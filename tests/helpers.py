@@ -286,6 +286,14 @@ def assert_says(error: InputError, *parts: object) -> None:
         assert str(part) in message, message
 
 
+@contextmanager
+def refused_with(*parts: object) -> Iterator[None]:
+    """Check that the block raises an InputError of one line that contains each of `parts`."""
+    with pytest.raises(InputError) as error:
+        yield
+    assert_says(error.value, *parts)
+
+
 # ------------------------------------------------------------------------------------------ mirrors
 
 

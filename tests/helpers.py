@@ -42,6 +42,12 @@ def small_net(block: str, activation: str, depth: int, dtype=np.float64, d_in: i
     return net
 
 
+def digits_net(depth: int = 4, **options) -> DeepNet:
+    """A float64 net for the digits whose gates lie around one half, so that every layer counts."""
+    options = {"block": "highway", "hidden": 7, "dtype": np.float64, "gate_bias": 0.0} | options
+    return DeepNet(64, 10, depth=depth, rng=np.random.default_rng(1), **options)
+
+
 def small_batch(rows: int = 7, d_in: int = 5, d_out: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """x (rows, d_in) in [-1, 1] and y (rows,)."""
     rng = np.random.default_rng(5)

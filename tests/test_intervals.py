@@ -26,6 +26,7 @@ def test_the_interval_of_a_difference_is_welchs():
 @pytest.mark.parametrize(
     "estimate", [lambda rng: interval(rng.normal(size=3)), lambda rng: difference(*rng.normal(size=(2, 4)))]
 )
+@pytest.mark.slow
 def test_an_interval_holds_the_truth_in_19_of_20_cases(estimate):
     rng = np.random.default_rng(0)
     inside = [found.low <= 0 <= found.high for found in (estimate(rng) for _ in range(2000))]

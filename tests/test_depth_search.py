@@ -319,7 +319,7 @@ def test_other_losses_give_other_verdicts(changes, claim, verdict):
     assert verdicts(PAPER | changes)[claim] == verdict
 
 
-def test_one_seed_is_inconclusive_and_without_every_arm_there_is_no_verdict():
+def test_one_seed_is_inconclusive_and_a_missing_arm_allows_no_verdict():
     assert verdicts(PAPER, spread=(1.0,))[:2] == ["not told apart in 9 epochs", "not told apart"]
     assert claims(made_up.search_log()) == []
 

@@ -1,15 +1,15 @@
 """Looking into a trained net: lesions, class means, gate statistics, and the experiments that report them."""
 
-import dataclasses
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, files_below
-from made_up import job
+from helpers import ROOT, assert_says, digits_net, files_below
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
@@ -25,21 +25,15 @@ from experiments import (
     models,
 )
 from experiments.common import load
-from experiments.depth_search import BestRun, Trial
+from experiments.depth_search import Trial
 from highway_lab.cli import InputError
 from highway_lab.datasets import as_inputs
-from highway_lab.logs import DatasetInfo, History
+from highway_lab.logs import write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import DeepNet
 
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
-
-
-def digits_net(depth: int = 4, **options) -> DeepNet:
-    """A float64 net for the digits whose gates lie around one half, so that every layer counts."""
-    options = {"block": "highway", "hidden": 7, "dtype": np.float64, "gate_bias": 0.0} | options
-    return DeepNet(64, 10, depth=depth, rng=np.random.default_rng(1), **options)
 
 
 def closed(net: DeepNet, layers) -> DeepNet:
@@ -55,7 +49,7 @@ def closed(net: DeepNet, layers) -> DeepNet:
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, activation):
+def test_a_lesion_equals_parameters_that_force_the_gates_shut(digits, activation):
     net = digits_net(activation=activation)
     x = as_inputs(digits.test_x[:50], net.dtype)
     found = list(lesions.lesion_each(net, net.embed(x)))
@@ -66,7 +60,7 @@ def test_a_lesioned_layer_is_one_whose_parameters_force_its_gates_shut(digits, a
     np.testing.assert_allclose(found[-1], net.predict(x), rtol=1e-12)
 
 
-def test_lesions_from_reused_prefixes_equal_whole_passes_over_lesioned_nets(digits):
+def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     assert len(images) > 2 * models.ROWS, "several batches, the last one short"
@@ -105,7 +99,7 @@ def test_layers_are_spared_until_accuracy_has_fallen_by_a_point(errors, spared):
     assert lesions.count_spared(np.array(errors)) == spared
 
 
-def test_a_layer_that_is_shut_already_is_idle_and_one_that_decides_is_needed(digits, tmp_path):
+def test_a_shut_layer_is_idle_and_a_layer_that_decides_is_needed(digits, tmp_path):
     net = closed(digits_net(), [1, 2])
     net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
     net.save(tmp_path / "net.npz")
@@ -159,7 +153,7 @@ def test_claims_count_gates_as_they_say():
     assert claims.bias_and_mean_T == 1  # two layers: the second has the higher bias and the higher mean
 
 
-def test_class_means_are_means_over_the_class_and_average_to_the_overall_mean(digits):
+def test_class_means_average_to_the_overall_mean(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
     means = class_routing.class_means(net, images, labels)
@@ -180,7 +174,7 @@ def test_vectors_hold_the_gates_or_the_outputs_of_all_layers(digits):
         np.testing.assert_allclose(vectors, expected.transpose(2, 0, 1).reshape(len(vectors), -1), rtol=1e-12)
 
 
-def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
+def test_features_of_a_layer_stay_when_later_layers_are_computed(digits):
     net, untrained = digits_net(), digits_net(gate_bias=-1.0)
     train, test = (as_inputs(images[:20], net.dtype) for images in (digits.train_x, digits.test_x))
     found = list(class_routing.features(net, untrained, (train, test)))
@@ -192,7 +186,7 @@ def test_features_are_the_layers_own_even_after_the_walk_has_gone_on(digits):
     assert np.array_equal(found[0][1], (train, test))
 
 
-def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_not():
+def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 10, (3, 600))
     told, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
@@ -208,7 +202,7 @@ def test_classifiers_and_clusters_find_classes_that_are_there_and_none_that_are_
 
 
 @pytest.mark.parametrize(("n", "n_fitted", "n_held_out"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
-def test_a_layer_is_chosen_by_images_that_no_classifier_was_fitted_to(n, n_fitted, n_held_out):
+def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_held_out):
     fitted, held_out = class_routing.choose_images(n)
     assert (len(fitted), len(held_out)) == (n_fitted, n_held_out)
     assert len({*fitted, *held_out}) == n_fitted + n_held_out
@@ -226,7 +220,8 @@ def test_the_test_images_have_no_say_in_which_layer_is_chosen(digits):
         assert found.gates.test != two[name].gates.test
 
 
-def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(digits):
+@pytest.mark.slow
+def test_accuracies_are_of_their_layer_in_any_number_of_processes(digits):
     net, untrained = digits_net(depth=3), digits_net(depth=3)
     net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
     untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
@@ -244,50 +239,48 @@ def test_accuracies_are_those_of_their_layer_whatever_the_number_of_processes(di
 # ---------------------------------------------------------------------------------------- which net
 
 
-def test_nets_are_trained_as_the_depth_search_found_best(digits, workdir):
-    def config():
-        return models.from_training("made-up", job(digits), epochs=3, seed=1).training
+def to_train(digits, epochs: int = 20):
+    return models.from_training("made-up", made_up.job(digits), epochs=epochs, seed=1).training
 
-    assert config().lr == models.FALLBACK.lr
+
+def test_nets_are_trained_by_the_best_setting_of_the_depth_search(digits, workdir):
+    assert to_train(digits).lr == models.FALLBACK.lr
     trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
-    histories = [History([0], [loss], [0.9], [loss], [0.9], [None], [0.0]) for loss in (0.5, 0.2)]
-    runs = [BestRun(None, trial, 1, False, history) for trial, history in zip(trials, histories, strict=True)]
-    fields = {"space": {}, "top": 10, "level": 0.25, "levels": [0.1], "results": [], "best_command": None, "best": runs}
-    experiment = depth_search.EXPERIMENT
-    experiment.keep(experiment.log_path("digits"), "made up", DatasetInfo("digits", 100, 360), **fields)
-    found = config()
+    best = [made_up.best_run(trial, loss) for trial, loss in zip(trials, (0.5, 0.2), strict=True)]
+    Path("runs").mkdir()
+    write("runs/depth_search-digits.json", made_up.search_log(best=best))
+    found = to_train(digits, epochs=3)
     assert (found.lr, found.activation, found.gate_bias, found.depth) == (0.01, "relu", -6.0, 49)
     assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)
 
 
-def test_nets_are_trained_as_the_grid_found_best_for_no_more_epochs(digits, workdir):
+@pytest.mark.slow
+def test_nets_are_trained_by_the_best_setting_of_the_grid(digits, workdir):
+    """For no more epochs than it was found with."""
     grid = load("cifar_net")
     assert grid.main(["run", "--smoke"]) == 0
-    log = grid.read(grid.log_path(smoke=True))
-    grid.keep(
-        grid.log_path("digits"), "made up", log.dataset, runs=[], margin=0.1, lr=log.lr, epochs=log.epochs, net=log.net
-    )
-    found = models.from_training("made-up", job(digits), epochs=20, seed=1).training
-    assert found == dataclasses.replace(log.net.source.training, seed=1)
-    assert found.epochs == log.epochs < 20
+    Path("runs/cifar_net-smoke.json").rename("runs/cifar_net-digits.json")
+    log = grid.read(grid.log_path("digits"))
+    assert to_train(digits) == replace(log.net.source.training, seed=1)
+    assert log.epochs < 20
 
 
 def test_each_data_set_has_its_net(workdir, monkeypatch):
     monkeypatch.setattr(models, "from_file", lambda path, data: path)
 
-    def given(dataset: str, smoke: bool = False, model: str | None = None):
-        return models.find_net(job(None, dataset, smoke=smoke, model=model))
+    def found(dataset: str, smoke: bool = False, model: str | None = None):
+        return models.find_net(made_up.job(None, dataset, smoke=smoke, model=model))
 
-    assert given("mnist") is given("cifar-10") is None
+    assert found("mnist") is found("cifar-10") is None
     depth_search.MODEL.parent.mkdir()
     depth_search.MODEL.touch()
-    assert given("mnist") == depth_search.MODEL
-    assert given("fashion-mnist") is given("cifar-10") is None
+    assert found("mnist") == depth_search.MODEL
+    assert found("fashion-mnist") is found("cifar-10") is None
     models.NETS["cifar-10"].touch()
-    assert given("cifar-10") == Path("models/highway-50-cifar-10.npz")
-    assert not models.Source(str(given("cifar-10")), "sum", None).own
-    assert given("mnist", smoke=True) is None
-    assert given("mnist", model="mine.npz") == "mine.npz"
+    assert found("cifar-10") == Path("models/highway-50-cifar-10.npz")
+    assert not models.Source(str(found("cifar-10")), "sum", None).own
+    assert found("mnist", smoke=True) is None
+    assert found("mnist", model="mine.npz") == "mine.npz"
 
 
 BAD_NETS = {
@@ -309,7 +302,7 @@ def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, fou
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
+def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
     message = refused(load(name).main, ["run", "--dataset", "digits", "--model", "missing.npz"])
     assert "missing.npz: expected a saved net, found: No such file" in message
     assert files_below(workdir) == {}
@@ -318,7 +311,7 @@ def test_a_bad_model_is_one_line_and_leaves_nothing_behind(name, workdir, refuse
 # ------------------------------------------------------------------------------------- end to end
 
 
-THRESHOLDS = {  # others than those of today, and how a table states them
+THRESHOLDS = {  # other than the usual ones, and how a table states them
     "gate_maps": ({"closed": 0.125, "open": 0.75, "most": 0.35}, ("below 0.125;", "above 0.75 for", "35% by layer")),
     "class_routing": ({"first_layers": 37}, ("first 37 layers",)),
     "lesions": ({"idle": 0.0025, "point": 0.03}, ("less than 0.25 p", "rises by over 3.", "has fallen by 3.")),
@@ -329,14 +322,14 @@ THRESHOLDS = {  # others than those of today, and how a table states them
 def test_a_table_keeps_to_the_thresholds_of_its_log(name):
     experiment, (thresholds, stated) = load(name), THRESHOLDS[name]
     log = experiment.read(committed_log(experiment.log_path()))
-    table = experiment.figures.TABLES[name](dataclasses.replace(log, **thresholds))
+    table = experiment.figures.TABLES[name](replace(log, **thresholds))
     assert all(words in table for words in stated), table
 
 
 def of_cifar(name: str):
-    """A committed log as though it were of CIFAR-10."""
+    """A committed log of MNIST that says CIFAR-10."""
     log = load(name).read(committed_log(load(name).log_path()))
-    return dataclasses.replace(log, dataset=dataclasses.replace(log.dataset, name="cifar-10"))
+    return replace(log, dataset=replace(log.dataset, name="cifar-10"))
 
 
 @pytest.mark.parametrize(
@@ -345,19 +338,19 @@ def of_cifar(name: str):
 )
 def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T, verdict):
     log = of_cifar("gate_maps")
-    found = dataclasses.replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
-    gradient, *_ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
+    found = replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
+    gradient, *_ = gate_maps_figures.claims(replace(log, claims=found))
     assert gradient.verdict == verdict
     assert f"{with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}" in gradient.here
 
 
-def test_gates_that_are_active_on_average_and_seldom_for_one_sample_are_what_the_paper_sees_on_cifar():
+@pytest.mark.parametrize(("mean", "sample", "verdict"), [(0.4, 0.9, "held"), (0.6, 0.9, "not"), (0.2, 0.4, "not")])
+def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, sample, verdict):
     log = of_cifar("gate_maps")
-    for mean, sample, verdict in ((0.4, 0.9, "held"), (0.6, 0.9, "not"), (0.2, 0.4, "not")):
-        found = dataclasses.replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
-        _, active, _ = gate_maps_figures.claims(dataclasses.replace(log, claims=found))
-        assert active.verdict == verdict
-        assert f"above 0.1: {1 - mean:.1%} of mean T, {1 - sample:.1%} of one sample's; untrained" in active.here
+    found = replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
+    _, active, _ = gate_maps_figures.claims(replace(log, claims=found))
+    assert active.verdict == verdict
+    assert f"above 0.1: {1 - mean:.1%} of mean T, {1 - sample:.1%} of one sample's; untrained" in active.here
 
 
 @pytest.mark.parametrize(
@@ -373,17 +366,16 @@ def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, u
     assert f"{trained}% of it in 40 of 49 (untrained {untrained}%, evenly 82%)" in change.here
 
 
-def test_lesions_of_the_first_forty_layers_are_counted_net_by_net():
+@pytest.mark.parametrize(("needed", "verdict"), [(40, "held"), (35, "mostly"), (25, "partly"), (3, "not")])
+def test_lesions_of_the_first_forty_layers_are_counted_net_by_net(needed, verdict):
     log = of_cifar("lesions")
-    for kept, verdict in ((40, "held"), (35, "mostly"), (25, "partly"), (3, "not")):
-        for net in log.nets:
-            net.error, net.lesioned_error = 0.5, [0.502] * 40 + [0.5] * 9
-        log.nets[1].lesioned_error[kept:40] = [0.4] * (40 - kept)  # one that does better without a layer needs it not
-        (claim,) = lesions_figures.claims(log)
-        assert (
-            f"by over 0.1 points: 40, {kept}, 40, 40 of 40 (at all: 40, {kept}, 40, 40), 0, 0, 0, 0 of 9" in claim.here
-        )
-        assert claim.verdict == verdict
+    for net in log.nets:
+        net.error, net.lesioned_error = 0.5, [0.502] * 40 + [0.5] * 9
+    log.nets[1].lesioned_error[needed:40] = [0.4] * (40 - needed)  # the net does better without these layers
+    (claim,) = lesions_figures.claims(log)
+    counts = f"40, {needed}, 40, 40"
+    assert f"by over 0.1 points: {counts} of 40 (at all: {counts}), 0, 0, 0, 0 of 9" in claim.here
+    assert claim.verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -398,8 +390,9 @@ def test_class_differences_are_spread_out_where_every_layer_has_them(size, verdi
     assert f"have {sum(size[:15]) / sum(size):.0%} (random groups 31%, evenly 31%)" in claim.here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_net_of_the_users_own_has_its_own_log_and_pictures_a_part_for_each_log(name, workdir, refused):
+def test_a_users_net_has_its_own_log_and_each_log_its_part_of_a_picture(name, workdir, refused):
     digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
     experiment = load(name)
     assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
@@ -415,26 +408,25 @@ def test_a_net_of_the_users_own_has_its_own_log_and_pictures_a_part_for_each_log
     assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
 
 
-def test_finished_nets_are_not_lesioned_again_unless_the_file_has_changed(digits, workdir, monkeypatch):
-    run = ["run", "--dataset", "digits", "--model", "mine.npz"]
-    examined = []
-    examine = lesions.examine
+def test_a_net_is_lesioned_again_only_if_its_file_has_changed(digits, workdir, monkeypatch):
+    examined, examine = [], lesions.examine
     monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
     for depth, count in ((2, 1), (2, 1), (3, 2)):
         digits_net(depth=depth).save("mine.npz")
-        assert lesions.EXPERIMENT.main(run) == 0
+        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
         assert len(examined) == count
-        log = lesions.EXPERIMENT.read(workdir / "runs" / "lesions-digits-mine.json")
+        log = lesions.EXPERIMENT.read(Path("runs/lesions-digits-mine.json"))
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
 
 
-def test_the_net_that_was_found_best_may_be_lesioned_alone(workdir, digits, monkeypatch):
+def test_the_best_net_may_be_lesioned_alone(workdir, digits, monkeypatch):
     monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
     digits_net().save("net.npz")
-    assert [source.file for source in lesions.plan(job(digits, alone=True))] == ["net.npz"]
-    assert len(lesions.plan(job(digits, alone=False))) == 4
+    assert [source.file for source in lesions.plan(made_up.job(digits, alone=True))] == ["net.npz"]
+    assert len(lesions.plan(made_up.job(digits, alone=False))) == 4
 
 
+@pytest.mark.slow
 def test_seeds_and_a_net_from_a_file_are_drawn_apart():
     log = lesions.EXPERIMENT.read(committed_log(lesions.EXPERIMENT.log_path()))
     kinds = ["3 seeds", "best of the search"]

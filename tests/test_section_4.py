@@ -1,6 +1,6 @@
-"""Section 4 on several nets: what is measured of each, which layers count as idle, how the paper's sentences fare."""
+"""Section 4 on several nets: what is measured of each, which layers are idle, and the verdicts."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import highway_lab.logs
 from experiments import lesions, models, section_4
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
-from experiments.section_4_figures import claims, idle_layers, idle_shares, late_minus_early, verdict
+from experiments.section_4_figures import claims, idle_layers, idle_shares, late_minus_early, lesions_table, verdict
 from highway_lab.training import Training
 from highway_networks import train
 
@@ -67,7 +67,7 @@ def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
             assert {len(values) for values in lists} == {found.source.training.depth}
 
 
-def test_a_net_from_a_file_is_looked_into_beside_one_with_fresh_weights(log, digits, monkeypatch):
+def test_a_net_from_a_file_stands_beside_one_with_fresh_weights(log, digits, monkeypatch):
     trained = log.nets[0]
     monkeypatch.setattr(section_4, "DEEP", Path(trained.source.file))
     source = deep_net(job(digits))
@@ -78,25 +78,17 @@ def test_a_net_from_a_file_is_looked_into_beside_one_with_fresh_weights(log, dig
     assert seen.untrained.error > 0.8 > seen.trained.error
 
 
-def test_a_second_run_trains_and_measures_nothing(log, monkeypatch):
-    monkeypatch.setattr(section_4, "examine", lambda *_: pytest.fail("examined again"))
-    assert EXPERIMENT.main(["run", "--smoke"]) == 0
-    assert EXPERIMENT.read(LOG).nets == log.nets
-
-
-def test_pictures_and_tables_can_be_made_of_it(log, capsys):
-    assert EXPERIMENT.main(["plot", str(LOG)]) == 0
-    assert "smoke-digits-seed-0.npz, 6 blocks: training error" in capsys.readouterr().out
-    assert {path.name for path in Path("viz/smoke").iterdir()} == EXPERIMENT.figures.FIGURES.keys()
+def test_the_deeper_net_has_a_note_below_the_table(log):
+    assert "smoke-digits-seed-0.npz, 6 blocks: training error" in lesions_table(log)
 
 
 # ------------------------------------------------------------------------------------ what is made of it
 
 
 def made_up(log: Section4Log, rises: list[float], **changed) -> Seen:
-    """What might be seen of a net of so many layers, given the points of error and of loss that closing each costs."""
+    """A net whose error (in points) and loss rise by so much when each layer is closed."""
     seen = log.nets[0].trained
-    return dataclasses.replace(
+    return replace(
         seen,
         error=0.01,
         loss=0.02,
@@ -108,12 +100,10 @@ def made_up(log: Section4Log, rises: list[float], **changed) -> Seen:
 
 
 def of_nets(log: Section4Log, trained: list[Seen], untrained: Seen) -> Section4Log:
-    """A log of two nets of each of two settings, those of tanh, trained differently by setting."""
+    """A log of two nets of each of the two tanh settings, trained differently by setting."""
     of_tanh = [net for net in log.nets if net.source.training.activation == "tanh"]
-    nets = [
-        dataclasses.replace(net, trained=trained[index // 2], untrained=untrained) for index, net in enumerate(of_tanh)
-    ]
-    return dataclasses.replace(log, nets=nets)
+    nets = [replace(net, trained=trained[index // 2], untrained=untrained) for index, net in enumerate(of_tanh)]
+    return replace(log, nets=nets)
 
 
 def test_layers_are_idle_by_the_error_by_the_loss_or_by_flips(log):
@@ -130,15 +120,15 @@ def test_early_and_late_layers_are_those_that_the_log_names(log):
     seen = made_up(log, [2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
     assert log.late == (3, 5)
     assert idle_shares(seen, log, "error") == pytest.approx((1 / 2, 1 / 2, 2 / 3))
-    by_default = dataclasses.replace(log, late=(2, 4))
+    by_default = replace(log, late=(2, 4))
     assert idle_shares(seen, by_default, "error") == pytest.approx((1 / 2, 0, 1))
 
 
-def test_late_layers_are_idle_more_often_if_all_seeds_say_so_and_not_if_two_disagree(log):
+def test_late_layers_are_idle_more_often_only_if_seeds_agree(log):
     late, early = made_up(log, [2.0, 2.0, 0, 0, 0, 0]), made_up(log, [0, 0, 2.0, 2.0, 2.0, 2.0])
 
     def nets(*seen: Seen) -> list[NetSeen]:
-        return [dataclasses.replace(log.nets[0], trained=of) for of in seen]
+        return [replace(log.nets[0], trained=of) for of in seen]
 
     assert late_minus_early(nets(late, late), log, "loss").sign == 1
     assert late_minus_early(nets(early, early), log, "loss").sign == -1
@@ -163,7 +153,7 @@ def test_a_verdict_counts_nets_and_names_the_untrained(trained, untrained, words
 def test_sentences_hold_of_the_nets_of_which_they_are_true(log):
     def gates(decreased: float, closed: float, selective: float, change: list[float]):
         fields = {"biases_decreased": decreased, "closed_for_a_sample": closed, "selective_beyond_rare": selective}
-        return dataclasses.replace(log.nets[0].trained.gates, change=change, **fields)
+        return replace(log.nets[0].trained.gates, change=change, **fields)
 
     early, even, by_chance = [10.0, 8.0, 1.0, 1.0, 1.0, 1.0], [1.0] * 6, [0.5] * 6
     as_in_the_paper = made_up(
@@ -210,7 +200,7 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
     trained = []
     monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
     for code in ("a", "a", "b"):
-        here = dataclasses.replace(highway_lab.logs.environment(), code=code)
+        here = replace(highway_lab.logs.environment(), code=code)
         monkeypatch.setattr(models, "environment", lambda here=here: here)
         models.obtain(source, digits)
     kept = [path.stem for path in models.CHECKPOINTS.glob("*-training-*")]
@@ -228,7 +218,7 @@ LOOKED_INTO = {
 
 
 @pytest.mark.parametrize("name", LOOKED_INTO)
-def test_committed_logs_look_into_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
+def test_committed_logs_hold_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
     """Nine nets: of ReLU, and of tanh from the paper's two biases."""
     log = load(name).read(committed_log(load(name).log_path()))
     monkeypatch.chdir(ROOT)

@@ -31,14 +31,13 @@ COLORS = 256  # of a colour map
 
 def page(log: GateExplorerLog) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
-    net = load(log.model.source)
     path, lesioned = lesion_curve(log)
     content = {
         "sources": [fingerprint(log.model.source.file), *([fingerprint(path)] if lesioned else [])],
         "dataset": name_data(log.dataset.name),
-        "config": net.config,
+        "config": log.model.net,
         "test_score": log.model.test_score,
-        "weights": packed(net.params.flat),
+        "weights": packed(load(log.model.source).params.flat),
         "seed": log.seed,
         "pixels": [np.ravel(image).tolist() for image in log.pixels],
         "effective_depth": {"trained": asdict(log.trained), "untrained": asdict(log.untrained)},

@@ -113,9 +113,9 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
         check_regular(path)
         with np.load(path, allow_pickle=False) as stored:
             tensors = {name: stored[name] for name in stored.files}
-        found = int(tensors.pop("format", 1))
-        if found != NET_FORMAT:
-            raise ValueError(f"format {found}, not {NET_FORMAT}: its weights are not laid out as W @ x")
+        version = int(tensors.pop("format", 1))
+        if version != NET_FORMAT:
+            raise ValueError(f"format {version}, not {NET_FORMAT}: its weights are not laid out as W @ x")
         config = json.loads(str(tensors.pop("config")))
         if config["dtype"] not in ("float32", "float64"):
             raise ValueError(f"a net of {config['dtype']}")
@@ -143,7 +143,7 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
     return net
 
 
-def tensors_of(net: Any) -> dict[str, np.ndarray]:
+def tensors_of(net: Any) -> dict[str, Any]:
     """Return all tensors of a net by name, parameters and buffers."""
     return dict(net.params) | net.buffers
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from highway_lab import InputError, Interrupted
 from highway_lab.console import unfailing_output
@@ -22,7 +22,7 @@ class OneLineParser(argparse.ArgumentParser):
     def __init__(self, **options: Any):
         super().__init__(allow_abbrev=False, **options)
 
-    def error(self, message: str) -> None:
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
@@ -80,7 +80,7 @@ def ignore_interrupts() -> AbstractContextManager:
 
 def list_of_numbers(text: str) -> list[int]:
     """Parse `5,10,20` or `0-19`; raise argparse's error for anything else, repeated numbers included."""
-    values = {}
+    values: dict[int, None] = {}
     for part in text.split(","):
         bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
         if bounds is None:

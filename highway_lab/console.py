@@ -89,7 +89,7 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def mean_sd(values: Sequence[float], digits: int = 3) -> str:
+def mean_sd(values: Sequence[Any], digits: int = 3) -> str:
     """Return mean and sample standard deviation, `0.912 ± 0.004`; of one value the mean alone."""
     if not values:
         return "none"

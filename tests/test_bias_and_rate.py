@@ -7,11 +7,7 @@ import made_up
 import pytest
 
 from experiments.bias_and_rate import (
-    BIASES,
-    RATES,
-    SEEDS,
     BiasAndRateLog,
-    rate_configs,
 )
 from experiments.bias_and_rate_figures import claims, init_table, rate_table
 from highway_lab.logs import DatasetInfo
@@ -21,14 +17,6 @@ PAIRS = list(product(ACTIVATIONS, INITS))
 FIFTY = Config(depth=50)
 HIGHER, LOWER = ("highway", -2.0, 50), ("highway", -4.0, 50)
 SCORES = {("highway", 0.0, 50): 0.3, HIGHER: 0.9, LOWER: 0.9, ("plain", -2.0, 50): 0.1, ("plain", -2.0, 0): 0.92}
-
-
-def test_the_first_grid_differs_by_rate_bias_and_seed_alone(as_many_as_mnist):
-    configs = rate_configs(as_many_as_mnist, smoke=False)
-    assert {(c.lr, c.gate_bias, c.seed) for c in configs} == set(product(RATES, BIASES, SEEDS))
-    assert len(configs) == len(RATES) * len(BIASES) * len(SEEDS)
-    headline = Config(depth=50, lr=1.0, gate_bias=0.0)
-    assert {replace(c, lr=1.0, gate_bias=0.0, seed=0) for c in configs} == {headline}
 
 
 def log_of(scores: dict[tuple[str, float, int], float], poor: int = 0) -> BiasAndRateLog:

@@ -12,7 +12,6 @@ from helpers import complex_step, relative_error, small_batch, small_net
 from experiments.beyond.blocks_compared import (
     BLOCKS,
     EXPERIMENT,
-    GATE_BIAS,
     WIDTHS,
     BlocksComparedLog,
     ComparedRun,
@@ -136,14 +135,6 @@ def test_blocks_have_equal_widths_or_equal_parameters():
     of_equal = [sizes["parameters", block] for block in BLOCKS]
     assert max(of_equal) / min(of_equal) < 1.015
     assert sizes["parameters", "highway"] == sizes["depth", "highway"]
-
-
-def test_every_net_has_its_width_and_gated_ones_the_papers_bias(as_many_as_mnist):
-    for task in plan(as_many_as_mnist, smoke=False):
-        assert task.choosing
-        assert (task.config.init, task.config.hidden) == ("glorot", WIDTHS[task.equal][task.config.block])
-        if "highway" in task.config.block or task.config.block == "lstm":
-            assert task.config.gate_bias == GATE_BIAS[task.config.depth]
 
 
 # ------------------------------------------------------------------------------------------ what is run

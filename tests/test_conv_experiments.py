@@ -80,16 +80,6 @@ def cells(table: str) -> list[dict[str, str]]:
 # ---------------------------------------------------------------------------------------- what is run
 
 
-def test_every_bias_and_plain_nets_are_run_at_every_depth_with_every_seed(as_many_as_mnist):
-    configs = conv_bias.configs(as_many_as_mnist, smoke=False)
-    found = {(c.depth + 2, c.gate_bias if c.block == "highway" else "plain", c.seed) for c in configs}
-    arms = (-1.0, -2.0, -3.0, "plain")
-    assert found == {(layers, arm, seed) for layers in (10, 20, 30) for arm in arms for seed in (0, 1, 2)}
-    assert len(configs) == len(found) == 36
-    assert {(c.epochs, c.n_train, c.n_validation, c.n_test) for c in configs} == {(8, 10_000, 5_000, 10_000)}
-    assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True), "the longest first"
-
-
 def test_nets_of_different_depth_are_of_one_kind():
     beside_blocks = []
     for layers, net in conv_bias.NETS.items():
@@ -104,14 +94,6 @@ def test_normalisation_is_all_that_a_pair_of_runs_differs_by(as_many_as_mnist):
     assert len(set(configs)) == len(configs) == 2 * 2 * 3
     assert [replace(without, batch_norm=True) for without in configs[::2]] == configs[1::2]
     assert {(c.net, c.epochs, c.n_train) for c in configs} == {("mnist-16", 6, 20_000)}
-
-
-@pytest.mark.parametrize("configs", [conv_bias.configs, batch_norm.configs])
-@pytest.mark.parametrize("smoke", [False, True])
-def test_budgets_fit_the_data(digits, configs, smoke):
-    for config in configs(digits, smoke):
-        assert config.n_train + config.n_validation <= len(digits.train_x)
-        assert config.n_test <= len(digits.test_x)
 
 
 def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, digits, monkeypatch):

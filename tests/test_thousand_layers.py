@@ -8,7 +8,6 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from picture_helpers import committed_log
 
 from experiments import thousand_layers_figures
 from experiments.rates import TriedRate, best_rates
@@ -39,16 +38,6 @@ SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="m
 LOG = Path("runs/thousand_layers-smoke.json")
 
 # ---------------------------------------------------------------------------------------- what is run
-
-
-def test_the_committed_log_is_of_what_is_run(as_many_as_mnist):
-    log = EXPERIMENT.read(committed_log(EXPERIMENT.log_path()))
-    choosing = plan(as_many_as_mnist, smoke=False)
-    tried = [(*run.arm, run.lr, run.seed) for run in log.tried]
-    assert tried == [(c.block, c.gate_bias, c.depth, c.lr, c.seed) for c in choosing]
-    assert [run.config for run in log.runs] == plan(as_many_as_mnist, smoke=False, rates=best_rates(log.tried))
-    shared = {(c.optimizer, c.momentum, c.clip, c.schedule, c.init, c.batch_size, c.hidden) for c in choosing}
-    assert shared == {("momentum", 0.9, 0.0, "cosine", "glorot", 128, 50)}
 
 
 def test_a_second_run_trains_nothing_and_a_fresh_one_forgets_once(digits, workdir):

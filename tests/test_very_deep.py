@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.beyond.very_deep import (
-    ARMS,
-    BIAS_DEPTHS,
     BIASES,
-    DEPTHS,
     EXPERIMENT,
-    SEEDS,
     bias_configs,
     depth_configs,
     run_config,
@@ -24,36 +20,6 @@ from highway_lab.datasets import as_inputs
 from highway_networks import Config, DeepNet, softmax_cross_entropy
 
 # ---------------------------------------------------------------------------------------- what is run
-
-
-def test_every_depth_is_run_with_every_net_and_seed_the_deepest_first(as_many_as_mnist):
-    configs = depth_configs(as_many_as_mnist, smoke=False)
-    found = {(c.depth, c.block, c.gate_bias, c.seed) for c in configs}
-    assert found == {(depth, block, bias, seed) for depth in DEPTHS for block, bias in ARMS for seed in SEEDS}
-    assert len(configs) == len(found) == 5 * 3 * 3
-    assert [c.depth for c in configs] == sorted((c.depth for c in configs), reverse=True)
-    assert {(c.lr, c.epochs, c.n_train, c.n_test) for c in configs} == {(1e-3, 10, 10_000, 2_000)}
-
-
-def test_every_bias_is_run_at_every_depth_with_every_seed(as_many_as_mnist):
-    configs = bias_configs(as_many_as_mnist, smoke=False)
-    found = {(c.depth, c.gate_bias, c.seed) for c in configs}
-    assert found == {(depth, bias, seed) for depth in BIAS_DEPTHS for bias in BIASES for seed in SEEDS}
-    assert len(configs) == len(found) == 2 * 11 * 3
-    assert {(c.block, c.lr, c.epochs, c.n_train, c.n_test) for c in configs} == {("highway", 2e-3, 12, 6_000, 2_000)}
-
-
-def test_the_depths_reach_a_thousand_layers_and_the_biases_both_extremes():
-    """The blog: 1,000 layers with b_T near -20; biases that are too high and too low."""
-    assert (max(DEPTHS), max(BIASES), min(BIASES)) == (1000, 4, -40)
-    assert {("plain", Config.gate_bias), ("highway", -20.0)} < {*ARMS}
-
-
-@pytest.mark.parametrize("smoke", [False, True])
-def test_no_run_is_made_twice_and_budgets_fit_the_data(digits, smoke):
-    configs = depth_configs(digits, smoke) + bias_configs(digits, smoke)
-    assert len(configs) == len(set(configs))
-    assert all(c.n_train <= 1437 and c.n_test <= 360 for c in configs)
 
 
 def test_a_second_run_trains_nothing(digits, workdir):

@@ -23,14 +23,14 @@ from visualize_highway_networks import (
     describe,
     draw_gates,
     draw_history,
+    evenly_spaced,
     found_logs,
     gate_means,
     gated,
-    images_of,
-    judged_by,
-    mark_chance,
+    mark_guessing,
     own_folder,
     read_log,
+    scored_on,
 )
 
 NAME = "highway_networks.gif"
@@ -46,12 +46,13 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     means = gate_means(log).mean(axis=0)
     title = f"{describe(log, log.runs)}: epoch {{}}"
     figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
-    draw_history(accuracy, log, judged_by(log))
+    images, field = scored_on(log)
+    draw_history(accuracy, log, field)
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # at epoch 0 there is no line yet
-    mark_chance(accuracy, log)
-    accuracy.set_ylabel(f"{images_of(judged_by(log))} accuracy")
+    mark_guessing(accuracy, log, field)
+    accuracy.set_ylabel(f"{images} accuracy")
     bars = draw_gates(gates, log, epoch=0)
     gates.set_ylim(0, 1.05 * means.max())
     label_ends(gates)
@@ -59,7 +60,7 @@ def frames(log: Log) -> Iterator[np.ndarray]:
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
-    for epoch in np.rint(np.linspace(0, len(means) - 1, min(len(means), MOST_FRAMES))).astype(int):
+    for epoch in evenly_spaced(len(means), MOST_FRAMES):
         set_title(figure, title.format(epoch))
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)

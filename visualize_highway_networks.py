@@ -96,14 +96,9 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
     return np.clip(values, -bound, bound)
 
 
-def judged_by(log: Log) -> str:
-    """Return the field of the scores after every epoch on samples that are not trained on."""
-    return "validation_score" if log.runs[0].config.n_validation else "test_score"
-
-
-def images_of(field: str) -> str:
-    """Name the images that a field of scores is measured on."""
-    return "held-out" if field == "validation_score" else "test"
+def scored_on(log: Log) -> tuple[str, str]:
+    """Name the images, beside the training images, that are scored after every epoch, and the field of these scores."""
+    return ("held-out", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
 
 
 def gated(log: Log) -> list[Run]:
@@ -163,27 +158,23 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def mark_chance(axes: Axes, log: Log) -> None:
-    """Set an accuracy's range and draw the accuracy of guessing."""
-    draw_level(axes, 1 / DATASETS[log.dataset.name], "chance")
-    axes.set_ylim(0, 1)
-
-
-def mark_log_classes(axes: Axes, log: Log) -> None:
-    """Set a loss's range and draw the loss of calling all classes equally likely."""
+def mark_guessing(axes: Axes, log: Log, field: str) -> None:
+    """Draw the accuracy of guessing, or the loss of calling all classes equally likely, and set the axes' range."""
     classes = DATASETS[log.dataset.name]
-    draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
-    axes.set_ylim(bottom=0)
+    if field.endswith("score"):
+        draw_level(axes, 1 / classes, "chance")
+        axes.set_ylim(0, 1)
+    else:
+        draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
+        axes.set_ylim(bottom=0)
 
 
 def learning_curves(log: Log) -> np.ndarray:
     """Draw accuracy on training and on other images against epoch; return the two axes."""
-    judged = images_of(judged_by(log))
-    title = f"Accuracy by epoch: {describe(log, log.runs)}"
-    _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
-    for axes, field, images in zip(panels, ("train_score", judged_by(log)), ("training", judged), strict=True):
+    _, panels = new_figure(f"Accuracy by epoch: {describe(log, log.runs)}", 3.6, ncols=2, sharey=True)
+    for axes, (images, field) in zip(panels, (("training", "train_score"), scored_on(log)), strict=True):
         draw_history(axes, log, field)
-        mark_chance(axes, log)
+        mark_guessing(axes, log, field)
         axes.set_title(f"{images} images")
         label_ends(axes)
     return panels
@@ -193,7 +184,7 @@ def plain_loss_collapse(log: Log) -> Axes:
     """Draw training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
-    mark_log_classes(axes, log)
+    mark_guessing(axes, log, "train_loss")
     axes.set_ylabel("mean cross-entropy (nats)")
     label_ends(axes)
     return axes
@@ -203,15 +194,15 @@ def depth_sweep(log: Log) -> np.ndarray:
     """Draw final test accuracy and training loss against depth; return the two axes."""
     _, panels = new_figure(f"After the last epoch, by depth: {describe(log, log.runs)}", 3.8, ncols=2)
     depths = depths_of(log)
-    for axes, field in zip(panels, ("test_score", "train_loss"), strict=True):
+    columns = {"test_score": "test accuracy", "train_loss": "training loss (nats)"}
+    for axes, (field, title) in zip(panels, columns.items(), strict=True):
         for block, runs in by_block(log).items():
             values = finals(runs, field, depths)
             draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
-    mark_chance(panels[0], log)
-    mark_log_classes(panels[1], log)
-    for axes, title in zip(panels, ("test accuracy", "training loss (nats)"), strict=True):
         axes.set_title(title)
+        mark_guessing(axes, log, field)
+    for axes in panels:
         label_ends(axes)
     return panels
 
@@ -269,8 +260,12 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     of_depths = group(log.runs, "depth")
     groups = [gated(dataclasses.replace(log, runs=of_depths[depth,])) for depth in depths_of(log)]
     groups = [runs for runs in groups if runs]
-    chosen = np.rint(np.linspace(0, len(groups) - 1, min(len(groups), MOST_PANELS))).astype(int)
-    return draw_before_and_after(log, [groups[i] for i in chosen])
+    return draw_before_and_after(log, [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)])
+
+
+def evenly_spaced(n: int, most: int) -> np.ndarray:
+    """Return the indices 0 ... n − 1 or, if there are more, `most` of them, both ends included."""
+    return np.rint(np.linspace(0, n - 1, min(n, most))).astype(int)
 
 
 def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:

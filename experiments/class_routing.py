@@ -51,15 +51,15 @@ class Routing:
 
 @dataclass
 class Scores:
-    """Accuracies of one classifier of one kind of features, by layer, on validation (`held_out`) and test images."""
+    """Accuracies of one classifier of one kind of features, by layer, on validation and test images."""
 
-    held_out: list[float]
+    validation: list[float]
     test: list[float]
 
     @property
     def best(self) -> int:
         """Index of the layer of the highest validation accuracy, the first of equals."""
-        return int(np.argmax(self.held_out))
+        return int(np.argmax(self.validation))
 
 
 @dataclass
@@ -90,7 +90,7 @@ class ClassRoutingLog(Log):
     routing: Routing
     chance: float
     fit_images: int
-    held_out_images: int
+    validation_images: int
     accuracies: dict[str, Accuracies]  # by classifier
     clusters: dict[str, Clusters]  # of gates, outputs, an untrained net's gates, pixels
 
@@ -264,7 +264,7 @@ def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
         "routing": measure_routing(net, data.train_x, data.train_y),
         "chance": number(np.bincount(data.test_y).max() / len(data.test_y)),
         "fit_images": len(fitted),
-        "held_out_images": len(validating),
+        "validation_images": len(validating),
         "accuracies": measure_accuracies(net, untrained, data, jobs),
         "clusters": measure_clusters(net, untrained, data),
     }

@@ -122,7 +122,7 @@ def routing_note(log: ClassRoutingLog) -> str:
     )
     return (
         f"{name_tested(log.dataset)}: test accuracy; always guessing the commonest class: {log.chance:.3f}. A layer is "
-        f"chosen by {log.held_out_images:,} training images beside the {log.fit_images:,} that were fitted. "
+        f"chosen by {log.validation_images:,} training images beside the {log.fit_images:,} that were fitted. "
         f"{log.routing.share_in_first_layers:.0%} of the class differences of T lie in the first {log.first_layers} "
         "layers. Adjusted mutual information of as many k-means clusters with the classes, mean ± sample standard "
         f"deviation over {len(log.clusters['gates'].purity)} seeds: {clusters}."

@@ -1,6 +1,7 @@
 """Figure, tables and claims of section 4 on nets like the paper's."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -256,69 +257,76 @@ def deep_note(net: NetSeen, log: Section4Log) -> str:
 
 def claims(log: Section4Log) -> list[Claim]:
     """Return section 4's claims on MNIST, judged by each net, and by each net before training."""
-    first = log.first
-
-    def more_than_evenly(seen: Seen, _: Seen) -> bool:
-        return change_so_far(seen)[first - 1] > max(0.5, first / len(seen.flips))
-
+    first, even = log.first, log.first / len(log.nets[0].trained.flips)
+    figure_2, judge = "4, figure 2", partial(judge_nets, log)
     return [
-        judge_nets(
-            log,
-            ("4, figure 2", "most gate biases decrease in training"),
+        judge(
+            figure_2,
+            "most gate biases decrease in training",
             lambda seen: seen.gates.biases_decreased,
-            lambda seen, _: seen.gates.biases_decreased > 0.5,
+            lambda share, _: share > 0.5,
         ),
-        judge_nets(
-            log,
-            ("4, figure 2", "the gates of one sample are sparse"),
+        judge(
+            figure_2,
+            "the gates of one sample are sparse",
             lambda seen: seen.gates.closed_for_a_sample,
-            lambda seen, _: seen.gates.closed_for_a_sample > 0.5,
+            lambda share, _: share > 0.5,
             detail=True,
         ),
-        judge_nets(
-            log,
-            ("4, figure 2", f"gates are selective (T above {log.open})"),
+        judge(
+            figure_2,
+            f"gates are selective (T above {log.open})",
             lambda seen: seen.gates.selective_beyond_rare,
-            lambda seen, before: seen.gates.selective_beyond_rare - before.gates.selective_beyond_rare > SELECTIVE,
+            lambda share, untrained: share - untrained > SELECTIVE,
         ),
-        judge_nets(
-            log,
-            ("4, figure 2", f"most of the change in outputs happens in about the first {first} layers"),
+        judge(
+            figure_2,
+            f"most of the change in outputs happens in about the first {first} layers",
             lambda seen: change_so_far(seen)[first - 1],
-            more_than_evenly,
+            lambda share, _: share > max(0.5, even),
         ),
-        judge_nets(
-            log,
-            ("4.1, figure 3", f"the mean gates of a class differ substantially within the first {first} layers"),
+        judge(
+            "4.1, figure 3",
+            f"the mean gates of a class differ substantially within the first {first} layers",
             lambda seen: times_chance(seen, first),
-            lambda seen, _: times_chance(seen, first) > SUBSTANTIAL,
+            lambda times, _: times > SUBSTANTIAL,
             unit=" times random groups'",
         ),
         order_claim(log),
-        *(idle_claim(log, rule) for rule in ("error", "loss")),
+        *(
+            judge(
+                "4.2, figure 4",
+                f"about {PAPER_IDLE:.0%} of the layers do not contribute ({RULES[rule]})",
+                lambda seen, rule=rule: idle_shares(seen, log, rule)[0],
+                lambda share, _: abs(share - PAPER_IDLE) <= ABOUT,
+                detail=rule != "error",
+            )
+            for rule in ("error", "loss")
+        ),
     ]
 
 
 def judge_nets(
     log: Section4Log,
-    sentence: tuple[str, str],
+    section: str,
+    paper: str,
     value: Callable[[Seen], float],
-    holds: Callable[[Seen, Seen], bool],
+    holds: Callable[[float, float], bool],
     unit: str = "%",
     detail: bool = False,
 ) -> Claim:
-    """Return a claim that holds of a net if holds(seen, untrained), with its value by setting.
+    """Return a claim that holds of a net if holds(its value, that before training), with the values by setting.
 
     The verdict counts the nets, and the untrained nets, of which it holds.
     """
     counts, words = {state: [] for state in STATES}, []
     for setting, nets in settings(log).items():
-        found = {}
+        values = {state: [value(getattr(net, state)) for net in nets] for state in STATES}
         for state in STATES:
-            counts[state].append(sum(holds(getattr(net, state), net.untrained) for net in nets))
-            found[state] = interval([(100 if unit == "%" else 1) * value(getattr(net, state)) for net in nets])
-        words.append(f"{setting}: {found['trained']:.0f}{unit} (untrained {found['untrained'].value:.0f})")
-    return Claim(*sentence, "; ".join(words), verdict(*counts.values(), len(nets)), detail)
+            counts[state].append(sum(map(holds, values[state], values["untrained"])))
+        trained, untrained = (interval((100 if unit == "%" else 1) * np.array(values[state])) for state in STATES)
+        words.append(f"{setting}: {trained:.0f}{unit} (untrained {untrained.value:.0f})")
+    return Claim(section, paper, "; ".join(words), verdict(*counts.values(), len(nets)), detail)
 
 
 def verdict(trained: list[int], untrained: list[int], total: int, what: str = "nets") -> str:
@@ -346,18 +354,6 @@ def order_claim(log: Section4Log) -> Claim:
         f"mean rise in error, points, layers 1 to {begin - 1} less {begin} to {end} (and how many points more of these "
         f"are idle by the error), {'; '.join(words)}",
         verdict([held["trained"]], [held["untrained"]], len(words), "settings"),
-    )
-
-
-def idle_claim(log: Section4Log, rule: str) -> Claim:
-    """Return the claim that about 60 % of the layers are idle, by one of the rules."""
-
-    def share(seen: Seen) -> float:
-        return idle_shares(seen, log, rule)[0]
-
-    sentence = ("4.2, figure 4", f"about {PAPER_IDLE:.0%} of the layers do not contribute ({RULES[rule]})")
-    return judge_nets(
-        log, sentence, share, lambda seen, _: abs(share(seen) - PAPER_IDLE) <= ABOUT, detail=rule != "error"
     )
 
 

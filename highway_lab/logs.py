@@ -61,6 +61,8 @@ RENAMED = {
     "n_held_out": "n_validation",
     "held_out_loss": "validation_loss",
     "held_out_score": "validation_score",
+    "held_out": "validation",
+    "held_out_images": "validation_images",
 }
 
 

@@ -201,12 +201,12 @@ def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
         assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
 
 
-@pytest.mark.parametrize(("n", "n_fitted", "n_held_out"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
-def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_held_out):
-    fitted, held_out = class_routing.choose_images(n)
-    assert (len(fitted), len(held_out)) == (n_fitted, n_held_out)
-    assert len({*fitted, *held_out}) == n_fitted + n_held_out
-    assert max(*fitted, *held_out) < n
+@pytest.mark.parametrize(("n", "n_fitted", "n_validation"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
+def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validation):
+    fitted, validating = class_routing.choose_images(n)
+    assert (len(fitted), len(validating)) == (n_fitted, n_validation)
+    assert len({*fitted, *validating}) == n_fitted + n_validation
+    assert max(*fitted, *validating) < n
 
 
 def test_the_test_images_have_no_say_in_which_layer_is_chosen(digits):
@@ -215,7 +215,7 @@ def test_the_test_images_have_no_say_in_which_layer_is_chosen(digits):
     mislabelled = digits._replace(test_y=digits.test_y[::-1])
     one, two = (class_routing.measure_accuracies(net, untrained, data, 1) for data in (digits, mislabelled))
     for name, found in one.items():
-        assert found.gates.held_out == two[name].gates.held_out
+        assert found.gates.validation == two[name].gates.validation
         assert found.gates.best == two[name].gates.best
         assert found.gates.test != two[name].gates.test
 
@@ -229,7 +229,7 @@ def test_accuracies_are_of_their_layer_in_any_number_of_processes(digits):
     one, two = (class_routing.measure_accuracies(net, untrained, digits, jobs) for jobs in (1, 2))
     assert one == two
     for found in one.values():
-        for kind in ("held_out", "test"):
+        for kind in ("validation", "test"):
             gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in vars(found).values())
             first, second, third = gates
             assert min(first, third, *outputs, *pixels) > max(second, *of_untrained) + 0.1
@@ -445,7 +445,7 @@ def test_training_and_measuring_need_no_pictures():
 
 
 def test_classifiers_without_an_error_are_drawn():
-    scores = class_routing.Scores(held_out=[1.0] * 3, test=[1.0] * 3)
+    scores = class_routing.Scores(validation=[1.0] * 3, test=[1.0] * 3)
     perfect = class_routing.Accuracies(scores, scores, scores, scores)
     axes = Figure().subplots()
     class_routing_figures.error_panel(axes, "made up", perfect, 0.1)

@@ -239,10 +239,11 @@ def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
         small(block="residual-scaled").fit(X, Y).lesion(0)
 
 
-def test_only_blocks_with_gates_tell_of_them():
+def test_only_blocks_with_gates_have_methods_for_them():
     for block, kind in BLOCKS.items():
         net = small(block=block).fit(X, Y)
         assert hasattr(net, "transform_gates") == hasattr(net, "effective_depth") == ("T" in kind.branches)
+        assert hasattr(net.set_params(block="plain"), "effective_depth") == ("T" in kind.branches)  # as it was fitted
     with pytest.raises(AttributeError, match="transform_gates"):
         _ = small(block="plain").transform_gates
 
@@ -457,12 +458,6 @@ def test_a_fit_that_fails_changes_nothing(net, samples, wrong, message):
         net.fit(*wrong)
     np.testing.assert_array_equal(net.predict(samples[0]), untouched.predict(samples[0]))
     assert same_nets(net.fit(*samples), untouched.fit(*samples))
-
-
-def test_gates_are_those_of_the_net_that_was_fitted():
-    net = small(block="plain").fit(X, Y).set_params(block="highway")
-    assert not hasattr(net, "transform_gates")
-    assert hasattr(small().fit(X, Y).set_params(block="plain"), "effective_depth")
 
 
 def test_a_step_into_infinity_is_noticed_at_once():

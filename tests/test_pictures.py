@@ -211,19 +211,24 @@ def test_a_log_that_is_named_is_drawn_alone_into_the_folder_that_is_named(workdi
 
 
 @pytest.mark.parametrize(
-    ("log", "arguments", "parts"),
+    ("program", "log", "arguments", "parts"),
     [
-        pytest.param(None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
-        pytest.param(made_up_log(), ["run.json", "none.json"], ["none.json"], id="no such log"),
-        pytest.param(made_up_log(seeds=()), [], ["run.json", "found none"], id="no runs"),
-        pytest.param(made_up_log(), ["--out", "here"], ["--out", "LOG.json"], id="a folder for no log in particular"),
-        pytest.param(made_up_log(), ["run.json", "--out", "run.json"], ["run.json", "folder"], id="a file in the way"),
+        pytest.param(pictures, None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
+        pytest.param(pictures, made_up_log(), ["run.json", "none.json"], ["none.json"], id="no such log"),
+        pytest.param(pictures, made_up_log(seeds=()), [], ["run.json", "found none"], id="no runs"),
+        pytest.param(pictures, made_up_log(), ["--out", "here"], ["--out", "LOG.json"], id="a folder for no one log"),
+        pytest.param(pictures, made_up_log(), ["run.json", "--out", "run.json"], ["folder"], id="a file in the way"),
+        pytest.param(gif, None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing to animate"),
+        pytest.param(gif, made_up_log(blocks=["plain"]), [], ["run.json", "gates"], id="no gates"),
+        pytest.param(gif, made_up_log(diverged=[("highway", 0)]), [], ["run.json", "gates"], id="diverged"),
+        pytest.param(gif, made_up_log(depths=(5, 10)), [], ["run.json", "[5, 10]"], id="several depths"),
     ],
 )
-def test_errors_are_one_line(log, arguments, parts, workdir, refused):
+def test_errors_are_one_line(program, log, arguments, parts, workdir, refused):
     if log:
         write("run.json", log)
-    assert_says(InputError(refused(pictures.main, arguments).strip()), *parts)
+    assert_says(InputError(refused(program.main, arguments).strip()), *parts)
+    assert not [name for name in files_below(workdir) if name.endswith("gif")]
 
 
 # ----------------------------------------------------------------------------------- what the axes show
@@ -339,25 +344,19 @@ def cut(log, epochs: dict[tuple[str, int], int]):
     ("epochs", "words"),
     [
         ({("highway", 0): 2}, "unfinished: epoch 2 of 3"),
-        ({("highway", 0): 3, ("plain", 0): 0}, "unfinished: epoch 0 of 3"),
-        ({("highway", 0): 3, ("plain", 0): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
+        ({("highway", 0): 2, ("plain", 0): 1}, "unfinished: epoch 2 of 3"),  # the plain one has diverged
+        ({("highway", 0): 3, ("highway", 1): 0}, "unfinished: epoch 0 of 3"),
+        ({("highway", 0): 3, ("plain", 1): 2, ("highway", 1): 1}, "unfinished: epoch 1 to 2 of 3"),
         ({("highway", 0): 3}, "unfinished: epoch 3 of 3"),
+        (None, ""),
     ],
     ids=str,
 )
-def test_pictures_of_an_unfinished_log_say_how_far_it_is(epochs, words, workdir, monkeypatch):
-    drawn = []
+def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
+    drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
     monkeypatch.setattr(pictures, "save", lambda figure, *_: drawn.append(figure))
-    pictures.draw_log(cut(made_up_log(seeds=(0, 1)), epochs), Path("log.json"), workdir)
+    pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), tmp_path)
     assert [figure.get_supxlabel() for figure in drawn] == [words] * 5
-    drawn.clear()
-    pictures.draw_log(made_up_log(), Path("log.json"), workdir)
-    assert [figure.get_supxlabel() for figure in drawn] == [""] * 5
-
-
-def test_a_run_that_diverged_has_no_epochs_to_come():
-    log = cut(made_up_log(diverged=[("plain", 0)]), {("highway", 0): 2, ("plain", 0): 1})
-    assert pictures.how_far(log) == "unfinished: epoch 2 of 3"
 
 
 def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
@@ -417,22 +416,6 @@ def test_titles_count_curves_grow_and_bars_move():
         columns = np.flatnonzero(change[above, : int(0.85 * width)].any(axis=0))
         assert columns.max() < (0.15 + 0.8 * (epoch + 1) / 2) * width
     assert frames[0].shape == (560, 830, 3)
-
-
-@pytest.mark.parametrize(
-    ("log", "parts"),
-    [
-        pytest.param(None, ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
-        pytest.param(made_up_log(blocks=["plain"]), ["run.json", "gates"], id="no gates"),
-        pytest.param(made_up_log(diverged=[("highway", 0)]), ["run.json", "gates"], id="diverged"),
-        pytest.param(made_up_log(depths=(5, 10)), ["run.json", "[5, 10]"], id="several depths"),
-    ],
-)
-def test_animation_errors_are_one_line(log, parts, workdir, refused):
-    if log:
-        write("run.json", log)
-    assert_says(InputError(refused(gif.main, []).strip()), *parts)
-    assert set(files_below(workdir)) <= {"run.json"}
 
 
 def test_another_data_set_has_its_own_animation(workdir, capsys):

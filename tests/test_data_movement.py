@@ -12,25 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.beyond import data_movement, data_movement_figures
-from experiments.beyond.data_movement import (
-    BLOCKS,
-    EXPERIMENT,
-    PARTS,
-    RULES,
-    SIZES,
-    USUAL,
-    VARIED,
-    WIDER,
-    Comparison,
-    DataMovementLog,
-    Movement,
-    Reads,
-    Setting,
-    measure,
-    plan,
-    trace_step,
-)
+from experiments.beyond import data_movement as dm
+from experiments.beyond.data_movement_figures import costs_table, multiples_table
 from experiments.beyond.tracing import Event, Memory, Scalar, Trace, costs, depths
 from highway_networks import DeepNet
 
@@ -164,14 +147,14 @@ def flows(seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("copies", [True, False])
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", dm.BLOCKS)
 def test_a_trace_computes_what_the_net_computes(block, copies):
     net, rng = net_of(block), np.random.default_rng(0)
     _, cache = net.forward(rng.standard_normal((B, 5)))
     dlogits = rng.standard_normal((B, 4))
     dx_L = next(net.backward_blocks(dlogits, cache)).copy()
     grads = net.backward(dlogits, cache)
-    _, blocks, workspace = trace_step(net, cache.x[0], dx_L, copies=copies)
+    _, blocks, workspace = dm.trace_step(net, cache.x[0], dx_L, copies=copies)
     for found, expected in (
         (blocks.params.blocks, net.params.blocks),
         (workspace.x, cache.x),
@@ -184,25 +167,25 @@ def test_a_trace_computes_what_the_net_computes(block, copies):
 COPIES = {"plain": 3, "residual": 2, "highway": 0}  # y, dH and dx = another, dx = 0 + another; D·B values each
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", dm.BLOCKS)
 def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
-    found = measure(net_of(block), *flows())
-    assert found == measure(net_of(block, seed=1), *flows(1)), "a cost depends on a value"
-    steps = {copies: trace_step(net_of(block), *flows(), copies=copies) for copies in (True, False)}
+    found = dm.measure(net_of(block), *flows())
+    assert found == dm.measure(net_of(block, seed=1), *flows(1)), "a cost depends on a value"
+    steps = {copies: dm.trace_step(net_of(block), *flows(), copies=copies) for copies in (True, False)}
     copying, free = steps[True][0].events, steps[False][0].events
     assert len(copying) - len(free) == COPIES[block] * L * D * B
     assert found.operations == sum(operands != () for _, operands in free)
-    for rule, (copies, stays) in RULES.items():
+    for rule, (copies, stays) in dm.RULES.items():
         trace, _, workspace = steps[copies]
         lasting = {value for value, (label, _) in enumerate(trace.events) if label == ("weights",)}
         lasting |= {scalar.number for scalar in workspace.gradients.blocks.flat}
         assert len(lasting) == 2 * found.n_params
         assert found.costs[rule] == costs(depths(trace.events, None if stays else lasting)).sum()
-    stays, leaves, stays_free, leaves_free = (found.costs[rule] for rule in RULES)
+    stays, leaves, stays_free, leaves_free = (found.costs[rule] for rule in dm.RULES)
     assert leaves < stays
     assert leaves_free < stays_free
     assert (stays_free < stays, leaves_free < leaves) == (COPIES[block] > 0,) * 2
-    assert sum(reads.cost for reads in found.reads) == found.costs[USUAL]
+    assert sum(reads.cost for reads in found.reads) == found.costs[dm.USUAL]
 
 
 OWN_READS = {  # by a block's functions, activations aside, of D·B values each: forward, backward
@@ -214,18 +197,18 @@ OWN_READS = {  # by a block's functions, activations aside, of D·B values each:
 
 def counts_of(block: str, *fields: str) -> Counter:
     """Count the reads of a step by these fields of Reads."""
-    trace, *_ = trace_step(net_of(block), *flows(), copies=True)
+    trace, *_ = dm.trace_step(net_of(block), *flows(), copies=True)
     ones = np.ones(sum(len(operands) for _, operands in trace.events), int)
     counts = Counter()
-    for reads in data_movement.by_part(trace, ones):
+    for reads in dm.by_part(trace, ones):
         counts[tuple(getattr(reads, field) for field in fields)] += reads.cost
     return counts
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", dm.BLOCKS)
 def test_each_part_reads_what_its_formulas_say(block):
     counts, G, values = counts_of(block, "reader", "part"), len(net_of(block).block.branches), L * D * B
-    affine, activation, combination = PARTS
+    affine, activation, combination = dm.PARTS
     assert (counts["forward", activation], counts["backward", activation]) == (values, 5 * values)
     assert tuple(counts[which, combination] // values for which in ("forward", "backward")) == OWN_READS[block]
     # A sum of n products takes 2 n reads for these, and 2 (n − 1); one with a constant 1 is read once.
@@ -244,65 +227,67 @@ def test_weights_are_read_where_they_are_used():
 # --------------------------------------------------------------------------------- what is compared
 
 
-@pytest.mark.parametrize(("width", "wider"), WIDER.items())
+@pytest.mark.parametrize(("width", "wider"), dm.WIDER.items())
 def test_blocks_of_equal_parameters_have_as_many(width, wider):
     assert 2 * width * (width + 1) == wider * (wider + 1)
-    assert [Setting("parameters", width, 2, 1).width_of(block) for block in BLOCKS] == [wider, wider, width]
-    assert {Setting("width", width, 2, 1).width_of(block) for block in BLOCKS} == {width}
+    assert [dm.Setting("parameters", width, 2, 1).width_of(block) for block in dm.BLOCKS] == [wider, wider, width]
+    assert {dm.Setting("width", width, 2, 1).width_of(block) for block in dm.BLOCKS} == {width}
 
 
 @pytest.mark.parametrize("smoke", [True, False])
 def test_each_setting_is_planned_once_and_the_longest_first(smoke):
-    settings = plan(smoke)
+    settings = dm.plan(smoke)
     assert len(set(settings)) == len(settings)
     lengths = [setting.width**2 * setting.depth * setting.batch for setting in settings]
     assert lengths == sorted(lengths, reverse=True)
 
 
 @pytest.mark.parametrize("equal", ["width", "parameters"])
-@pytest.mark.parametrize("name", VARIED)
+@pytest.mark.parametrize("name", dm.VARIED)
 def test_one_size_is_varied_at_a_time(name, equal):
-    comparisons = made_up_log(dict.fromkeys(RULES, 2.0)).varied(name, equal)
+    comparisons = made_up_log(dict.fromkeys(dm.RULES, 2.0)).varied(name, equal)
     found = [getattr(comparison.setting, name) for comparison in comparisons]
-    assert found == ([SIZES[name]] if equal == "width" and name != "depth" else list(VARIED[name]))
-    others = SIZES.keys() - {name}
-    assert all(getattr(of.setting, other) == SIZES[other] for of in comparisons for other in others)
+    assert found == ([dm.SIZES[name]] if equal == "width" and name != "depth" else list(dm.VARIED[name]))
+    others = dm.SIZES.keys() - {name}
+    assert all(getattr(of.setting, other) == dm.SIZES[other] for of in comparisons for other in others)
 
 
 @pytest.mark.slow
 def test_a_second_run_traces_nothing(workdir, monkeypatch):
-    compared, compare = [], data_movement.compare
-    monkeypatch.setattr(data_movement, "SIZES", {"width": 2, "depth": 3, "batch": 1})
-    monkeypatch.setattr(data_movement, "WIDER", {2: 3, 3: 4})
-    monkeypatch.setitem(VARIED, "width", (2, 3))
-    monkeypatch.setattr(data_movement, "compare", lambda *of: compared.append(of[0]) or compare(*of))
+    compared, compare = [], dm.compare
+    monkeypatch.setattr(dm, "SIZES", {"width": 2, "depth": 3, "batch": 1})
+    monkeypatch.setattr(dm, "WIDER", {2: 3, 3: 4})
+    monkeypatch.setitem(dm.VARIED, "width", (2, 3))
+    monkeypatch.setattr(dm, "compare", lambda *of: compared.append(of[0]) or compare(*of))
     for _ in range(2):
-        assert EXPERIMENT.main(["run", "--smoke"]) == 0
-        log = EXPERIMENT.read(Path("runs/data_movement-smoke.json"))
-        assert [comparison.setting for comparison in log.comparisons] == compared == plan(smoke=True)
+        assert dm.EXPERIMENT.main(["run", "--smoke"]) == 0
+        log = dm.EXPERIMENT.read(Path("runs/data_movement-smoke.json"))
+        assert [comparison.setting for comparison in log.comparisons] == compared == dm.plan(smoke=True)
     assert (log.dataset, log.bytes) == (None, 4)
     least = log.varied("depth", "width")[0]
     net = least.nets["highway"]
     assert (net.width, net.n_params) == (2, 2 * 2 * 2 * 3)
-    assert least.relative("highway") == net.costs[USUAL] / least.nets["plain"].costs[USUAL]
+    assert least.relative("highway") == net.costs[dm.USUAL] / least.nets["plain"].costs[dm.USUAL]
 
 
 # ----------------------------------------------------------------------------------------- the tables
 
 
-def made_up_log(highway: dict[str, float]) -> DataMovementLog:
+def made_up_log(highway: dict[str, float]) -> dm.DataMovementLog:
     """Make up nets that cost 1,000 · depth^1.5 (plain) or twice that; `highway` times at equal parameters."""
 
-    def net(block: str, setting: Setting) -> Movement:
-        times = highway if (block, setting.equal) == ("highway", "parameters") else dict.fromkeys(RULES, 2.0)
+    def net(block: str, setting: dm.Setting) -> dm.Movement:
+        times = highway if (block, setting.equal) == ("highway", "parameters") else dict.fromkeys(dm.RULES, 2.0)
         plain = 1000 * setting.depth**1.5 * setting.batch
-        found = {rule: round(plain * (1 if block == "plain" else times[rule])) for rule in RULES}
-        reads = [Reads("forward", "affine maps", "weights", found[USUAL] // 4)]
-        reads += [Reads("backward", part, "forward", 3 * found[USUAL] // 8) for part in PARTS[1:]]
-        return Movement(setting.width_of(block), 10 * setting.depth, 20, found, reads)
+        found = {rule: round(plain * (1 if block == "plain" else times[rule])) for rule in dm.RULES}
+        reads = [dm.Reads("forward", "affine maps", "weights", found[dm.USUAL] // 4)]
+        reads += [dm.Reads("backward", part, "forward", 3 * found[dm.USUAL] // 8) for part in dm.PARTS[1:]]
+        return dm.Movement(setting.width_of(block), 10 * setting.depth, 20, found, reads)
 
-    comparisons = [Comparison(None, of, {block: net(block, of) for block in BLOCKS}) for of in plan(smoke=False)]
-    return made_up.log(DataMovementLog, bytes=4, comparisons=comparisons)
+    comparisons = [
+        dm.Comparison(None, of, {block: net(block, of) for block in dm.BLOCKS}) for of in dm.plan(smoke=False)
+    ]
+    return made_up.log(dm.DataMovementLog, bytes=4, comparisons=comparisons)
 
 
 def rows(table: str) -> dict[str, list[str]]:
@@ -316,7 +301,7 @@ def rows(table: str) -> dict[str, list[str]]:
     [((1.5, 1.25, 1.75, 1.01), 4), ((0.9, 0.8, 0.75, 0.5), 0), ((0.9, 0.8, 1.1, 0.7), 1)],
 )
 def test_the_table_of_multiples_counts_every_rule_and_setting(times, more):
-    found = rows(data_movement_figures.multiples_table(made_up_log(dict(zip(RULES, times, strict=True)))))
+    found = rows(multiples_table(made_up_log(dict(zip(dm.RULES, times, strict=True)))))
     usual, *others = (f"{multiple:.3f}" for multiple in times)
     settings = 7 + 2 + 5  # depths, other widths, other batches
     expected = [
@@ -331,7 +316,7 @@ def test_the_table_of_multiples_counts_every_rule_and_setting(times, more):
 
 
 def test_the_table_of_costs_says_how_they_grow_and_which_reads_cause_them():
-    found = rows(data_movement_figures.costs_table(made_up_log(dict.fromkeys(RULES, 3.0))))
+    found = rows(costs_table(made_up_log(dict.fromkeys(dm.RULES, 3.0))))
     assert found["plain, 14 wide"] == ["1,280", "20", "1.4", "1.50 to 1.50", "25.0%", "37.5%"]
     assert found["residual, 20 wide"] == ["1,280", "20", "2.9", "1.50 to 1.50", "25.0%", "37.5%"]
     assert len(found) == 2 + 5

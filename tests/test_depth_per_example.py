@@ -8,22 +8,8 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
 from experiments import models
-from experiments.beyond import depth_per_example, early_exit
-from experiments.beyond.depth_per_example import (
-    EFFECTIVE,
-    EXPERIMENT,
-    PARTS,
-    SHARES,
-    Setting,
-    correlations,
-    explained,
-    losses,
-    margins,
-    missed_gap,
-    partial,
-    parts_of_classes,
-    relate,
-)
+from experiments.beyond import depth_per_example as dpe
+from experiments.beyond import early_exit
 from experiments.beyond.depth_per_example_figures import verdict
 from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
@@ -42,10 +28,10 @@ def small_net(**options) -> DeepNet:
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
     net = small_net(gate_bias=-1.0)
     net.params["b_T"][1] = -1e4  # T = 0: this layer changes nothing
-    used, first, last = depth_per_example.layers_used(net, digits.test_x)
+    used, first, last = dpe.layers_used(net, digits.test_x)
     _, cache = net.forward(as_inputs(digits.test_x, net.dtype))
     shares = np.linalg.norm(np.diff(cache.x, axis=0), axis=1) / np.linalg.norm(cache.x[:-1], axis=1)
-    np.testing.assert_array_equal(used, [(shares > share).sum(axis=0) for share in SHARES])
+    np.testing.assert_array_equal(used, [(shares > share).sum(axis=0) for share in dpe.SHARES])
     assert used.max() == 3
     assert (used[0] > used[-1]).any(), "no share separates the layers"
     np.testing.assert_allclose([first, last], np.linalg.norm(cache.x[[0, -1]], axis=1), rtol=1e-12)
@@ -59,18 +45,18 @@ def test_losses_and_margins_are_those_of_a_softmax_without_rounding_to_0():
     logits, labels = 5 * rng.normal(size=(50, 10)), rng.integers(0, 10, 50)
     expected = log_softmax(logits, axis=1)
     own = expected[np.arange(50), labels]
-    np.testing.assert_allclose(losses(logits, labels), -own, rtol=1e-10)
+    np.testing.assert_allclose(dpe.losses(logits, labels), -own, rtol=1e-10)
     expected[np.arange(50), labels] = -np.inf
-    np.testing.assert_allclose(margins(logits, labels), own - expected.max(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(dpe.margins(logits, labels), own - expected.max(axis=1), rtol=1e-10)
     sure = np.array([[50.0, 0], [60.0, 0], [0, 900.0]], np.float32)
-    np.testing.assert_allclose(losses(sure, np.zeros(3, int)), [np.exp(-50), np.exp(-60), 900])
+    np.testing.assert_allclose(dpe.losses(sure, np.zeros(3, int)), [np.exp(-50), np.exp(-60), 900])
 
 
 def test_the_judge_has_not_seen_the_test_images(digits):
-    logits = depth_per_example.judge(digits)
+    logits = dpe.judge(digits)
     assert 0.9 < np.mean(logits.argmax(axis=1) == digits.test_y) < 1
     relabelled = digits._replace(test_y=(digits.test_y + 1) % 10)
-    np.testing.assert_array_equal(depth_per_example.judge(relabelled), logits)
+    np.testing.assert_array_equal(dpe.judge(relabelled), logits)
 
 
 def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypatch):
@@ -78,9 +64,9 @@ def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypat
     nets = {source: Training(source.training, digits).net for source in sources}
     examined = []
     monkeypatch.setattr(models, "obtain", lambda source, data: nets[source])
-    monkeypatch.setattr(depth_per_example, "judge", lambda data: np.zeros((len(data.test_y), 10)))
-    monkeypatch.setattr(depth_per_example, "examine_net", lambda *arguments: examined.append(arguments[3]))
-    depth_per_example.examine(Setting("tanh", sources), digits)
+    monkeypatch.setattr(dpe, "judge", lambda data: np.zeros((len(data.test_y), 10)))
+    monkeypatch.setattr(dpe, "examine_net", lambda *arguments: examined.append(arguments[3]))
+    dpe.examine(dpe.Setting("tanh", sources), digits)
     first, second = examined
     np.testing.assert_array_equal(first["other seeds"], second["own loss"])
     np.testing.assert_array_equal(second["other seeds"], first["own loss"])
@@ -91,19 +77,19 @@ def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypat
 
 def test_correlations_are_spearmans_and_none_where_all_values_are_equal():
     values = np.random.default_rng(0).integers(0, 9, (3, 40)).astype(float)  # with ties
-    np.testing.assert_allclose(correlations(values), spearmanr(values, axis=1).statistic, rtol=1e-12)
+    np.testing.assert_allclose(dpe.correlations(values), spearmanr(values, axis=1).statistic, rtol=1e-12)
     values[1] = 3
-    assert np.isfinite(correlations(values)).tolist() == [[True, False, True], [False] * 3, [True, False, True]]
+    assert np.isfinite(dpe.correlations(values)).tolist() == [[True, False, True], [False] * 3, [True, False, True]]
 
 
 def test_a_correlation_by_a_common_cause_vanishes_when_it_is_held():
     rng = np.random.default_rng(0)
     cause = rng.normal(size=5_000)
     x, y = cause + rng.normal(size=(2, 5_000))
-    r = correlations(np.array([x, y, cause]))
+    r = dpe.correlations(np.array([x, y, cause]))
     assert r[0, 1] > 0.4
-    assert abs(partial(r, 2)) < 0.05
-    assert partial(correlations(np.array([x, cause, y])), 2) > 0.4, "the cause stays one"
+    assert abs(dpe.partial(r, 2)) < 0.05
+    assert dpe.partial(dpe.correlations(np.array([x, cause, y])), 2) > 0.4, "the cause stays one"
 
 
 def test_a_relation_between_classes_alone_is_none_within_them():
@@ -111,7 +97,7 @@ def test_a_relation_between_classes_alone_is_none_within_them():
     labels = np.repeat([0, 1, 2], 20)
     within = np.tile(np.arange(20.0), 3)
     ink = np.random.default_rng(0).normal(size=60)
-    found = relate(100 * labels - within, 100 * labels + within, {"ink": ink}, labels)
+    found = dpe.relate(100 * labels - within, 100 * labels + within, {"ink": ink}, labels)
     assert found.all > 0.5
     assert found.within == -1
     assert found.held["ink"] == pytest.approx(-1)
@@ -119,7 +105,7 @@ def test_a_relation_between_classes_alone_is_none_within_them():
 
 @pytest.mark.parametrize(("values", "share"), [([1, 1, 5, 5], 1), ([1, 5, 1, 5], 0), ([0, 2, 2, 4], 0.5)])
 def test_groups_explain_the_variance_between_them(values, share):
-    assert explained(np.array(values, float), np.array([0, 0, 1, 1])) == pytest.approx(share)
+    assert dpe.explained(np.array(values, float), np.array([0, 0, 1, 1])) == pytest.approx(share)
 
 
 def test_missed_images_are_compared_with_the_others_of_their_class():
@@ -127,18 +113,18 @@ def test_missed_images_are_compared_with_the_others_of_their_class():
     labels = np.array([0, 0, 0, 1, 1, 1, 2])
     wrong = np.array([1, 0, 0, 1, 1, 0, 1], bool)
     by_class = np.array([1.0, 1, 1, 9, 9, 9, 50])
-    assert missed_gap(by_class, wrong, labels) == 0
-    assert missed_gap(by_class + 2 * wrong, wrong, labels) == 2
-    assert np.isnan(missed_gap(by_class, np.zeros(7, bool), labels))
+    assert dpe.missed_gap(by_class, wrong, labels) == 0
+    assert dpe.missed_gap(by_class + 2 * wrong, wrong, labels) == 2
+    assert np.isnan(dpe.missed_gap(by_class, np.zeros(7, bool), labels))
 
 
 def test_each_part_holds_as_many_of_each_class_the_easiest_first():
     labels = np.repeat([0, 1], [20, 30])
     hardness = np.random.default_rng(0).permutation(50).astype(float)
-    parts = parts_of_classes(hardness, labels)
+    parts = dpe.parts_of_classes(hardness, labels)
     for label, size in ((0, 2), (1, 3)):
         of_class = parts[labels == label][np.argsort(hardness[labels == label])]
-        assert of_class.tolist() == np.repeat(range(PARTS), size).tolist()
+        assert of_class.tolist() == np.repeat(range(dpe.PARTS), size).tolist()
 
 
 # ------------------------------------------------------------------------------------- early exits
@@ -211,17 +197,17 @@ def test_the_verdict_needs_both_intervals(trained, untrained, words):
 @pytest.mark.slow
 def test_a_second_run_trains_and_measures_nothing(digits, workdir, monkeypatch, capsys):
     for _ in range(2):
-        assert EXPERIMENT.main(["run", "--smoke"]) == 0
-        log = EXPERIMENT.read(Path("runs/depth_per_example-smoke.json"))
+        assert dpe.EXPERIMENT.main(["run", "--smoke"]) == 0
+        log = dpe.EXPERIMENT.read(Path("runs/depth_per_example-smoke.json"))
         monkeypatch.setattr(models, "obtain", None)
     wanted = models.by_setting("digits", digits, smoke=True)
     assert {of.setting.name: list(of.setting.sources) for of in log.settings} == wanted
     source, found = log.settings[0].setting.sources[1], log.settings[0].nets[1]
     fresh, net = Training(source.training, digits).net, DeepNet.load(source.file)
     for kind, of in ((found.untrained, fresh), (found.trained, net)):
-        assert kind.mean[EFFECTIVE] == pytest.approx(sum(of.gate_means(as_inputs(digits.test_x))), rel=1e-3)
+        assert kind.mean[dpe.EFFECTIVE] == pytest.approx(sum(of.gate_means(as_inputs(digits.test_x))), rel=1e-3)
     wrong = net.predict(as_inputs(digits.test_x)).argmax(axis=1) != digits.test_y
     assert (found.seed, found.errors) == (1, np.count_nonzero(wrong))
     assert found.by_layer[-1] == found.confident_score[-1] == pytest.approx(1 - wrong.mean(), abs=1e-5)
-    assert EXPERIMENT.main(["plot", "runs/depth_per_example-smoke.json"]) == 0
+    assert dpe.EXPERIMENT.main(["plot", "runs/depth_per_example-smoke.json"]) == 0
     assert capsys.readouterr().out.count("drew viz/smoke/") == 2

@@ -11,60 +11,20 @@ from helpers import assert_says, small_log
 from scipy.stats import rankdata
 
 from experiments import __main__ as experiments
-from experiments.beyond import factor_model
-from experiments.beyond.factor_model import (
-    BUDGET,
-    EXPERIMENT,
-    GATED,
-    MODELS,
-    NETS,
-    UNTRAINED,
-    Candidate,
-    Detection,
-    FactorModelLog,
-    Forecast,
-    MarketRun,
-    Score,
-    Task,
-    auc,
-    detect,
-    detectors,
-    forecast,
-    gates,
-    prepare,
-    ridge,
-    run_task,
-    score,
-    standardised,
-    train,
-)
+from experiments.beyond import factor_model as fm
+from experiments.beyond import simulated_markets as sm
 from experiments.beyond.factor_model_figures import days_figure, regimes_table, returns_table, verdict
-from experiments.beyond.simulated_markets import (
-    BEST_AUC,
-    FACTORS,
-    MARKETS,
-    NOISE,
-    PERSISTENCE,
-    STAY,
-    Market,
-    also_linear,
-    autoregression,
-    linear,
-    nonlinear,
-    simulate,
-    switching,
-)
-from experiments.common import Experiment, load
+from experiments.common import Experiment, ExperimentJob, load
 from highway_lab import logs
 from highway_lab.cli import InputError
 
-SHORT = Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
+SHORT = fm.Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
 FIT = 120  # days of its window
 
 
 @pytest.fixture(scope="module")
-def markets() -> dict[str, Market]:
-    return {name: simulate(name, 20_000, seed=1) for name in MARKETS}
+def markets() -> dict[str, sm.Market]:
+    return {name: sm.simulate(name, 20_000, seed=1) for name in sm.MARKETS}
 
 
 @pytest.fixture
@@ -73,8 +33,8 @@ def few_candidates(monkeypatch) -> Iterator[None]:
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    monkeypatch.setattr(factor_model, "RATES", factor_model.RATES[:1])
-    monkeypatch.setattr(factor_model, "TREES", factor_model.TREES[:1])
+    monkeypatch.setattr(fm, "RATES", fm.RATES[:1])
+    monkeypatch.setattr(fm, "TREES", fm.TREES[:1])
     with threadpool_limits(1):
         yield
 
@@ -83,45 +43,45 @@ def few_candidates(monkeypatch) -> Iterator[None]:
 
 
 def test_a_factor_is_an_autoregression_of_variance_1_from_the_first_day():
-    new = math.sqrt(1 - PERSISTENCE**2)
+    new = math.sqrt(1 - sm.PERSISTENCE**2)
     shocks = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
-    expected = [[1, 0], [PERSISTENCE, 2 * new], [PERSISTENCE**2, 2 * new * PERSISTENCE]]
-    np.testing.assert_allclose(autoregression(shocks), expected)
+    expected = [[1, 0], [sm.PERSISTENCE, 2 * new], [sm.PERSISTENCE**2, 2 * new * sm.PERSISTENCE]]
+    np.testing.assert_allclose(sm.autoregression(shocks), expected)
     assert shocks[1, 1] == 2, "the shocks are the caller's"
 
 
 def test_regimes_switch_above_the_probability_to_stay_and_last_fifty_days():
-    low, high = STAY - 0.01, STAY + 0.01
-    assert switching(np.array([0.4, low, high, 0.5, high])).tolist() == [False, False, True, True, False]
-    assert switching(np.array([0.6, low, high])).tolist() == [True, True, False]
-    second = switching(np.random.default_rng(0).random(400_000))
+    low, high = sm.STAY - 0.01, sm.STAY + 0.01
+    assert sm.switching(np.array([0.4, low, high, 0.5, high])).tolist() == [False, False, True, True, False]
+    assert sm.switching(np.array([0.6, low, high])).tolist() == [True, True, False]
+    second = sm.switching(np.random.default_rng(0).random(400_000))
     assert second.mean() == pytest.approx(0.5, abs=0.02)
-    assert len(second) / np.count_nonzero(np.diff(second)) == pytest.approx(1 / (1 - STAY), rel=0.03)
+    assert len(second) / np.count_nonzero(np.diff(second)) == pytest.approx(1 / (1 - sm.STAY), rel=0.03)
 
 
 def test_expected_returns_have_variance_1_and_no_correlation():
-    factors = np.random.default_rng(0).normal(size=(100_000, FACTORS))
-    expected = np.array([function(factors) for function in (linear, nonlinear, also_linear)])
+    factors = np.random.default_rng(0).normal(size=(100_000, sm.FACTORS))
+    expected = np.array([function(factors) for function in (sm.linear, sm.nonlinear, sm.also_linear)])
     np.testing.assert_allclose(expected.mean(axis=1), 0, atol=0.02)
     np.testing.assert_allclose(np.cov(expected)[0], [1, 0, 0], atol=0.02)
     np.testing.assert_allclose(np.diag(np.cov(expected)), 1, atol=0.02)
-    np.testing.assert_allclose(np.corrcoef(factors.T, expected)[:FACTORS, FACTORS + 1], 0, atol=0.02)
+    np.testing.assert_allclose(np.corrcoef(factors.T, expected)[: sm.FACTORS, sm.FACTORS + 1], 0, atol=0.02)
 
 
-@pytest.mark.parametrize("name", MARKETS)
+@pytest.mark.parametrize("name", sm.MARKETS)
 def test_who_knows_the_regime_has_the_r_squared_that_the_noise_leaves(markets, name):
     market = markets[name]
-    found = score(market.y, market.known, np.zeros_like(market.y), market.second)
-    all_days, second = (0.5 / (0.5 + NOISE), 0) if name == "noise" else (1 / (1 + NOISE), 1 / (1 + NOISE))
-    assert [found.all, found.first, found.second] == pytest.approx([all_days, 1 / (1 + NOISE), second], abs=0.03)
+    found = fm.score(market.y, market.known, np.zeros_like(market.y), market.second)
+    all_days, second = (0.5 / (0.5 + sm.NOISE), 0) if name == "noise" else (1 / (1 + sm.NOISE), 1 / (1 + sm.NOISE))
+    assert [found.all, found.first, found.second] == pytest.approx([all_days, 1 / (1 + sm.NOISE), second], abs=0.03)
 
 
 def test_markets_of_a_seed_differ_by_the_second_regime_or_by_the_state(markets):
-    one, hidden, both_linear, noise = (markets[name] for name in MARKETS)
+    one, hidden, both_linear, noise = (markets[name] for name in sm.MARKETS)
     for mine, other in (
         (one.second, hidden.second),
         (one.y, hidden.y),
-        (one.x[:, :FACTORS], hidden.x[:, :FACTORS]),
+        (one.x[:, : sm.FACTORS], hidden.x[:, : sm.FACTORS]),
         (one.x, both_linear.x),
         (one.known != both_linear.known, one.second),
         (np.where(one.second, 0, one.known), noise.known),
@@ -129,22 +89,22 @@ def test_markets_of_a_seed_differ_by_the_second_regime_or_by_the_state(markets):
         np.testing.assert_array_equal(mine, other)
     for other in (both_linear, noise):
         np.testing.assert_allclose(one.y - one.known, other.y - other.known)
-    assert not np.array_equal(simulate("hidden", 50, seed=2).y, hidden.y[:50])
+    assert not np.array_equal(sm.simulate("hidden", 50, seed=2).y, hidden.y[:50])
 
 
 def test_the_state_separates_the_regimes_as_two_normals_or_not_at_all(markets):
-    found = {name: auc(rankdata(market.x[:, -1]), market.second) for name, market in markets.items()}
-    assert found["nonlinear"] == pytest.approx(BEST_AUC, abs=0.01)
+    found = {name: fm.auc(rankdata(market.x[:, -1]), market.second) for name, market in markets.items()}
+    assert found["nonlinear"] == pytest.approx(sm.BEST_AUC, abs=0.01)
     assert found["hidden"] == pytest.approx(0.5, abs=0.03)
 
 
-@pytest.mark.parametrize("name", MARKETS)
+@pytest.mark.parametrize("name", sm.MARKETS)
 def test_no_function_of_the_inputs_improves_the_best_prediction(markets, name):
     """The error of the best prediction is uncorrelated with functions of factors and state."""
     market = markets[name]
-    factors, state = market.x[:, :FACTORS], market.x[:, -1]
+    factors, state = market.x[:, : sm.FACTORS], market.x[:, -1]
     error = market.known - market.seen
-    apart = nonlinear(factors) - linear(factors)
+    apart = sm.nonlinear(factors) - sm.linear(factors)
     for of_state in (np.ones_like(state), state, state > 1, state < -1):
         assert np.corrcoef(error, of_state * apart)[0, 1] == pytest.approx(0, abs=0.07)
     assert np.corrcoef(error, market.second * apart)[0, 1] > 0.2
@@ -158,20 +118,20 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
 
     second = np.array([False, False, True, True])
     for signal, expected in (([1, 2, 3, 4], 1), ([4, 3, 2, 1], 0), ([1, 3, 2, 4], 0.75), ([1, 2, 2, 3], 3.5 / 4)):
-        assert auc(rankdata(signal), second) == expected
-    assert auc(rankdata([5, 5, 5, 5]), second) == 0.5
-    assert math.isnan(auc(rankdata(np.arange(4)), np.ones(4, bool)))
+        assert fm.auc(rankdata(signal), second) == expected
+    assert fm.auc(rankdata([5, 5, 5, 5]), second) == 0.5
+    assert math.isnan(fm.auc(rankdata(np.arange(4)), np.ones(4, bool)))
     rng = np.random.default_rng(0)
     second, signal = rng.random(200) > 0.3, rng.integers(0, 20, 200)
-    assert auc(rankdata(signal), second) == pytest.approx(roc_auc_score(second, signal), abs=1e-12)
+    assert fm.auc(rankdata(signal), second) == pytest.approx(roc_auc_score(second, signal), abs=1e-12)
 
 
 def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
     rng = np.random.default_rng(0)
-    second, signal = switching(rng.random(500)), rng.normal(size=500) ** 3
-    found = [auc(rankdata(signal), np.roll(second, days)) for days in range(500)]
+    second, signal = sm.switching(rng.random(500)), rng.normal(size=500) ** 3
+    found = [fm.auc(rankdata(signal), np.roll(second, days)) for days in range(500)]
     assert np.mean(found) == pytest.approx(0.5, abs=1e-12)
-    detected = detect(signal[None], second[None])
+    detected = fm.detect(signal[None], second[None])
     expected = found[0], *np.quantile(found, (0.025, 0.975))
     assert (detected.auc, detected.low, detected.high) == pytest.approx(expected, rel=1e-5)
 
@@ -179,7 +139,7 @@ def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_perfect_signal_and_its_opposite_are_beyond_chance(sign):
     second = np.repeat([False, True, False, True], [40, 30, 20, 10])
-    found = detect(sign * second[None].astype(float), second[None])
+    found = fm.detect(sign * second[None].astype(float), second[None])
     assert (found.auc, found.p) == ((1 + sign) / 2, 0.01)
     assert found.low < 0.4
     assert found.high > 0.6
@@ -188,13 +148,13 @@ def test_a_perfect_signal_and_its_opposite_are_beyond_chance(sign):
 def test_each_fold_is_ranked_by_itself():
     second = np.tile(np.repeat([False, True], 20), (2, 1))
     signal = second.astype(float)
-    assert detect(signal + np.array([[0], [5]]), second).auc == 1
+    assert fm.detect(signal + np.array([[0], [5]]), second).auc == 1
     signal[1] *= -1
-    assert detect(signal, second).auc == 0.5
+    assert fm.detect(signal, second).auc == 0.5
 
 
 def test_a_regime_that_never_rules_is_detected_by_nothing():
-    assert detect(np.arange(9.0)[None], np.zeros((1, 9), bool)) == Detection(None, None, None, 1.0)
+    assert fm.detect(np.arange(9.0)[None], np.zeros((1, 9), bool)) == fm.Detection(None, None, None, 1.0)
 
 
 def test_two_independent_persistent_series_are_within_chance():
@@ -202,9 +162,9 @@ def test_two_independent_persistent_series_are_within_chance():
     rng = np.random.default_rng(0)
     found, wider = [], []
     for _ in range(40):
-        signal, second = autoregression(rng.normal(size=(300, 1)))[:, 0], switching(rng.random(300))
-        detected = detect(signal[None], second[None])
-        shuffled = [auc(rankdata(signal), rng.permutation(second)) for _ in range(40)]
+        signal, second = sm.autoregression(rng.normal(size=(300, 1)))[:, 0], sm.switching(rng.random(300))
+        detected = fm.detect(signal[None], second[None])
+        shuffled = [fm.auc(rankdata(signal), rng.permutation(second)) for _ in range(40)]
         found.append(detected.p)
         wider.append((detected.high - detected.low) / np.ptp(shuffled))
     assert np.mean(np.array(found) < 0.05) < 0.15
@@ -215,60 +175,60 @@ def test_two_independent_persistent_series_are_within_chance():
 def test_r_squared_is_taken_against_the_windows_mean_and_by_regime():
     y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
     second = np.array([False, False, True, True])
-    assert score(y, y, mean, second) == Score(1, 1, 1)
-    assert score(y, mean, mean, second) == Score(0, 0, 0)
-    assert score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean, second) == Score(1 - 9 / 6, 0.5, -1)
-    assert score(y, y, mean, np.zeros(4, bool)) == Score(1, 1, None)
+    assert fm.score(y, y, mean, second) == fm.Score(1, 1, 1)
+    assert fm.score(y, mean, mean, second) == fm.Score(0, 0, 0)
+    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean, second) == fm.Score(1 - 9 / 6, 0.5, -1)
+    assert fm.score(y, y, mean, np.zeros(4, bool)) == fm.Score(1, 1, None)
 
 
 # ---------------------------------------------------------------------------------------------- models
 
 
 def test_nets_are_of_one_size_and_every_model_has_nine_settings():
-    sizes = [prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in NETS]
+    sizes = [fm.prepare(name, np.zeros((3, 6)), np.zeros(3), SHORT).net.params.flat.size for name in fm.NETS]
     assert max(sizes) / min(sizes) < 1.04
-    deep = [net for net in NETS.values() if net["depth"] == 10]
+    deep = [net for net in fm.NETS.values() if net["depth"] == 10]
     assert [net["block"] for net in deep] == ["plain", "residual-scaled", "highway"]
     assert len({(net["activation"], net["init"]) for net in deep}) == 1
-    assert {len(grid) for grid in (factor_model.PENALTIES, factor_model.TREES, factor_model.RATES)} == {9}
+    assert {len(grid) for grid in (fm.PENALTIES, fm.TREES, fm.RATES)} == {9}
 
 
 def test_ridge_on_products_finds_what_plain_ridge_cannot():
     x, later = np.random.default_rng(0).normal(size=(2, 400, 3))
-    fitted = [next(ridge(degree, x, x[:, 0] * x[:, 1], later, SHORT)).predicted for degree in (1, 2)]
+    fitted = [next(fm.ridge(degree, x, x[:, 0] * x[:, 1], later, SHORT)).predicted for degree in (1, 2)]
     plain, products = np.corrcoef([*fitted, later[:, 0] * later[:, 1]])[:2, 2]
     assert products > 0.99
     assert abs(plain) < 0.3
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", fm.NETS)
 def test_a_candidate_keeps_the_parameters_that_made_its_predictions(name):
     x, y, later = (np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((40, 6), 40, (5, 6)))
     task = replace(SHORT, epochs=2)
-    candidates = list(train(name, x, y, later, task))
-    assert len(candidates) == 2 * len(factor_model.RATES)
-    net = prepare(name, x, y, task).net
+    candidates = list(fm.train(name, x, y, later, task))
+    assert len(candidates) == 2 * len(fm.RATES)
+    net = fm.prepare(name, x, y, task).net
     untrained = net.predict(later)
     for candidate in candidates:
         net.params.flat[...] = candidate.params
         np.testing.assert_array_equal(net.predict(later)[:, 0], candidate.predicted)
     assert len({candidate.predicted.tobytes() for candidate in candidates}) == len(candidates)
-    assert len({candidate.setting for candidate in candidates}) == len(factor_model.RATES)
-    np.testing.assert_array_equal(prepare(name, 2 * x, -y, task).net.predict(later), untrained)
-    assert not np.array_equal(prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
+    assert len({candidate.setting for candidate in candidates}) == len(fm.RATES)
+    np.testing.assert_array_equal(fm.prepare(name, 2 * x, -y, task).net.predict(later), untrained)
+    assert not np.array_equal(fm.prepare(name, x, y, replace(task, seed=1)).net.predict(later), untrained)
 
 
 def test_the_gates_of_a_block_are_its_mean_T():
     x = np.random.default_rng(0).normal(size=(7, 6)).astype(np.float32)
-    net = prepare(GATED[1], x, x[:, 0], SHORT).net
+    net = fm.prepare(fm.GATED[1], x, x[:, 0], SHORT).net
     _, cache = net.forward(x)
-    np.testing.assert_allclose(gates(net, x), cache.T.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(fm.gates(net, x), cache.T.mean(axis=1), rtol=1e-6)
 
 
 def test_the_best_block_is_that_of_the_window_with_its_sign_there():
     second = np.array([False, False, True, True])
     weak, strong = np.array([[0.1, 0.4, 0.3, 0.5, 0.9, 0.1], [0.8, 0.7, 0.2, 0.1, 0.3, 0.6]])
-    signals = detectors("net", np.array([weak, strong]), second)
+    signals = fm.detectors("net", np.array([weak, strong]), second)
     for name, sign, T in (("mean T", 1, (weak + strong) / 2), ("best block", -1, strong)):
         np.testing.assert_allclose(signals[f"net: {name}"], sign * (T[4:] - T[:4].mean()) / T[:4].std())
 
@@ -276,22 +236,22 @@ def test_the_best_block_is_that_of_the_window_with_its_sign_there():
 # ----------------------------------------------------------------------------------------- walk-forward
 
 
-def market_of(days: int = SHORT.window + SHORT.horizon) -> Market:
-    return simulate("nonlinear", days, SHORT.seed)
+def market_of(days: int = SHORT.window + SHORT.horizon) -> sm.Market:
+    return sm.simulate("nonlinear", days, SHORT.seed)
 
 
-def garbled(market: Market, day: int) -> Market:
+def garbled(market: sm.Market, day: int) -> sm.Market:
     """Return a market that is the same up to that day."""
-    other = simulate("nonlinear", len(market.y), seed=99)
+    other = sm.simulate("nonlinear", len(market.y), seed=99)
     mixed = (np.concatenate([mine[:day], 1 + 5 * its[day:]]) for mine, its in zip(market, other, strict=True))
-    return Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
+    return sm.Market(*mixed)._replace(second=np.concatenate([market.second[:day], other.second[day:]]))
 
 
 def test_no_forecast_and_no_gate_sees_the_future(few_candidates):
     market = market_of()
-    found = forecast(market, 0, SHORT)
+    found = fm.forecast(market, 0, SHORT)
     for known in (20, SHORT.horizon):
-        later = forecast(garbled(market, SHORT.window + known), 0, SHORT)
+        later = fm.forecast(garbled(market, SHORT.window + known), 0, SHORT)
         assert found.settings == later.settings
         for mine, its in ((found.predicted, later.predicted), (found.signals, later.signals)):
             for name, values in mine.items():
@@ -299,14 +259,14 @@ def test_no_forecast_and_no_gate_sees_the_future(few_candidates):
                 assert known == SHORT.horizon or name == "mean" or np.ptp(values[known:] - its[name][known:]) > 0.01
 
     blind = market._replace(y=np.concatenate([market.y[: SHORT.window], 9 * market.y[SHORT.window :]]))
-    for name, values in forecast(blind, 0, SHORT).predicted.items():
+    for name, values in fm.forecast(blind, 0, SHORT).predicted.items():
         np.testing.assert_array_equal(values, found.predicted[name], err_msg=name)
 
 
 def test_a_forecast_sees_the_window_it_is_given(few_candidates):
     market = market_of(SHORT.window + SHORT.horizon + 70)
-    moved = Market(*(days[70:] for days in market))
-    found, expected = forecast(market, 70, SHORT), forecast(moved, 0, SHORT)
+    moved = sm.Market(*(days[70:] for days in market))
+    found, expected = fm.forecast(market, 70, SHORT), fm.forecast(moved, 0, SHORT)
     for name, values in expected.predicted.items():
         np.testing.assert_array_equal(found.predicted[name], values)
 
@@ -322,11 +282,11 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
     def model(x, y, later, task):
         assert (len(x), len(y), len(later)) == (FIT, FIT, chosen_on + SHORT.horizon)
         np.testing.assert_allclose([x.mean(), y.mean(), x[:, 0].std(), y.std()], [0, 0, 1, 1], atol=1e-5)
-        yield from (Candidate(name, predicted) for name, predicted in offered.items())
+        yield from (fm.Candidate(name, predicted) for name, predicted in offered.items())
 
-    monkeypatch.setattr(factor_model, "GATED", ())
-    monkeypatch.setattr(factor_model, "MODELS", {"model": model})
-    found = forecast(market, 0, SHORT)
+    monkeypatch.setattr(fm, "GATED", ())
+    monkeypatch.setattr(fm, "MODELS", {"model": model})
+    found = fm.forecast(market, 0, SHORT)
     assert found.settings == {"model": "good then"}
     after = market.y[SHORT.window :]
     np.testing.assert_allclose(found.predicted["model"] - after, market.y[:FIT].std(), rtol=1e-3)
@@ -335,17 +295,17 @@ def test_the_last_fifth_of_the_window_chooses_and_never_a_diverged_net(monkeypat
 
 def test_gates_are_those_of_the_first_and_of_the_chosen_parameters(monkeypatch):
     market = market_of()
-    inputs, second = standardised(market.x, FIT), market.second[: SHORT.window]
+    inputs, second = fm.standardised(market.x, FIT), market.second[: SHORT.window]
     models, expected = {}, {}
-    for name in GATED:
-        net = prepare(name, inputs[:FIT], inputs[:FIT, 0], SHORT).net
-        expected |= detectors(f"{name}{UNTRAINED}", gates(net, inputs), second)
+    for name in fm.GATED:
+        net = fm.prepare(name, inputs[:FIT], inputs[:FIT, 0], SHORT).net
+        expected |= fm.detectors(f"{name}{fm.UNTRAINED}", fm.gates(net, inputs), second)
         net.params.flat[...] = np.linspace(-1, 1, net.params.flat.size)
-        expected |= detectors(name, gates(net, inputs), second)
-        candidate = Candidate("the only one", np.zeros(len(inputs) - FIT), net.params.flat)
+        expected |= fm.detectors(name, fm.gates(net, inputs), second)
+        candidate = fm.Candidate("the only one", np.zeros(len(inputs) - FIT), net.params.flat)
         models[name] = lambda *_, candidate=candidate: iter([candidate])
-    monkeypatch.setattr(factor_model, "MODELS", models)
-    signals = forecast(market, 0, SHORT).signals
+    monkeypatch.setattr(fm, "MODELS", models)
+    signals = fm.forecast(market, 0, SHORT).signals
     for name, values in expected.items():
         np.testing.assert_array_equal(signals[name], values, err_msg=name)
 
@@ -357,58 +317,58 @@ def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
         starts.append(start)
         after = slice(start + task.window, start + task.window + task.horizon)
         y, second = market.y[after], market.second[after]
-        named = {f"{name}: mean T": second.astype(float) for name in GATED}
-        return Forecast({"perfect": y, "mean": 0 * y}, named, dict.fromkeys(MODELS, f"from {start}"))
+        named = {f"{name}: mean T": second.astype(float) for name in fm.GATED}
+        return fm.Forecast({"perfect": y, "mean": 0 * y}, named, dict.fromkeys(fm.MODELS, f"from {start}"))
 
-    monkeypatch.setattr(factor_model, "forecast", perfect)
-    task = Task("nonlinear", 0, **BUDGET)
-    found = run_task(task, None)
+    monkeypatch.setattr(fm, "forecast", perfect)
+    task = fm.Task("nonlinear", 0, **fm.BUDGET)
+    found = fm.run_task(task, None)
     assert starts == [0, 1000, 2000]
-    market = simulate("nonlinear", 6000, 0)
-    assert found.scores["perfect"] == Score(1, 1, 1)
+    market = sm.simulate("nonlinear", 6000, 0)
+    assert found.scores["perfect"] == fm.Score(1, 1, 1)
     known, zero, second = market.known[3000:], np.zeros(3000), market.second[3000:]
-    assert found.scores["best, regime known"] == score(market.y[3000:], known, zero, second)
+    assert found.scores["best, regime known"] == fm.score(market.y[3000:], known, zero, second)
     assert found.scores["best by a day's inputs"].all < found.scores["best, regime known"].all
     assert {detection.auc for detection in found.detections.values()} == {1}
     assert found.settings["ridge"] == ["from 0", "from 1000", "from 2000"]
     assert found.second == market.second[3000:4000].tolist()
-    assert run_task(replace(task, seed=1), None).second == []
+    assert fm.run_task(replace(task, seed=1), None).second == []
 
 
 def test_a_run_can_be_repeated(few_candidates):
     task = replace(SHORT, folds=1)
-    found = run_task(task, None)
-    assert found == run_task(task, None)
-    assert list(found.scores) == [*MODELS, "best by a day's inputs", "best, regime known"]
-    untrained = {f"{name}{UNTRAINED}: {signal}" for name in GATED for signal in ("mean T", "best block")}
-    assert {name for name in found.detections if UNTRAINED in name} == untrained
+    found = fm.run_task(task, None)
+    assert found == fm.run_task(task, None)
+    assert list(found.scores) == [*fm.MODELS, "best by a day's inputs", "best, regime known"]
+    untrained = {f"{name}{fm.UNTRAINED}: {signal}" for name in fm.GATED for signal in ("mean T", "best block")}
+    assert {name for name in found.detections if fm.UNTRAINED in name} == untrained
 
 
 def test_twenty_seeds_walk_through_every_market(workdir, monkeypatch):
     planned = []
-    monkeypatch.setattr(Experiment, "finish", lambda *arguments: planned.extend(arguments[2]) or [])
-    assert EXPERIMENT.main(["run"]) == 0
-    assert planned == [Task(market, seed, **BUDGET) for seed in range(20) for market in MARKETS]
+    monkeypatch.setattr(ExperimentJob, "run_missing", lambda job, function, tasks, schema: planned.extend(tasks) or [])
+    assert fm.EXPERIMENT.main(["run"]) == 0
+    assert planned == [fm.Task(market, seed, **fm.BUDGET) for seed in range(20) for market in sm.MARKETS]
 
 
 # ------------------------------------------------------------------------------------ logs and tables
 
-HALF = dict.fromkeys(MARKETS, 0.5)
+HALF = dict.fromkeys(sm.MARKETS, 0.5)
 
 
-def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.01) -> FactorModelLog:
+def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.01) -> fm.FactorModelLog:
     """Make up a log of three seeds; `mean_T`: the AUC of the deep net's, by market."""
 
-    def run(seed: int, market: str) -> MarketRun:
-        levels = {net: 0.5 for net in GATED} | {GATED[0]: mean_T[market]}
-        levels |= {f"{net}{UNTRAINED}": untrained for net in GATED}
-        detections = {f"{net}: mean T": Detection(of + 0.02 * (seed - 1), 0.4, 0.6, p) for net, of in levels.items()}
-        scores = {name: Score(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (GATED[0], 0.16))}
+    def run(seed: int, market: str) -> fm.MarketRun:
+        levels = {net: 0.5 for net in fm.GATED} | {fm.GATED[0]: mean_T[market]}
+        levels |= {f"{net}{fm.UNTRAINED}": untrained for net in fm.GATED}
+        detections = {f"{net}: mean T": fm.Detection(of + 0.02 * (seed - 1), 0.4, 0.6, p) for net, of in levels.items()}
+        scores = {name: fm.Score(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (fm.GATED[0], 0.16))}
         task = replace(SHORT, market=market, seed=seed)
-        return MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, [])
+        return fm.MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, [])
 
-    runs = [run(seed, market) for seed in (0, 1, 2) for market in MARKETS]
-    return made_up.log(FactorModelLog, n_params={"plain": 4000, "highway": 4100}, runs=runs)
+    runs = [run(seed, market) for seed in (0, 1, 2) for market in sm.MARKETS]
+    return made_up.log(fm.FactorModelLog, n_params={"plain": 4000, "highway": 4100}, runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -425,26 +385,26 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
 )
 def test_the_verdict_needs_a_lead_over_every_baseline(mean_T, untrained, expected):
     log = made_up_log(HALF | mean_T, untrained)
-    assert f"regime: {expected}; " in verdict(log, GATED[0])
+    assert f"regime: {expected}; " in verdict(log, fm.GATED[0])
     other = "open" if untrained == 0.5 else "not"  # of the other net, whose AUC is one half in all markets
-    assert f"regime: {other}; " in verdict(log, GATED[1])
-    assert verdict(log, GATED[0]) in regimes_table(log)
+    assert f"regime: {other}; " in verdict(log, fm.GATED[1])
+    assert verdict(log, fm.GATED[0]) in regimes_table(log)
 
 
 def test_one_seed_has_no_interval_and_none_no_value():
     log = made_up_log(HALF | {"nonlinear": 0.8})
     log.runs = [run for run in log.runs if run.task.seed == 1]
-    assert "AUC of mean T +0.300 over ½, +0.300 over" in verdict(log, GATED[0])
-    log.runs[0].detections[f"{GATED[0]}: mean T"].auc = None
-    assert "AUC of mean T none over ½, none over" in verdict(log, GATED[0])
+    assert "AUC of mean T +0.300 over ½, +0.300 over" in verdict(log, fm.GATED[0])
+    log.runs[0].detections[f"{fm.GATED[0]}: mean T"].auc = None
+    assert "AUC of mean T none over ½, none over" in verdict(log, fm.GATED[0])
 
 
 def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
     log = made_up_log(HALF)
-    for run in log.runs[: len(MARKETS)]:
-        run.second, run.mean_T = [True, False] * 20, {GATED[0]: [None] * 40, GATED[1]: [0.5] * 40}
+    for run in log.runs[: len(sm.MARKETS)]:
+        run.second, run.mean_T = [True, False] * 20, {fm.GATED[0]: [None] * 40, fm.GATED[1]: [0.5] * 40}
     logs.write(tmp_path / "log.json", log)
-    (line, _), *_ = (axes.lines for axes in days_figure(EXPERIMENT.read(tmp_path / "log.json")).axes)
+    (line, _), *_ = (axes.lines for axes in days_figure(fm.EXPERIMENT.read(tmp_path / "log.json")).axes)
     assert np.isnan(line.get_ydata()).all()
 
 
@@ -452,7 +412,7 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
 def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
     table = regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
     cells = [f"{mean} ± 0.020 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
-    assert f"| {GATED[0]}: mean T | {' | '.join(cells)} |" in table
+    assert f"| {fm.GATED[0]}: mean T | {' | '.join(cells)} |" in table
 
 
 def test_leads_are_taken_seed_by_seed():
@@ -463,9 +423,9 @@ def test_leads_are_taken_seed_by_seed():
 def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):
     path, log, very_deep = tmp_path / "log.json", made_up_log(HALF), load("beyond.very_deep")
     logs.write(path, log)
-    assert EXPERIMENT.read(path) == log
+    assert fm.EXPERIMENT.read(path) == log
     for experiment, other, parts in (
-        (EXPERIMENT, replace(log, dataset=small_log().dataset), ("dataset", f"{EXPERIMENT.parser.prog} run")),
+        (fm.EXPERIMENT, replace(log, dataset=small_log().dataset), ("dataset", f"{fm.EXPERIMENT.parser.prog} run")),
         (very_deep, made_up.log(very_deep.log, by_depth=[], by_bias=[]), ("found one of none",)),
     ):
         logs.write(path, other)

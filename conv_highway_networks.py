@@ -294,7 +294,7 @@ def batch_norm_backward(dz, gamma, variance, z_hat, dgamma, dbeta):
     dgamma[...] = (dz * z_hat).sum(axis=(1, 2, 3))
     dz -= per_map(dbeta / n)  # through the mean of n pixels,
     dz -= z_hat * per_map(dgamma / n)  # through their variance,
-    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)  # dz, which was that of γ·ẑ + β, becomes that of z
+    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)  # dz, so far that of γ·ẑ + β, becomes that of z
 
 
 def per_map(values: np.ndarray) -> np.ndarray:
@@ -345,7 +345,7 @@ class Chunk(NamedTuple):
     windows: np.ndarray  # (k, k, C, n)
     x: np.ndarray  # (C, n)
     z: np.ndarray  # (G·D, n)
-    branches: np.ndarray  # (G, D, n), or (G, D, images, H, W) where y is of another size than x
+    branches: np.ndarray  # z as (G, D, n), or as (G, D, images, H, W) where y has another shape than x
     y: np.ndarray  # (D, n), or (D, images, H, W)
 
 
@@ -412,8 +412,8 @@ class ConvolutionLayer:
         return list(self._cut(self.x.gradient, self.dz, self.y.gradient))
 
     @functools.cached_property
-    def scratch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Memory for the backward pass: scratch in the form of y, the gradient of the patches, dWᵀ."""
+    def backward_memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Memory of the backward pass: a block's `scratch`, dx of the patches, dWᵀ."""
         return tuple(np.empty(a.shape, self.z.dtype) for a in (self.chunks[0].y, self.patches[:-1], self.W.T))
 
     def forward(self) -> None:
@@ -422,21 +422,21 @@ class ConvolutionLayer:
             for chunk in group:
                 affine_forward(self.W, self._patches(chunk), chunk.z)
             if self.norm:
-                self.norm.forward()
+                self.norm.forward()  # H's z becomes γ·ẑ + β
             for chunk in group:
-                self.block.forward(chunk.x, chunk.branches, chunk.y, self.activation)
+                self.block.forward(chunk.x, chunk.branches, chunk.y, self.activation)  # z becomes H, T, ...
         self.y.clear_padding()
 
     def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
         self.dW[...] = 0
-        scratch, *_ = self.scratch
+        scratch, *_ = self.backward_memory
         for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
             for chunk, d in group:
                 n = chunk.y.shape[1]
                 self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch[:, :n])
             if self.norm:
-                self.norm.backward(self._pixels(self.dz)[0])
+                self.norm.backward(self._pixels(self.dz)[0])  # H's dz, so far that of γ·ẑ + β, becomes that of z
             for chunk, d in group:
                 self._affine_backward(chunk, d, dx_wanted)
         self.x.gradient.clear_padding()
@@ -453,7 +453,7 @@ class ConvolutionLayer:
 
     def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
         """Add a chunk's share to dW and to the gradient of its windows."""
-        _, dx, dWt = self.scratch
+        _, dx, dWt = self.backward_memory
         x = self._patches(chunk)  # again: faster than keeping the patches of all images
         np.matmul(x, d.z.T, out=dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
         self.dW += dWt.T

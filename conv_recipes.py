@@ -51,9 +51,9 @@ SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  #
 
 @dataclass(frozen=True)
 class Recipe:
-    """A net of the paper: its data set, its stages, and the settings that differ from ConvConfig's defaults.
+    """A net of the paper: its data set, its stages, and its settings other than ConvConfig's defaults.
 
-    counts: layers (convolutions, blocks and the dense layer) and parameters, where the paper or its files have them.
+    counts: layers (convolutions, blocks and the dense layer) and parameters, where the paper or its files state them.
     """
 
     dataset: str

@@ -19,6 +19,7 @@ import numpy as np
 
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import Log, Result, number, numbers
+from highway_lab.threads import quiet_threads
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet
 
@@ -186,8 +187,6 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
 
 def examine(task: Task, data: Dataset) -> NetSwaps:
     """Load or train a net, and measure all swaps."""
-    from threadpoolctl import threadpool_limits
-
     config, images, labels = task.source.training, data.test_x, data.test_y
     partners = draw_partners(labels, np.random.default_rng(config.seed))
 
@@ -198,7 +197,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
         whose = {OWN: np.arange(len(labels))} | partners
         return {kind: (from_images(net, images[of], branch), labels[of]) for kind, of in whose.items()}
 
-    with threadpool_limits(1):
+    with quiet_threads(1):
         net, untrained = models.obtain(task.source, data), Training(config, data).net
         means, another = class_means(net, data.train_x, data.train_y).astype(net.dtype), labels[partners[OTHER]]
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))

@@ -1,4 +1,4 @@
-"""Figure 4: which layers of a trained 50-layer net matter, and how many can go?
+"""Figure 4: which layers of a trained 50-layer net matter, and how many can be closed?
 
 The paper (section 4.2) lesions one layer of its best 50-layer net at a time, forcing all its gates to T = 0 so that it
 copies its input, and measures the error on the full training set. Its claims for MNIST: the error rises significantly
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from highway_lab.logs import Log, Result, number, numbers
+from highway_lab.threads import quiet_threads
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
 
 from . import models
@@ -92,13 +93,6 @@ def lesion_each(net: DeepNet, x: np.ndarray) -> Iterator[np.ndarray]:
     yield net.forward_from(x, net.depth)
 
 
-def predict_without(net: DeepNet, x: np.ndarray, closed: np.ndarray) -> np.ndarray:
-    """Return the logits (B, K) for x_0 (D, B) with these layers closed."""
-    for l in np.setdiff1d(np.arange(net.depth), closed):
-        _, x = next(net.iterate_blocks(x, l))
-    return net.forward_from(x, net.depth)
-
-
 def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
     """Measure images (n, ...), uint8, with each layer closed in turn."""
     wrong, loss, flips = np.zeros((3, net.depth + 1))
@@ -117,7 +111,7 @@ def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: n
     wrong = np.zeros(net.depth + 1)
     for part, x in models.in_batches(net, images, "sets of layers"):
         for k in range(net.depth + 1):
-            logits = predict_without(net, x, order[:k])
+            logits = net.without(order[:k]).forward_from(x, 0)
             wrong[k] += np.count_nonzero(logits.argmax(axis=1) != labels[part])
     return wrong / len(labels)
 
@@ -141,9 +135,7 @@ def count_spared(errors: np.ndarray) -> int:
 
 def examine(source: Source, data: Dataset) -> NetLesions:
     """Load or train a net, and measure all lesions."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with quiet_threads(1):
         net = models.obtain(source, data)
         error, loss, _ = measure_layers(net, data.train_x, data.train_y)
         chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_x))[:SET_IMAGES]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from highway_lab.logs import Log, Result, number, numbers
+from highway_lab.threads import quiet_threads
 from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import Dataset, DeepNet
 
@@ -98,9 +99,7 @@ def see(net: DeepNet, data: Dataset) -> Seen:
 
 def examine(source: Source, data: Dataset) -> NetSeen:
     """Load or train a net, and measure it and an untrained one."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with quiet_threads(1):
         net = models.obtain(source, data)
         if source.training:
             untrained = Training(source.training, data).net

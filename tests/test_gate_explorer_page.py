@@ -146,8 +146,7 @@ def test_logits_are_those_of_python_and_closed_layers_are_its_lesions(real_mnist
     all_found = opened.logits(images, *variants)
     for (name, closed), found in zip(variants, all_found, strict=True):
         python = exact(net if name == "trained" else gate_explorer.untrained(net))
-        x = python.embed(as_inputs(images, np.float64))
-        expected = lesions.predict_without(python, x, np.array(closed, int))
+        expected = python.without(closed).predict(as_inputs(images, np.float64))
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4, err_msg=f"{name}, {closed}")
     assert min(np.abs(found - all_found[0]).max() for found in all_found[1:]) > 1, "no lesion does anything"
     np.testing.assert_allclose(all_found[0], net.predict(as_inputs(images)), rtol=0, atol=1e-3)
@@ -164,8 +163,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)
-    lesioned = lesions.predict_without(net, net.embed(x), np.array([1, 3]))
-    expected = (net.predict(x), gate_explorer.untrained(net).predict(x), lesioned)
+    expected = (net.predict(x), gate_explorer.untrained(net).predict(x), net.without((1, 3)).predict(x))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert "No log of lesions" in browser.text("#measured")
     assert browser.driver.get_log("browser") == []

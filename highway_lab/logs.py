@@ -14,8 +14,8 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -108,6 +108,11 @@ class Result:
     """Something that may have been made elsewhere: another machine, another day. environment: null is the log's own."""
 
     environment: Environment | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the task is finished; False only for lines that hold some epochs of a run."""
+        return True
 
 
 @dataclass
@@ -210,8 +215,18 @@ class Run(Result, Generic[ConfigT]):
 
     @property
     def ended(self) -> bool:
-        """Whether no epoch is to come."""
+        """Whether the run has finished or diverged."""
         return self.diverged or self.history.epoch[-1] == self.config.epochs
+
+    @property
+    def whole(self) -> bool:
+        """Whether the record holds every epoch from the untrained net to the end."""
+        return self.history.epoch[0] == 0 and self.ended
+
+    def rows(self, start: int, stop: int | None = None) -> Self:
+        """Return the record of some epochs only."""
+        history = History(*(getattr(self.history, column.name)[start:stop] for column in fields(History)))
+        return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
 
 
 @dataclass
@@ -223,7 +238,22 @@ class RunLog(Log, Generic[ConfigT]):
     finished: bool = True
 
 
-# ---------------------------------------------------------------------------------------- what goes in
+def joined(records: Iterable[Run]) -> list[Run]:
+    """Put together what records of some epochs say of each run; a later record of an epoch replaces an earlier one."""
+    runs = {}
+    for record in records:
+        if first := record.history.epoch[0]:
+            before = runs[record.config].rows(0, first)
+            columns = (getattr(before.history, column.name) for column in fields(History))
+            later = (getattr(record.history, column.name) for column in fields(History))
+            history = History(*(old + new for old, new in zip(columns, later, strict=True)))
+            gates = record.gate_means and before.gate_means + record.gate_means
+            record = replace(record, history=history, gate_means=gates)
+        runs[record.config] = record
+    return list(runs.values())
+
+
+# ------------------------------------------------------------------------------------- fields of a log
 
 
 def now() -> str:

@@ -1,0 +1,393 @@
+"""Commands that train nets: from flags to one typed job, from a job to its log.
+
+A job trains its runs one after the other or side by side. While it works, two files lie beside its log: a lock, and
+JSON lines, one for each epoch and one for each finished run. Runs that take long also have a checkpoint each. So a job
+that was cut short goes on when the same command is started again; afterwards only the log is left.
+"""
+
+import argparse
+import dataclasses
+import functools
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from highway_lab.cli import (
+    InputError,
+    Interrupted,
+    OneLineParser,
+    add_hyperparameters,
+    flag,
+    list_of_numbers,
+    run_cli,
+)
+from highway_lab.console import (
+    EpochReporter,
+    describe_scores,
+    full_name,
+    label,
+    name_numbers,
+    summary,
+    unfailing_output,
+)
+from highway_lab.datasets import DATASETS, Dataset, choose_dataset
+from highway_lab.files import check_writable, lock_log, remove_torn
+from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
+from highway_lab.logs import DatasetInfo, Run, RunLog, environment, joined, write
+from highway_lab.training import TrainingConfig, train
+
+# ---------------------------------------------------------------------------------------------- the job
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that one training command does.
+
+    command        the command line, for the log
+    dataset        name of the data set
+    configs        of the runs, in the order of the log
+    out            path of the log; None: nothing is saved
+    jobs           runs side by side
+    old            finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
+    save_model     path of the trained net
+    tensorboard    folder of event files
+    checkpoints    whether a run that was cut short goes on from its last epoch
+    """
+
+    command: str
+    dataset: str
+    configs: Sequence[TrainingConfig]
+    out: Path | None
+    jobs: int = 1
+    old: str | None = None
+    save_model: Path | None = None
+    tensorboard: Path | None = None
+    checkpoints: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise InputError if log or net could not be written, or if their names do not say what they are.
+
+        So neither replaces any other file, nor those that lie beside the log for a while.
+        """
+        if self.out:
+            if self.out.suffix != ".json":
+                raise InputError(f"--out: expected a name like log.json, found {self.out}; choose another")
+            for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
+                check_writable(path)
+        if self.save_model:
+            if len(self.configs) > 1:
+                choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"
+                raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
+            if self.save_model.suffix != ".npz":
+                raise InputError(f"--save-model: expected a name like net.npz, found {self.save_model}; choose another")
+            check_writable(self.save_model)
+            if os.path.realpath(self.save_model) in map(os.path.realpath, self.checkpoint_paths()):
+                found = f"expected a file that outlives the run, found its checkpoint {self.save_model}"
+                raise InputError(f"--save-model: {found}; choose another")
+
+    def checkpoint(self, config: TrainingConfig) -> Path | None:
+        """Return the path of a run's checkpoint, unless it has none; runs of other configs have other paths."""
+        return checkpoint_beside(self.out, self.dataset, config) if self.out and self.checkpoints else None
+
+    def checkpoint_paths(self) -> list[Path]:
+        """Return the paths of all runs' checkpoints."""
+        return list(filter(None, map(self.checkpoint, self.configs)))
+
+
+def lines_beside(out: Path, dataset: str) -> Path:
+    """Return the path of a job's epochs and runs; it names the data set because a run does not."""
+    return out.with_suffix(f".{dataset}.jsonl")
+
+
+def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
+    """Return the path of a run's checkpoint."""
+    return out.with_suffix(f".{full_name(dataset, config)}.npz")
+
+
+def run_job(job: Job, data: Dataset) -> None:
+    """Train every config, the deepest nets first; write the log; print a summary.
+
+    Raises InputError before anything is trained, and Interrupted if the job is cut short.
+    """
+    with TemporaryDirectory() as folder, lock_log(job.out or Path(folder, "log.json")):
+        lines = ResultFile(lines_beside(job.out or Path(folder, "log.json"), job.dataset), Run[type(job.configs[0])])
+        lines.check()
+        _check_net_will_be_made(job, lines)
+        if job.tensorboard:
+            from highway_lab.tensorboard import events_of
+
+            for config in job.configs:
+                events_of(job.tensorboard, job.dataset, config)
+        if job.old == "fresh":
+            _remove(job.checkpoint_paths())
+        side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
+        try:
+            runs = run_missing(
+                functools.partial(_train_one, job, lines, side_by_side),
+                sorted(job.configs, key=lambda config: -config.depth),
+                data,
+                lines,
+                command=job.command,
+                jobs=job.jobs,
+                old=job.old,
+                report=lambda run: f"{label(run.config)}  {describe_scores(run)}" if side_by_side else None,
+                bar=side_by_side,
+            )
+        except Interrupted as stopped:
+            if job.out:
+                raise
+            reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
+            raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
+        finally:
+            for path in job.checkpoint_paths():  # a worker may have been killed while it wrote one
+                remove_torn(path)
+        by_config = {run.config: run for run in runs}
+        runs = [by_config[config] for config in job.configs]
+        if job.out:
+            _write_log(job, runs, data.test_set, lines)
+            lines.keep(lambda run: run.config not in by_config)  # another job's
+            _remove(job.checkpoint_paths())
+    print(f"\n{summary(runs, data.test_set)}")
+    if job.out:
+        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {job.out}")
+
+
+def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
+    """Raise InputError if the net is wanted and not there, but its run is finished and would not be made again."""
+    if not job.save_model or job.save_model.exists() or job.old == "fresh":
+        return
+    if any(run.whole and run.config == job.configs[0] for run in lines.read()):
+        found = f"expected a run to make it, found that run in {lines.path}"
+        raise InputError(f"{job.save_model}: {found}; begin anew (--fresh)")
+
+
+def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: TrainingConfig, data: Dataset) -> Run:
+    with unfailing_output():  # a worker process has none yet
+        watchers = [EpochLines(lines)] if job.out else []
+        if job.tensorboard:
+            from highway_lab.tensorboard import EventFile
+
+            watchers.append(EventFile(job.tensorboard, job.dataset, config))
+        if not side_by_side:
+            watchers.append(EpochReporter(config, alone=job.jobs == 1))
+
+        def report(run: Run) -> None:
+            for watcher in watchers:
+                watcher(run)
+
+        return train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
+
+
+def _write_log(job: Job, runs: list[Run], test_set: str, lines: ResultFile) -> None:
+    first = job.configs[0]
+    info = DatasetInfo(job.dataset, first.n_train, first.n_test, test_set)
+    try:
+        write(job.out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
+    except InputError as error:
+        continued = f"to continue: {job.command}"
+        raise InputError(f"{error}; all runs are safe in {lines.path}; {continued}") from error
+
+
+def _remove(paths: Collection[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------------------- epochs that have been trained
+
+
+class EpochLines:
+    """Adds the epochs of a run, as they end, to a file of results: each line is a run of the new epochs only."""
+
+    def __init__(self, lines: ResultFile):
+        self.lines, self.rows = lines, 0
+
+    def __call__(self, run: Run) -> None:
+        """Add the new epochs of `run`; raises Interrupted if the disk is full."""
+        new = dataclasses.replace(run.rows(self.rows), environment=environment())
+        self.lines.append(new, durable=False)
+        self.rows = len(run.history.epoch)
+
+
+def read_unfinished(path: Path, config: type) -> RunLog:
+    """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
+    dataset = Path(path.stem).suffix.removeprefix(".")
+    runs = joined(ResultFile(path, Run[config]).read())
+    if not (dataset and runs):
+        raise InputError(f"{path}: expected the runs of a job, found none; start the job again")
+    info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
+    return RunLog.new("", info, runs=runs, finished=False)
+
+
+# ------------------------------------------------------------------------------------------ the command
+
+
+@dataclass(frozen=True)
+class TrainingCommand:
+    """The command line that trains one family of nets.
+
+    module          name of the program's module
+    description     for --help
+    config          the family's hyperparameters, a TrainingConfig
+    configure       makes a config from fields; those left out have the values that are usual for the net
+    load            makes a Dataset of a data set's name and the data directory
+    dataset         maps a net's size to the name of its usual data set
+    fallback        whether the digits stand in for MNIST where that cannot be had and no data set is named
+    sizes           names of the family's nets; none: a net's size is a number
+    block           default of --block
+    quick           fields of a --quick job
+    sweep           the values of seed and size in the committed sweep
+    checkpoints     see Job
+    """
+
+    module: str
+    description: str
+    config: type[TrainingConfig]
+    configure: Callable[..., TrainingConfig]
+    load: Callable[[str, str | None], Dataset]
+    dataset: Callable[[Any], str]
+    quick: Mapping[str, Any]
+    sweep: Mapping[str, list[int]]
+    sizes: Collection[str] = ()
+    block: str = "highway"
+    fallback: bool = False
+    checkpoints: bool = False
+
+    def run(self, argv: Sequence[str] | None = None) -> int:
+        """Parse `argv` (else sys.argv), train, and return the exit code."""
+
+        def action(given: argparse.Namespace) -> None:
+            dataset, data = self.load_data(given)
+            run_job(self.job(given, dataset, data), data)
+
+        return run_cli(self.parser(), action, argv)
+
+    def parser(self) -> OneLineParser:
+        """Make the parser of the flags."""
+        script = self.module.replace("_", "-")
+        installed = Path(sys.argv[0]).name == script
+        parser = OneLineParser(prog=script if installed else f"python {self.module}.py", description=self.description)
+        name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
+        if self.sizes:
+            parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
+        else:
+            add_one_or_several(parser, name, default, "sizes")
+        add_one_or_several(parser, "seed", self.config.seed, "seeds")
+        parser.add_argument("--block", default=self.block, help=f"both: highway and plain (default: {self.block})")
+        fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
+        parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")
+        add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
+        usual = "auto" if self.fallback else None
+        text = f"auto: MNIST, else digits (default: {usual or 'that of the net'})"
+        parser.add_argument("--dataset", default=usual, choices=("auto", *DATASETS), help=text)
+        parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+        add_job_flags(parser)
+        text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
+        parser.add_argument("--out", help=f"path of the log ({text})")
+        parser.add_argument("--no-save", action="store_true", help="write no log")
+        parser.add_argument(
+            "--save-model", type=Path, metavar="PATH", help="save the trained net (.npz) of a single run"
+        )
+        text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
+        parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
+        return parser
+
+    def load_data(self, given: argparse.Namespace) -> tuple[str, Dataset]:
+        """Return the name and the samples of the data set that is asked for."""
+        dataset = given.dataset or self.dataset(self._sizes(given)[0])
+        if dataset == "auto":
+            dataset = choose_dataset(given.data_dir)
+        return dataset, self.load(dataset, given.data_dir)
+
+    def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
+        """Return the job that the flags describe; raises InputError."""
+        configs = self.plan(given, data)
+        out = None if given.no_save else Path(given.out or self.log_name(given, dataset, configs))
+        return Job(
+            given.command_line,
+            dataset,
+            configs,
+            out,
+            given.jobs,
+            given.old,
+            given.save_model,
+            given.tensorboard,
+            self.checkpoints,
+        )
+
+    def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
+        """Return a config for every size, seed and block that is asked for."""
+        sizes, seeds = self._sizes(given), given.seeds or [self.config.seed]
+        blocks = ("highway", "plain") if given.block == "both" else (given.block,)
+        check_number(len(sizes) * len(seeds) * len(blocks))
+        quick = {name: value for name, value in self._quick(given).items() if name != self.config.SIZE}
+        usual = self.configure(**{self.config.SIZE: sizes[0]} | quick)
+        fields = quick | fit_to(data, usual, self._given_fields(given))
+        return [
+            self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block})
+            for size, seed, block in product(sizes, seeds, blocks)
+        ]
+
+    def log_name(self, given: argparse.Namespace, dataset: str, configs: Sequence[TrainingConfig]) -> str:
+        """Return run.json or run_sweep.json, with whatever differs from a committed job's settings in the name.
+
+        So no exploration overwrites a committed log.
+        """
+        size = getattr(configs[0], self.config.SIZE)
+        found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in self.sweep}
+        several = any(len(values) > 1 for values in found.values())
+        expected = self.sweep if several else {name: [getattr(self.config, name)] for name in found}
+        expected |= {name: found[name] for name in found if name in self._quick(given) and not given.sizes}
+        names = [size] if self.sizes else []
+        names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * given.quick
+        names += [given.block] * (given.block != self.block)
+        names += [f"{name}{name_numbers(values)}" for name, values in found.items() if values != expected[name]]
+        usual = self.configure(**{self.config.SIZE: size})
+        fields = self._given_fields(given).items()
+        names += [f"{name}{value}" for name, value in fields if value != getattr(usual, name)]
+        return "-".join(["run_sweep" if several else "run", *names]) + ".json"
+
+    def _sizes(self, given: argparse.Namespace) -> list:
+        name = self.config.SIZE
+        return given.sizes or [self._quick(given).get(name, getattr(self.config, name))]
+
+    def _quick(self, given: argparse.Namespace) -> Mapping[str, Any]:
+        return self.quick if given.quick else {}
+
+    def _given_fields(self, given: argparse.Namespace) -> dict[str, Any]:
+        """Return the hyperparameters that flags of their own have set."""
+        fields = {field.name for field in dataclasses.fields(self.config)} - {"block"}
+        return {name: value for name, value in vars(given).items() if name in fields}
+
+
+def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:
+    """Add two flags that exclude each other: --NAME for one number, --NAMEs for a run for each of several."""
+    flags = parser.add_mutually_exclusive_group()
+    flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
+    flags.add_argument(
+        f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help=f"a run for each {name}"
+    )
+
+
+def event_folder(text: str) -> Path:
+    """Parse a folder for event files; raises argparse's error if there is nothing to write them with."""
+    try:
+        import highway_lab.tensorboard  # noqa: F401
+    except ImportError as error:
+        found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
+        raise argparse.ArgumentTypeError(found) from error
+    return Path(text)
+
+
+def fit_to(data: Dataset, usual: TrainingConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given fields and, for those left out, the usual numbers of samples, cut to what there is."""
+    n_train, n_test = len(data.train_x), len(data.test_x)
+    n_validation = given.get("n_validation", min(usual.n_validation, n_train // 10))
+    room = max(n_train - n_validation, 1)
+    cut = {"n_validation": n_validation, "n_train": min(usual.n_train, room), "n_test": min(usual.n_test, n_test)}
+    return {**cut, **given}

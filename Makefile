@@ -63,4 +63,4 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 clean:  # the environment, and what can be resumed
-	rm -rf $(VENV) $(LOWEST) my-run runs/checkpoints runs/*.jsonl run*.jsonl run*.unfinished.json
+	rm -rf $(VENV) $(LOWEST) my-run runs/checkpoints runs/*.jsonl run*.jsonl

@@ -26,22 +26,11 @@ from conv_highway_networks import (
     Stage,
     contrast_normalised,
 )
-from highway_lab import InputError
-from highway_lab.cli import (
-    POSITIVE,
-    UNIT,
-    ZERO_OR_MORE,
-    OneLineParser,
-    add_hyperparameters,
-    hyperparameter,
-    one_of,
-    run_cli,
-)
-from highway_lab.datasets import CLASSES, DATASETS, Dataset
-from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
-from highway_lab.logs import DatasetInfo, RunLog
-from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes, train
-from highway_networks import BLOCKS, load_dataset
+from highway_lab.cli import POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.commands import TrainingCommand
+from highway_lab.datasets import CLASSES, Dataset
+from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
+from highway_networks import load_dataset
 
 # ------------------------------------------------------------------------------------- the paper's nets
 
@@ -220,67 +209,19 @@ def configure(net: str, **fields: Any) -> ConvConfig:
 
 # ----------------------------------------------------------------------------------------- the command
 
-
-QUICK = {  # so few steps want small batches, and nothing dropped, to learn anything
-    **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
-    **{"batch_size": 20, "dropout": 0.0},
-}
-
-
-def build_parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="python conv_highway_networks.py",
-        description="Train the paper's convolutional networks and log every epoch as JSON.",
-    )
-    parser.add_argument("--net", default="mnist-16", choices=NETS, help="default: mnist-16")
-    parser.add_argument("--block", default="highway", choices=("both", *BLOCKS), help="both: highway and plain")
-    parser.add_argument("--quick", action="store_true", help="a smaller job: 2 epochs of 2,000 images, no dropout")
-    add_hyperparameters(parser, ConvConfig, leave_out=("seed", "net", "block"))
-    parser.add_argument("--dataset", choices=DATASETS, help="default: that of the net")
-    add_training_flags(parser, "run-NET.json or run_sweep-NET.json, with what differs")
-    return parser
-
-
-def plan(arguments: argparse.Namespace, data: Dataset) -> list[ConvConfig]:
-    """The runs that the command line asks for: every seed and block."""
-    given = given_fields(arguments, ConvConfig)
-    if arguments.quick:
-        given = QUICK | given
-    given = fit_to(data, arguments.net, given)
-    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
-    check_number(len(arguments.seeds or [0]) * len(blocks))
-    return [
-        configure(**given, seed=seed, block=block)
-        for seed, block in product(arguments.seeds or [ConvConfig.seed], blocks)
-    ]
-
-
-def fit_to(data: Dataset, net: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given fields of a config, and numbers of samples cut to those that there are where none are given."""
-    usual, n_train, n_test = configure(net), len(data.train_x), len(data.test_x)
-    n_validation = min(usual.n_validation, n_train // 10)
-    cut = {"n_validation": n_validation, "n_test": min(usual.n_test, n_test)}
-    cut |= given
-    return {"n_train": min(usual.n_train, max(n_train - cut["n_validation"], 1))} | cut
-
-
-def run_command(arguments: argparse.Namespace) -> None:
-    """Load, train, save, summarise; raises InputError."""
-    dataset = arguments.dataset or NETS[arguments.net].dataset
-    data = load_dataset(dataset, arguments.data_dir)
-    configs = plan(arguments, data)
-    if arguments.save_model and len(configs) > 1:
-        raise InputError(f"--save-model: expected a single run, found {len(configs)}; choose one --block and --seed")
-    usual, differs = configure(arguments.net), [arguments.net, *[dataset] * (dataset != NETS[arguments.net].dataset)]
-    named = default_log(arguments, differs, configs, usual, {"seed": [usual.seed]}, usual.block)
-    out = None if arguments.no_save else Path(arguments.out or named)
-    check_places(out, dataset, arguments.save_model)
-    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
-    train_one = functools.partial(train, save_model=arguments.save_model)
-    log = functools.partial(RunLog.new, arguments.command_line, info)
-    run_job(train_one, configs, data, dataset, arguments, log, out, checkpoints=True)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return run_cli(build_parser(), run_command, argv)
+COMMAND = TrainingCommand(
+    module="conv_highway_networks",
+    description="Train the paper's convolutional networks and log every epoch as JSON.",
+    config=ConvConfig,
+    configure=configure,
+    load=load_dataset,
+    dataset=lambda net: NETS[net].dataset,
+    sizes=NETS,
+    quick={  # so few steps need small batches, and no dropout, to learn anything
+        **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
+        **{"batch_size": 20, "dropout": 0.0},
+    },
+    sweep={"seed": [ConvConfig.seed]},
+    checkpoints=True,
+)
+main = COMMAND.run

@@ -23,45 +23,29 @@ batch is rows, (B, d_in) and (B, K), as elsewhere in Python. L is the depth, in 
 The file reads from top to bottom: blocks, the affine map, the net, losses, optimisers, data, training, the command.
 """
 
-import argparse
-import functools
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from highway_lab import checkpoints, datasets
-from highway_lab.cli import (
-    FINITE,
-    POSITIVE,
-    ZERO_OR_MORE,
-    InputError,
-    OneLineParser,
-    add_hyperparameters,
-    hyperparameter,
-    list_of_numbers,
-    one_of,
-    run_cli,
-)
-from highway_lab.datasets import DATASETS, Dataset, as_inputs, choose_dataset
+from highway_lab import InputError, checkpoints, datasets
+from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.commands import TrainingCommand
+from highway_lab.datasets import Dataset, as_inputs
 from highway_lab.files import damaged, decompress, read_bytes
-from highway_lab.jobs import add_training_flags, check_number, check_places, default_log, given_fields, run_job
-from highway_lab.logs import DatasetInfo, RunLog
 from highway_lab.threads import count_threads
 from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
 
-__all__ = [
-    *("ACTIVATIONS", "BLOCKS", "INITS", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum", "Workspace"),
-    *("clip_global_norm", "load_dataset", "main", "read_idx", "softmax_cross_entropy", "train"),
-]
+__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum", "Workspace"]
+__all__ += ["clip_global_norm", "load_dataset", "main", "read_idx", "softmax_cross_entropy", "train"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
@@ -805,64 +789,19 @@ class Config(TrainingConfig, DeepArchitecture):
 
 # ----------------------------------------------------------------------------------------- the command
 
-SWEEP = {"depth": [5, 10, 20, 30, 50], "seed": list(range(20))}  # the committed one
-
-
-def build_parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="highway-networks" if Path(sys.argv[0]).name == "highway-networks" else "python highway_networks.py",
-        description="Train highway and plain networks side by side and log every epoch as JSON.",
-    )
-    depths = parser.add_mutually_exclusive_group()
-    depths.add_argument("--depth", dest="depths", type=int, nargs=1, metavar="L", help="blocks (default: 30)")
-    depths.add_argument("--depths", type=list_of_numbers, metavar="L,L,...", help="one run for each depth")
-    parser.add_argument("--block", default="both", choices=("both", *BLOCKS), help="both: highway and plain")
-    parser.add_argument("--quick", action="store_true", help="a smaller job: depth 10, 5 epochs")
-    add_hyperparameters(parser, Config, leave_out=("seed", "depth", "block"))
-    parser.add_argument("--dataset", default="auto", choices=("auto", *DATASETS), help="auto: MNIST, else digits")
-    add_training_flags(parser, "run.json or run_sweep.json, with what differs from them")
-    return parser
-
-
-def plan(arguments: argparse.Namespace, data: Dataset) -> list[Config]:
-    """The runs that the command line asks for: every depth, seed and block."""
-    given = given_fields(arguments, Config)
-    if arguments.quick:
-        given.setdefault("epochs", 5)
-    for name, x in (("n_train", data.train_x), ("n_test", data.test_x)):
-        given.setdefault(name, min(getattr(Config, name), len(x)))
-    depths = arguments.depths or [10 if arguments.quick else Config.depth]
-    blocks = ("highway", "plain") if arguments.block == "both" else (arguments.block,)
-    check_number(len(depths) * len(arguments.seeds or [Config.seed]) * len(blocks))
-    return [
-        Config(**given, depth=depth, seed=seed, block=block)
-        for depth, seed, block in product(depths, arguments.seeds or [Config.seed], blocks)
-    ]
-
-
-def run_command(arguments: argparse.Namespace) -> None:
-    """Load, train, save, summarise; raises InputError."""
-    dataset = choose_dataset(arguments.data_dir) if arguments.dataset == "auto" else arguments.dataset
-    data = load_dataset(dataset, arguments.data_dir)
-    configs = plan(arguments, data)
-    if arguments.save_model and len(configs) > 1:
-        raise InputError(
-            f"--save-model: expected a single run, found {len(configs)}; choose one --block, --depth and --seed"
-        )
-    differs = [dataset] * (dataset != "mnist")
-    out = (
-        None if arguments.no_save else Path(arguments.out or default_log(arguments, differs, configs, Config(), SWEEP))
-    )
-    check_places(out, dataset, arguments.save_model)
-    info = DatasetInfo(dataset, configs[0].n_train, configs[0].n_test, data.test_set)
-    train_one = functools.partial(train, save_model=arguments.save_model)
-    log = functools.partial(RunLog.new, arguments.command_line, info, threads=configs[0].threads())
-    run_job(train_one, configs, data, dataset, arguments, log, out)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
-    return run_cli(build_parser(), run_command, argv)
+COMMAND = TrainingCommand(
+    module="highway_networks",
+    description="Train highway and plain networks side by side and log every epoch as JSON.",
+    config=Config,
+    configure=Config,
+    load=load_dataset,
+    dataset=lambda depth: "mnist",
+    fallback=True,
+    block="both",
+    quick={"depth": 10, "epochs": 5},
+    sweep={"depth": [5, 10, 20, 30, 50], "seed": list(range(20))},
+)
+main = COMMAND.run
 
 
 if __name__ == "__main__":

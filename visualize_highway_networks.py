@@ -4,8 +4,8 @@
     python visualize_highway_networks.py LOG.json ...  these
     python visualize_highway_networks.py LOG.json --watch   this one again whenever it has grown, until it is finished
 
-Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there. A job that
-still runs, or was killed, has LOG.unfinished.json: its pictures say how many epochs it has reached.
+Pictures of run.json and run_sweep.json go to viz/, those of any other log to a folder of its own there. A job
+that still runs, or was killed, has LOG.DATASET.jsonl instead of a log: its pictures say how many epochs are trained.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from matplotlib.ticker import MaxNLocator
 import highway_lab.logs
 from conv_recipes import ConvConfig
 from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab.commands import lines_beside, read_unfinished
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
@@ -43,7 +44,6 @@ from highway_lab.figures import (
     picture_folder,
     save,
 )
-from highway_lab.jobs import UNFINISHED, unfinished_beside
 from highway_lab.logs import Run, RunLog
 from highway_networks import Config
 
@@ -356,7 +356,9 @@ def read_log(path: Path) -> Log:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     remedy = f"make it with: {COMMAND}"
     is_conv = path.is_file() and b'"net": ' in path.read_bytes()  # which convolutional net: dense ones have no name
-    log = highway_lab.logs.read(path, RunLog[ConvConfig if is_conv else Config], remedy)
+    config = ConvConfig if is_conv else Config
+    is_unfinished = path.suffix == ".jsonl"
+    log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
     if log.dataset.name not in DATASETS:
         raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
     if not log.runs:
@@ -400,18 +402,16 @@ def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
 
 
 def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
-    """Draw a log, or what there is of it so far, again whenever that has changed, until it is finished.
+    """Draw a log, or the epochs that its job has trained so far, whenever they change, until the log is finished.
 
-    One that is not there yet is waited for. Raises InputError if it could not come to be there, or if one that cannot
+    A log that is not there yet is waited for. Raises InputError if it cannot come to be there, or if one that cannot
     be drawn stays so.
     """
-    if path.name.endswith(UNFINISHED):
-        path = path.with_name(path.name.removesuffix(UNFINISHED) + ".json")
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(
             f"--watch: expected a log, or a folder where one will be, found neither at {path}; name another"
         )
-    places, drawn, failed = (unfinished_beside(path), path), None, None
+    places, drawn, failed = (path, *(lines_beside(path, dataset) for dataset in DATASETS)), None, None
     if not any(place.exists() for place in places):
         print(f"waiting for {path}", flush=True)
     while True:
@@ -421,7 +421,7 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
             try:
                 log = read_log(there[0])
                 pictures = draw_log(log, there[0], folder or own_folder(there[0]))
-            except (InputError, OSError):  # it may have given way to the next while it was read
+            except (InputError, OSError):  # the finished log may have replaced it while it was read
                 if there == failed:
                     raise
                 failed = there

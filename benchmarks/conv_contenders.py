@@ -22,7 +22,8 @@ from conv_highway_networks import (
     MaxPoolLayer,
     OutputLayer,
 )
-from conv_recipes import NETS, ConvConfig, configure, fit_to
+from conv_recipes import NETS, ConvConfig, configure
+from highway_lab.commands import fit_to
 from highway_lab.datasets import CLASSES
 from highway_lab.training import LOSSES, OPTIMIZERS, Training, evaluate
 from highway_networks import Dataset
@@ -106,7 +107,7 @@ def peak_of_training(case: ConvCase) -> float:
     (shape, n_train, n_test), rng = case.samples, np.random.default_rng(0)
     images = [rng.integers(0, 256, (n, *shape), np.uint8) for n in (n_train, n_test)]
     data = Dataset(images[0], np.arange(n_train) % CLASSES, images[1], np.arange(n_test) % CLASSES, CLASSES)
-    config = configure(case.net, batch_size=case.batch, **fit_to(data, case.net, {}))
+    config = configure(case.net, batch_size=case.batch, **fit_to(data, configure(case.net), {}))
     training = Training(config, data)
     training.config = dataclasses.replace(config, n_train=STEPS * case.batch)
     next(training.epochs(scored=False))

@@ -19,8 +19,9 @@ from helpers import (
 )
 
 from conv_highway_networks import Blocks, ConvNet, ConvWorkspace, Dropout, contrast_normalised
-from conv_recipes import NETS, ConvConfig, configure, crop_and_mirror, fit_to, mean_image
+from conv_recipes import NETS, ConvConfig, configure, crop_and_mirror, mean_image
 from highway_lab import InputError, checkpoints, logs
+from highway_lab.commands import fit_to
 from highway_lab.datasets import Dataset
 from highway_lab.training import LOSSES, Training, evaluate, is_schedule, scheduled_rate, train
 from highway_networks import Momentum, decay_weights, softmax_cross_entropy
@@ -270,7 +271,7 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores(digits):
 
 @pytest.mark.parametrize("n_validation", [1437, 5000])
 def test_too_many_validation_samples_are_refused_by_their_flag(digits, n_validation):
-    given = fit_to(digits, "digits", {"net": "digits", "n_validation": n_validation})
+    given = fit_to(digits, configure("digits"), {"net": "digits", "n_validation": n_validation})
     with pytest.raises(InputError) as error:
         Training(configure(**given), digits)
     assert_says(error.value, "--n-validation", 1437, n_validation + 1)

@@ -126,6 +126,13 @@ def run_job(job: Job, data: Dataset) -> None:
         if job.old == "fresh":
             _remove(job.checkpoint_paths())
         side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
+
+        def report(done: list[Run]) -> str | None:
+            run = done[-1]
+            if place := job.checkpoint(run.config):
+                place.unlink(missing_ok=True)
+            return f"{label(run.config)}  {describe_scores(run)}" if side_by_side else None
+
         try:
             runs = run_missing(
                 functools.partial(_train_one, job, lines, side_by_side),
@@ -135,7 +142,7 @@ def run_job(job: Job, data: Dataset) -> None:
                 command=job.command,
                 jobs=job.jobs,
                 old=job.old,
-                report=lambda run: f"{label(run.config)}  {describe_scores(run)}" if side_by_side else None,
+                report=report,
                 bar=side_by_side,
             )
         except Interrupted as stopped:

@@ -279,14 +279,15 @@ def run_missing(
     jobs: int,
     old: str | None = None,
     scheduler: str | None = None,
-    report: Callable[[ResultT], str | None] = lambda result: None,
+    report: Callable[[list[ResultT]], str | None] = lambda done: None,
     bar: bool = True,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any. `report` may return a text to
-    print after each run; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many
+    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any. After each run
+    `report` gets all results so far, the newest last, and may return a text to print; `bar`: whether a terminal shows
+    a bar of runs. Raises Interrupted, whose message says how many
     runs are safe and which `command` continues.
     """
     from tqdm import tqdm
@@ -302,7 +303,7 @@ def run_missing(
             "go on with them (--keep), or begin anew (--fresh)"
         )
     results.keep(lambda result: result.whole)
-    missing = [task for task in tasks if task not in done]
+    wanted, missing = set(tasks), [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
     jobs = min(jobs, max(len(missing), 1))
@@ -313,7 +314,7 @@ def run_missing(
                 results.append(result)
                 done[results.task_of(result)] = result
                 progress.update()
-                if text := report(result):
+                if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
         safe = sum(task in done for task in tasks)

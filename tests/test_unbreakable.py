@@ -29,9 +29,10 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
-from highway_lab import logs
+from highway_lab import commands, logs
 from highway_lab.cli import InputError, ignore_interrupts
-from highway_lab.jobs import ResultFile, checkpoint_beside
+from highway_lab.commands import checkpoint_beside, fit_to
+from highway_lab.jobs import ResultFile
 from highway_lab.training import Training
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -154,13 +155,13 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-@pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json", "log.unfinished.json"])
+@pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json"])
 def test_what_is_no_file_in_the_place_of_a_log_is_refused_before_training(workdir, refused, make, name):
     make(name)
     assert refused(hn.main, [*SHORT, "--out", "log.json"]).startswith(
         f"python highway_networks.py: error: {name}: expe"
     )
-    assert refused(viz.main, [name]).startswith(f"python visualize_highway_networks.py: error: {name}: expected a log")
+    assert refused(viz.main, [name]).startswith(f"python visualize_highway_networks.py: error: {name}: expected a ")
 
 
 def test_a_huge_file_is_not_read(tmp_path):
@@ -221,11 +222,11 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
     assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
 
 
-@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "blocks_compared"])
+@pytest.mark.parametrize("name", ["beyond.very_deep", "gate_maps", "depth_search", "lesions", "beyond.blocks_compared"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, monkeypatch, name):
     monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     Path("runs").write_text("")
-    assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
+    assert f"runs/{name.removeprefix('beyond.')}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
@@ -245,7 +246,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
 @pytest.mark.parametrize(
     "words",
     [
-        *("--out notes.txt", "--out net.npz", "--out log.digits.jsonl", "--out log.unfinished.json"),
+        *("--out notes.txt", "--out net.npz", "--out log.digits.jsonl"),
         *("--save-model log.json --block plain", "--save-model log.digits.jsonl --block plain"),
     ],
 )
@@ -255,7 +256,7 @@ def test_names_say_what_a_file_is_so_that_none_replaces_another(workdir, refused
     assert files_below(workdir) == {}
 
 
-@pytest.mark.parametrize("name", ["log.json", "log.unfinished.json", "log.digits.jsonl", "net.npz"])
+@pytest.mark.parametrize("name", ["log.json", "log.digits.jsonl", "net.npz"])
 def test_a_link_that_leads_to_itself_is_refused(workdir, refused, name):
     Path(name).symlink_to(name)
     error = refused(
@@ -283,7 +284,9 @@ def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
 
 @pytest.mark.parametrize("old", [[], ["--fresh"]])
 def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, refused, digits, old):
-    net = checkpoint_beside(Path("log.json"), "digits", conv.configure("digits", **conv.fit_to(digits, "digits", {})))
+    net = checkpoint_beside(
+        Path("log.json"), "digits", conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
+    )
     net.write_bytes(b"an earlier one")
     words = ["--net", "digits", "--out", "log.json", "--save-model", net.name, *old]
     assert f"--save-model: expected a file that outlives the run, found its checkpoint {net.name}" in refused(
@@ -294,7 +297,7 @@ def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, 
 
 def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
     checkpoint = checkpoint_beside(
-        Path("log.json"), "digits", conv.configure("digits", **conv.fit_to(digits, "digits", {}))
+        Path("log.json"), "digits", conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
     )
     there = {"log.digits.jsonl": b"Dear diary", checkpoint.name: b"an earlier one"}
     for name, content in there.items():
@@ -326,10 +329,10 @@ def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch)
         error = refused(hn.main, [*SHORT, "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error
     assert "all runs are safe in log.digits.jsonl; to continue: python highway_networks.py" in error
-    assert [*files_below(workdir)] == ["log.digits.jsonl", "log.unfinished.json"]
+    assert [*files_below(workdir)] == ["log.digits.jsonl"]
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
-    monkeypatch.setattr(hn, "train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(commands, "train", lambda *_, **__: pytest.fail("trained again"))
     assert "net.npz: expected a run to make it" in refused(
         hn.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"]
     )

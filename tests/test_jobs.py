@@ -216,7 +216,7 @@ def test_results_come_in_the_order_of_the_tasks_and_are_reported_as_they_arrive(
     results = square_all(tasks=[4, 2, 0, 3], report=lambda done: reported.append([r.task for r in done]))
     assert [r.task for r in results] == [4, 2, 0, 3]
     assert [r.square for r in results] == [16, 4, 0, 9]
-    assert reported == [[4, 2, 0], [4, 2, 0, 3]]
+    assert reported == [[2, 0, 4], [2, 0, 4, 3]]
 
 
 def test_what_is_finished_is_not_run_again(let_go):
@@ -320,7 +320,7 @@ def begin(workdir, start) -> Callable[..., subprocess.Popen]:
     """Starts the tasks in another process and returns it once those that are not held are safe and all others wait."""
 
     def begin(*flags: str, workers: int) -> subprocess.Popen:
-        process = start("-c", "import sys, test_side_by_side as t; sys.exit(t.main())", *flags)
+        process = start("-c", "import sys, test_jobs as t; sys.exit(t.main())", *flags)
 
         def in_the_middle() -> bool:
             assert process.poll() is None, process.communicate()

@@ -1,0 +1,491 @@
+"""The two training commands: what they plan, train, write and say, and how they end."""
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, files_below, wait_until, without_seconds
+
+import conv_highway_networks as cn
+import highway_networks as hn
+import make_highway_networks_gif as gif
+import visualize_highway_networks as viz
+from highway_lab import commands, datasets, logs
+from highway_lab.commands import checkpoint_beside, lines_beside
+from highway_lab.jobs import ResultFile
+from highway_lab.logs import Run, RunLog
+
+SMALL = {
+    hn: ("--dataset", "digits", "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-test", "50", "--depth", "1"),
+    cn: ("--net", "digits", "--epochs", "1", "--n-train", "100", "--n-test", "50", "--block", "both"),
+}
+DENSE = SMALL[hn]
+WITHOUT_DEPTH = DENSE[:-2]
+LINES = Path("log.digits.jsonl")
+both_programs = pytest.mark.parametrize("program", [hn, cn], ids=["dense", "conv"])
+
+
+def read(path: Path | str, program=hn) -> RunLog:
+    return logs.read(path, RunLog[program.COMMAND.config], "run it again")
+
+
+def kept_runs(path: Path = LINES) -> list[Run]:
+    return [run for run in ResultFile(path, Run[hn.Config]).read() if run.whole]
+
+
+def run(program, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    """Run a command line as a user would: in a process of its own."""
+    command = [sys.executable, program.__file__, *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def stop_at(monkeypatch, n: int, stop=interrupt) -> list:
+    """Let the n-th run of the process stop; return the list of configs to which each start of a run is added."""
+    trained, train = [], commands.train
+
+    def train_or_stop(config, data, **options):
+        trained.append(config)
+        return stop() if len(trained) == n else train(config, data, **options)
+
+    monkeypatch.setattr(commands, "train", train_or_stop)
+    return trained
+
+
+# ------------------------------------------------------------------------------------------ end to end
+
+
+def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
+    """`--quick` is depth 10 for 5 epochs; all else is the default, cut to the images that there are."""
+    done = run(hn, "--dataset", "digits", "--quick", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = tmp_path.iterdir()
+    assert path.name == "run-digits-quick.json"
+
+    log = read(path)
+    assert log.command == "python highway_networks.py --dataset digits --quick"
+    assert (log.dataset.name, log.dataset.n_train, log.dataset.n_test) == ("digits", 1437, 360)
+    assert log.environment.threads == 1
+    expected = [hn.Config(block=b, depth=10, epochs=5, n_train=1437, n_test=360) for b in ("highway", "plain")]
+    assert [r.config for r in log.runs] == expected
+    score = log.runs[0].history.test_score[-1]
+    assert score > 0.8
+
+    lines = done.stdout.splitlines()
+    epochs = [line for line in lines if "epoch" in line]
+    assert len(epochs) == 12
+    assert epochs[5].startswith(f"highway depth 10 seed 0  epoch 5/5  test {score:.3f}")
+    (row,) = (line for line in lines if line.startswith("   10   "))
+    assert f"{score:.3f}" in row
+    assert f"{log.runs[1].history.test_score[-1]:.3f}" in row
+    assert lines[-2:] == [f"saved {path.name}", f"to draw it: python visualize_highway_networks.py {path.name}"]
+
+
+@pytest.mark.slow
+def test_runs_side_by_side_give_the_same_log_but_for_times(tmp_path):
+    found = []
+    for n in ("1", "2"):
+        words = ("--depths", "1,3", "--seeds", "0,1", "--out", "log.json", "--jobs", n)
+        done = run(hn, *WITHOUT_DEPTH, *words, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        found.append([without_seconds(r) for r in read(tmp_path / "log.json").runs])
+    assert found[0] == found[1]
+    order = [(r.config.depth, r.config.seed, r.config.block) for r in found[0]]
+    assert order == [(d, s, b) for d in (1, 3) for s in (0, 1) for b in ("highway", "plain")]
+
+
+@pytest.mark.slow
+def test_each_epoch_of_long_runs_side_by_side_is_told(tmp_path):
+    """A run of a convolutional net may take half an hour."""
+    words = ("--net", "digits", "--seeds", "0,1", "--epochs", "2", "--jobs", "2", "--out", "log.json")
+    done = run(cn, *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = [f"highway digits seed {seed}  epoch {epoch}/2" for seed in (0, 1) for epoch in (0, 1, 2)]
+    assert sorted(line[: len(told[0])] for line in done.stdout.splitlines() if " epoch " in line) == told
+    assert list(files_below(tmp_path)) == ["log.json"]
+
+
+def test_the_summary_has_a_row_a_depth_with_mean_and_sd_over_seeds(workdir, capsys):
+    assert hn.main([*WITHOUT_DEPTH, "--depths", "3,1", "--seeds", "0,1,2", "--no-save"]) == 0
+    header, *rows = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    columns = ("test accuracy", "train loss", "seconds")
+    assert " ".join(header.split()) == " ".join(["depth", "highway", *columns, "plain", *columns])
+    assert [row.split()[0] for row in rows] == ["1", "3"]
+    assert all(row.count("±") == 4 for row in rows)
+    assert files_below(workdir) == {}
+
+
+def test_the_summary_leaves_room_for_every_kind_of_block(workdir, capsys):
+    assert hn.main([*DENSE, "--block", "highway-uncoupled", "--no-save"]) == 0
+    header, row = capsys.readouterr().out.splitlines()[-2:]
+    assert "highway-uncoupled test accuracy train loss  " in header
+    assert len(row) == len(header)
+
+
+SHARED = {
+    **{"block": "plain", "loss": "cross-entropy", "init": "he", "gate_bias": -1.5, "lr": 0.02, "lr_decay": 0.99},
+    **{"momentum": 0.8, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "batch_size": 30, "drop_last": True, "epochs": 2},
+    **{"n_train": 100, "n_validation": 40, "n_scored": 50, "n_test": 50, "seed": 7, "dtype": "float64"},
+    **{"schedule": "0.5,0.75", "weight_decay": 1e-3},
+}
+OWN = {
+    hn: {"depth": 2, "hidden": 9, "activation": "relu", "optimizer": "momentum", "nesterov": True, "clip": 0.0},
+    cn: {"net": "digits", "activation": "tanh", "optimizer": "adam", "nesterov": False, "clip": 1.0}
+    | {"batch_norm": True, "dropout": 0.5, "contrast": True, "augment": True},
+}
+
+
+@both_programs
+def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir, program):
+    given = SHARED | OWN[program]
+    assert given.keys() == {field.name for field in dataclasses.fields(program.COMMAND.config)}
+    flags = []
+    for name, value in given.items():
+        word = name.replace("_", "-")
+        flags += [f"--{'' if value else 'no-'}{word}"] if isinstance(value, bool) else [f"--{word}", str(value)]
+    assert program.main([*flags, "--dataset", "digits", "--out", "log.json", "--save-model", "net.npz"]) == 0
+    (found,) = read("log.json", program).runs
+    assert found.config == program.COMMAND.config(**given)
+    net = (hn.DeepNet if program is hn else cn.ConvNet).load("net.npz")
+    assert (net.params.flat.size, net.block, net.dtype) == (found.n_params, hn.BLOCKS["plain"], "float64")
+
+
+def test_a_log_states_command_and_data(workdir, monkeypatch):
+    for program, script, stated in (
+        (hn, "./highway_networks.py", "python highway_networks.py"),
+        (hn, "/bin/highway-networks", "highway-networks"),
+        (cn, "conv_highway_networks.py", "python conv_highway_networks.py"),
+    ):
+        monkeypatch.setattr(sys, "argv", [script])
+        assert program.main([*SMALL[program], "--out", "my log.json"]) == 0
+        raw = json.loads(Path("my log.json").read_text())
+        assert raw["command"] == f"{stated} {' '.join(SMALL[program])} --out 'my log.json'"
+        assert raw["dataset"] == {"name": "digits", "n_train": 100, "n_test": 50, "test_set": "test images"}
+
+
+def test_a_diverged_run_is_saved_and_summarised(workdir, capsys):
+    diverging = ("--optimizer", "momentum", "--activation", "relu", "--lr", "1e12", "--clip", "0")
+    assert hn.main([*WITHOUT_DEPTH, *diverging, "--depth", "3", "--out", "log.json"]) == 0
+    assert "1 diverged" in capsys.readouterr().out
+    assert any(r.diverged for r in read("log.json").runs)
+
+
+def test_a_terminal_is_shown_a_bar_instead_of_lines(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert hn.main([*DENSE, "--block", "plain", "--no-save"]) == 0
+    output, error = capsys.readouterr()
+    assert "epoch" not in output
+    last = error.replace("\r", "\n").strip().splitlines()[-1]
+    assert re.match(r"test 0\.\d{3} train 0\.\d{3} loss \d\.\d{3} +plain depth 1 seed 0 +1/1 ", last)
+
+
+def test_a_log_of_convolutional_nets_is_drawn_as_any_other(workdir):
+    assert cn.main([*SMALL[cn], "--out", "log.json"]) == 0
+    assert viz.main(["log.json"]) == gif.main(["log.json"]) == 0
+    drawn = {path.name for path in (workdir / "viz" / "log").iterdir()}
+    assert drawn == {f"{figure.__name__}.png" for figure in viz.RUN_FIGURES} | {gif.NAME}
+    assert viz.describe(viz.read_log(Path("log.json")), read("log.json", cn).runs) == "digits, net digits, seed 0"
+
+
+def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
+    program = (
+        "import sys, numpy.random; before = set(sys.modules)\n"
+        "import highway_networks\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("HIGHWAY_DATA_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    ours = {"highway_lab", *(path.stem for path in ROOT.glob("*.py"))}
+    assert {"highway_networks", "highway_lab"} <= set(done.stdout.split()) <= ours, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------ what is planned
+
+
+def planned(program, arguments: str, data: hn.Dataset) -> list:
+    return program.COMMAND.plan(program.COMMAND.parser().parse_args(arguments.split()), data)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "name"),
+    [
+        (hn, "", "run"),
+        (hn, "--seed 0 --depth 30", "run"),
+        (hn, "--lr 0.005 --jobs 2", "run"),
+        (hn, "--seeds 0-19 --depths 5,10,20,30,50", "run_sweep"),
+        (hn, "--seed 0 --depths 5,10,20,30,50", "run_sweep-seed0"),
+        (hn, "--depths 5,10 --seeds 3,5", "run_sweep-depth5,10-seed3,5"),
+        (hn, "--lr 0.01", "run-lr0.01"),
+        (hn, "--depth 1 --epochs 1", "run-depth1-epochs1"),
+        (hn, "--seed 1 --n-train 200", "run-seed1-n_train200"),
+        (hn, "--block plain", "run-plain"),
+        (hn, "--quick", "run-quick"),
+        (cn, "", "run-mnist-16"),
+        (cn, "--net mnist-32 --seed 0 --jobs 2", "run-mnist-32"),
+        (cn, "--seeds 0,1", "run_sweep-mnist-16-seed0,1"),
+        (cn, "--block both --seed 3", "run-mnist-16-both-seed3"),
+        (cn, "--lr 0.03 --batch-norm", "run-mnist-16-lr0.03-batch_normTrue"),
+        (cn, "--quick", "run-mnist-16-quick"),
+        (cn, "--net highway-a --lr 0.06", "run-highway-a"),
+        (cn, "--net highway-a --no-augment", "run-highway-a-augmentFalse"),
+    ],
+)
+def test_the_name_of_a_log_says_what_differs_from_a_committed_job(as_many_as_mnist, program, arguments, name):
+    command = program.COMMAND
+    given = command.parser().parse_args(arguments.split())
+    configs = command.plan(given, as_many_as_mnist)
+    usual = command.dataset(getattr(configs[0], command.config.SIZE))
+    assert command.log_name(given, usual, configs) == f"{name}.json"
+    assert "-digits" in command.log_name(given, "digits", configs)
+
+
+def test_a_job_on_the_real_files_is_named_by_what_differs(small_mnist, workdir):
+    small = ("--data-dir", str(small_mnist), "--hidden", "8", "--epochs", "1", "--block", "plain", "--depth", "1")
+    assert hn.main([*small]) == hn.main([*small, "--out", "mine.json"]) == 0
+    assert {path.name for path in workdir.iterdir()} == {"run-plain-depth1-hidden8-epochs1.json", "mine.json"}
+
+
+def test_a_net_has_its_recipe_but_for_the_flags(as_many_as_mnist):
+    assert planned(cn, "--net highway-a", as_many_as_mnist) == [cn.configure("highway-a")]
+    assert planned(cn, "--net highway-a --lr 0.5", as_many_as_mnist) == [cn.configure("highway-a", lr=0.5)]
+    quick = cn.configure("mnist-16", **(cn.COMMAND.quick | {"n_train": 3000}))
+    assert planned(cn, "--quick --n-train 3000", as_many_as_mnist) == [quick]
+
+
+def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
+    (config,) = planned(cn, "", digits)
+    assert (config.n_train, config.n_validation, config.n_test) == (1437 - 143, 143, 360)
+    for program in (hn, cn):
+        config, *_ = planned(program, "--n-validation 37", digits)
+        assert (config.n_train, config.n_validation, config.n_test) == (1400, 37, 360)
+
+
+# ------------------------------------------------------------------------------------------- errors
+
+BAD_ARGUMENTS = {
+    "--depths 5,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '5,x'",
+    "--depths 5,,10": "argument --depths",
+    "--depths 5,5": "argument --depths: expected different numbers",
+    "--depth -1": "--depth: expected zero or a positive number, found -1",
+    "--depth 1.5": "argument --depth",
+    "--depth 1 --depths 1,2": "argument --depths: not allowed with argument --depth",
+    "--seeds 0,0": "argument --seeds: expected different numbers",
+    "--seed -1": "--seed: expected zero or a positive number, found -1",
+    "--seed 0 --seeds 1,2": "argument --seeds: not allowed with argument --seed",
+    "--n-train 1438": "--n-train: expected at most 1437 images, found 1438",
+    "--n-test 361": "--n-test: expected at most 360 images, found 361",
+    "--lr 0": "--lr: expected a positive number, found 0.0",
+    "--jobs 0": "argument --jobs: expected a positive number, found '0'",
+    "--jobs two": "argument --jobs",
+    "--block brick": "--block: expected one of",
+    "--activation sine": "--activation: expected one of",
+    "--loss none": "--loss: expected one of",
+    "--loss squared-error": "--loss: expected a loss of classes, found squared-error",
+    "--dtype float16": "--dtype: expected one of float32, float64, found float16",
+    "--dataset imagenet": "argument --dataset",
+    "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 images",
+    "--save-model net.npz": "--save-model: expected a single run, found 2",
+    "--save-model net.npz --block plain --seeds 0,1": "--save-model: expected a single run, found 2",
+    "--save-model missing/net.npz --block plain": "missing/net.npz: expected a place to write, found: no directory",
+    "--save-model . --block plain": "--save-model: expected a name like net.npz, found .",
+    "--out missing/log.json": "missing/log.json: expected a place to write, found: no directory missing",
+    "--out .": "--out: expected a name like log.json",
+    "--unknown": "unrecognized arguments: --unknown",
+    "surplus": "unrecognized arguments: surplus",
+    "--epoch 1": "unrecognized arguments: --epoch 1",
+}
+for size in ("--hidden", "--batch-size", "--epochs", "--n-train", "--n-test"):
+    BAD_ARGUMENTS |= {f"{size} {n}": f"{size}: expected a positive number, found {n}" for n in (0, -1)}
+    BAD_ARGUMENTS[f"{size} x"] = f"argument {size}: invalid int value: 'x'"
+BAD_CONV_ARGUMENTS = {
+    "--net other": "argument --net: invalid choice: 'other'",
+    "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
+    "--schedule 0.5,,": "--schedule: expected constant, cosine or shares",
+    "--dropout 2": "--dropout: expected a number in [0, 1], found 2",
+    "--n-train 9999": "--n-train and --n-validation: expected at most 1437 images",
+    "--dataset nothing": "argument --dataset",
+}
+BAD = [(hn, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
+BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]
+
+
+@pytest.mark.parametrize(("program", "arguments", "message"), BAD)
+def test_a_wrong_argument_is_refused_and_nothing_written(workdir, capsys, program, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        program.main(arguments.split())
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith(f"python {program.__name__}.py: error: {message}")
+    assert files_below(workdir) == {}
+
+
+def test_an_error_in_a_worker_process_is_one_line_too(tmp_path):
+    done = run(hn, "--dataset", "digits", "--n-train", "1438", "--depth", "1", "--jobs", "2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"python highway_networks\.py: error: --n-train: .*1437.*1438.*\n", done.stderr)
+    assert files_below(tmp_path) == {}
+
+
+def test_a_bad_data_file_is_one_line_and_exit_code_2(small_mnist, workdir, refused):
+    path = small_mnist / "hinton-mnist" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert f"error: {path}: expected " in refused(hn.main, ["--data-dir", str(small_mnist)])
+    assert files_below(workdir) == {}
+
+
+# ---------------------------------------------------------------------------------- jobs that are cut short
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "old_log"), [(1, None), (2, "a whole log")], ids=["1 job", "2 jobs, old log"])
+def test_ctrl_c_keeps_the_runs_that_have_finished(workdir, start, jobs, old_log):
+    """A terminal's Ctrl-C reaches every process of the job, here as soon as one of many runs has finished."""
+    if old_log:
+        Path("log.json").write_text(old_log)
+    words = ("--dataset", "digits", "--hidden", "8", "--n-train", "100", "--n-test", "50", "--depth", "10")
+    words += ("--epochs", "50", "--block", "highway", "--seeds", "0-199", "--jobs", str(jobs), "--out", "log.json")
+    process = start(hn.__file__, *words)
+    for line in process.stdout:
+        if jobs > 1 or "seed 1 " in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    error = process.communicate(timeout=300)[1]
+
+    assert process.returncode == 130, error
+    assert not re.search("Traceback|leaked", error)
+    assert (Path("log.json").read_text() if Path("log.json").exists() else None) == old_log
+    kept = kept_runs()
+    assert 1 <= len(kept) < 200
+    assert all(len(r.history.epoch) == 51 for r in kept)
+    said = re.search(r"(\d+) of 200 runs are safe in log\.digits\.jsonl; to continue: python highway_net", error)
+    assert len(kept) - int(said[1]) in (0, 1)  # Ctrl-C may come between keeping a run and counting it
+    assert {path.name for path in workdir.iterdir()} == {LINES.name, *(["log.json"] if old_log else [])}
+
+
+@both_programs
+def test_a_job_that_was_cut_short_goes_on_where_it_was(workdir, monkeypatch, program):
+    trained = stop_at(monkeypatch, 3)
+    arguments = [*SMALL[program], "--seeds", "0,1", "--out", "log.json"]
+    assert program.main(arguments) == 130
+    assert sorted(files_below(workdir)) == [LINES.name]
+    assert program.main(arguments) == 0
+    assert len(trained) == 5
+    assert [run.config for run in read("log.json", program).runs] == sorted(set(trained), key=trained.index)
+    assert [path.name for path in workdir.iterdir()] == ["log.json"]
+
+
+def test_runs_of_another_job_are_neither_taken_nor_lost(workdir, monkeypatch):
+    """Another job of the same --out: other settings leave its runs alone, another data set has its own file."""
+    arguments = [*DENSE, "--out", "log.json"]
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        assert hn.main(arguments) == 130
+    before = kept_runs()
+    assert hn.main([*arguments, "--lr", "0.1"]) == 0
+    assert ResultFile(LINES, Run[hn.Config]).read() == before
+    assert {run.config.lr for run in read("log.json").runs} == {0.1}
+    assert lines_beside(Path("log.json"), "mnist") != LINES
+
+
+def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, monkeypatch, refused, capsys):
+    arguments = [*DENSE, "--out", "log.json"]
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        assert hn.main(arguments) == 130
+    capsys.readouterr()
+    lines = LINES.read_text().replace(logs.environment().code, "another")
+    LINES.write_text(lines)
+    before = files_below(workdir)
+    error = refused(hn.main, arguments)
+    assert all(part in error for part in (LINES.name, "found 1 of other code", "--keep", "--fresh"))
+    assert files_below(workdir) == before
+    assert hn.main([*arguments, "--keep"]) == 0
+    kept, fresh = read("log.json").runs
+    assert (kept.environment.code, fresh.environment) == ("another", None)
+    LINES.write_text(lines)
+    assert hn.main([*arguments, "--fresh"]) == 0
+    assert [run.environment for run in read("log.json").runs] == [None, None]
+
+
+@pytest.mark.parametrize(("module", "where"), [(commands, "train"), (datasets, "load")])
+def test_ctrl_c_before_the_first_run_has_finished_saves_nothing(workdir, monkeypatch, capsys, module, where):
+    monkeypatch.setattr(module, where, interrupt)
+    assert hn.main([*DENSE, "--out", "log.json"]) == 130
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("python highway_networks.py: interrupted")
+    assert ("0 of 2 runs are safe" in said) == (where == "train")
+    assert files_below(workdir) == {}
+
+
+def test_a_killed_process_loses_no_finished_run(workdir, monkeypatch, capsys):
+    def break_down():
+        raise BrokenExecutor("a worker was killed")
+
+    stop_at(monkeypatch, 2, break_down)
+    assert hn.main([*DENSE, "--out", "log.json"]) == 1
+    assert "BrokenExecutor: a worker was killed; 1 of 2 runs are safe in log.digits.jsonl" in capsys.readouterr().err
+    assert [run.config.block for run in kept_runs()] == ["highway"]
+
+
+def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatch, capsys):
+    stop_at(monkeypatch, 2)
+    assert hn.main([*DENSE, "--no-save"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
+    assert files_below(workdir) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_goes_on_from_its_last_epoch_to_the_same_bits(tmp_path, signal_number):
+    folders = [tmp_path / name for name in ("whole", "cut")]
+    for folder in folders:
+        folder.mkdir()
+    words = ("--net", "digits", "--epochs", "4", "--augment", "--save-model", "net.npz", "--out", "log.json")
+    assert run(cn, *words, cwd=folders[0]).returncode == 0
+
+    killed = subprocess.Popen(
+        [sys.executable, cn.__file__, *words], cwd=folders[1], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: "epoch 1/4" in killed.stdout.readline(), "an epoch")
+    killed.send_signal(signal_number)
+    killed.communicate()
+    assert killed.returncode == (130 if signal_number == signal.SIGTERM else -signal.SIGKILL)
+    (kept,) = folders[1].glob("*.npz")
+    assert kept.name.startswith("log.digits-highway-digits-seed-0-")
+    left = commands.read_unfinished(folders[1] / LINES, cn.ConvConfig)
+    assert 1 <= left.runs[0].history.epoch[-1] < 4
+    done = run(cn, *words, cwd=folders[1])
+    assert "epoch 0/4" not in done.stdout
+    assert "epoch 4/4" in done.stdout
+    whole, cut = ([without_seconds(run) for run in read(folder / "log.json", cn).runs] for folder in folders)
+    assert whole == cut
+    assert (folders[0] / "net.npz").read_bytes() == (folders[1] / "net.npz").read_bytes()
+    assert sorted(files_below(folders[1])) == ["log.json", "net.npz"]
+
+
+def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):
+    words = ["--net", "digits", "--epochs", "1", "--n-train", "100", "--out", "log.json"]
+    assert cn.main(words) == 0
+    place = checkpoint_beside(Path("log.json"), "digits", read("log.json", cn).runs[0].config)
+    place.write_bytes(b"no checkpoint")
+    assert "expected a checkpoint" in refused(cn.main, words)
+    assert cn.main([*words, "--lr", "0.01"]) == 0
+    assert place.read_bytes() == b"no checkpoint"
+    assert cn.main([*words, "--fresh"]) == 0
+    assert sorted(files_below(workdir)) == ["log.json"]

@@ -1,0 +1,174 @@
+"""`--tensorboard DIR`: TensorBoard is told what the log says, in a folder for each run."""
+
+import dataclasses
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, files_below, limited_file_size
+from made_up import made_up_run
+
+import conv_highway_networks as cn
+import highway_networks as hn
+from highway_lab import datasets, logs
+from highway_lab.console import full_name
+from highway_lab.logs import RunLog
+from highway_lab.training import Training
+
+SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
+HPARAMS = ("experiment", "session_start_info", "session_end_info")
+
+
+def read(path: Path) -> RunLog:
+    return logs.read(path, RunLog[hn.Config], "a remedy")
+
+
+def events(folder: Path) -> Iterator:
+    """The events in a folder's files, in their order, checksums checked: what a START does not void."""
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.record_writer import masked_crc32c
+
+    found = []
+    for path in sorted(folder.iterdir()):
+        content, place = path.read_bytes(), 0
+        while place < len(content):
+            length, check = struct.unpack_from("<QI", content, place)
+            assert check == masked_crc32c(content[place : place + 8])
+            record = content[place + 12 : place + 12 + length]
+            assert struct.unpack_from("<I", content, place + 12 + length) == (masked_crc32c(record),)
+            place += 16 + length
+            event = Event.FromString(record)
+            if event.session_log.status == SessionLog.START:
+                found = [earlier for earlier in found if earlier.step < event.step]
+            found.append(event)
+    return found
+
+
+def check_events(folder: Path, run: logs.Run) -> None:
+    """A folder holds every number of a run once, and nothing else."""
+    shown = [(value.tag, event.step, value) for event in events(folder) for value in event.summary.value]
+    keys = [(tag, step) for tag, step, _ in shown]
+    assert len(set(keys)) == len(keys)
+    history, expected = run.history, {}
+    for tag, column in {
+        **{"loss/train": history.train_loss, "accuracy/train": history.train_score, "gradient_norm": history.grad_norm},
+        **{"loss/test": history.test_loss, "accuracy/test": history.test_score},
+        **{"loss/validation": history.validation_loss, "accuracy/validation": history.validation_score},
+    }.items():
+        expected |= {(tag, epoch): value for epoch, value in enumerate(column) if value is not None}
+    for epoch, means in enumerate(run.gate_means or []):
+        expected |= {(f"T/block_{l}", epoch): T for l, T in enumerate(means, start=1)}
+    found = {(tag, step): value.simple_value for tag, step, value in shown if value.HasField("simple_value")}
+    assert found == {key: np.float32(value) for key, value in expected.items()}
+    assert {tag for tag, _, value in shown if not value.WhichOneof("value")} == {
+        f"_hparams_/{name}" for name in HPARAMS
+    }
+    histograms = {step: value.histo for tag, step, value in shown if tag == "T/blocks"}
+    assert list(histograms) == (history.epoch if run.gate_means else [])
+    for epoch, histogram in histograms.items():
+        assert histogram.num == sum(histogram.bucket) == run.config.depth
+        assert histogram.sum == pytest.approx(sum(run.gate_means[epoch]))
+        assert histogram.bucket_limit[0] <= min(run.gate_means[epoch])
+        assert max(run.gate_means[epoch]) <= histogram.bucket_limit[-1]
+
+
+def hyperparameters(folder: Path) -> dict[str, object]:
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    (given,) = (
+        HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
+        for event in events(folder)
+        for value in event.summary.value
+        if value.tag == "_hparams_/session_start_info"
+    )
+    return {name: getattr(value, value.WhichOneof("kind")) for name, value in given.items()}
+
+
+def test_tensorboard_is_told_what_the_log_says_of_each_run_in_a_folder_of_its_own(workdir):
+    assert hn.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
+    runs = read(Path("log.json")).runs
+    folders = {full_name("digits", run.config): run for run in runs}
+    assert {path.name for path in Path("new/events").iterdir()} == set(folders)
+    assert next(iter(folders)).startswith("digits-highway-depth-2-seed-0-")
+    for name, run in folders.items():
+        check_events(Path("new/events", name), run)
+        assert hyperparameters(Path("new/events", name)) == dataclasses.asdict(run.config)
+
+
+def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
+    config = hn.Config(lr=0.01)
+    assert len({full_name("mnist", config), full_name("digits", config), full_name("mnist", hn.Config())}) == 3
+
+
+def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
+    from highway_lab.tensorboard import EventFile
+
+    run = made_up_run("highway", 2, 0, 3, True)
+    run.gate_means[1] = [None, None]
+    EventFile(Path("events"), "digits", run.config)(run)
+    (folder,) = Path("events").iterdir()
+    values = [(event.step, value) for event in events(folder) for value in event.summary.value]
+    assert {step for step, value in values if value.WhichOneof("value")} == {0}
+
+
+def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
+    words = [*SHORT, "--block", "highway", "--out", "log.json", "--tensorboard", "events"]
+    assert hn.main(words) == 0
+    (file,) = Path("events").rglob("events.*")
+    file.rename(file.with_name("events.earlier"))  # a second passes
+    assert hn.main(words) == 0
+    (run,) = read(Path("log.json")).runs
+    check_events(file.parent, run)
+
+
+def test_nothing_of_it_is_imported_without_the_flag(tmp_path):
+    words = [*SHORT, "--no-save"]
+    program = f"import sys, highway_networks; highway_networks.main({words}); print('tensorboardX' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize("program", [hn, cn])
+def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
+    for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
+    monkeypatch.setattr(datasets, "load", lambda *_: pytest.fail("data are read"))
+    error = refused(program.main, ["--tensorboard", "events"])
+    assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
+    assert files_below(workdir) == {}
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refused, monkeypatch):
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    Path("events").write_text("a file")
+    error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
+    assert re.search(r"expected a place to write, found: events/.*: Not a directory; choose", error)
+    assert files_below(workdir) == {"events": b"a file"}
+
+
+def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, monkeypatch):
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+    Path("events").mkdir()
+    of_the_last = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
+    place = Path("events", full_name("digits", of_the_last))
+    place.write_text("a file")
+    error = refused(hn.main, [*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "events"])
+    assert f"{place}/events: expected a place to write, found: {place}: File exists; choose another path" in error
+    assert files_below(workdir) == {str(place): b"a file"}
+
+
+def test_a_disk_that_is_full_ends_the_job_with_a_line(workdir, capsys):
+    with limited_file_size(1000):
+        assert hn.main([*SHORT, "--no-save", "--tensorboard", "events"]) == 1
+    error = capsys.readouterr().err
+    assert re.search("interrupted: events/digits-highway.*/events: expected a place to write, found: File too", error)
+    assert error.endswith("choose another path or free the disk; nothing is kept with --no-save\n")

@@ -3,13 +3,9 @@
 The command is started as `python conv_highway_networks.py`.
 """
 
-import argparse
 import dataclasses
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np

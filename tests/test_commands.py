@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, files_below, wait_until, without_seconds
 
-import conv_highway_networks as cn
+import conv_highway_networks
+import conv_recipes as cn
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
@@ -42,7 +43,7 @@ def kept_runs(path: Path = LINES) -> list[Run]:
 
 def run(program, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     """Run a command line as a user would: in a process of its own."""
-    command = [sys.executable, program.__file__, *arguments]
+    command = [sys.executable, str(ROOT / f"{program.COMMAND.module}.py"), *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
@@ -156,7 +157,7 @@ def test_every_hyperparameter_has_a_flag_that_reaches_log_and_net(workdir, progr
     assert program.main([*flags, "--dataset", "digits", "--out", "log.json", "--save-model", "net.npz"]) == 0
     (found,) = read("log.json", program).runs
     assert found.config == program.COMMAND.config(**given)
-    net = (hn.DeepNet if program is hn else cn.ConvNet).load("net.npz")
+    net = (hn.DeepNet if program is hn else conv_highway_networks.ConvNet).load("net.npz")
     assert (net.params.flat.size, net.block, net.dtype) == (found.n_params, hn.BLOCKS["plain"], "float64")
 
 
@@ -331,7 +332,7 @@ def test_a_wrong_argument_is_refused_and_nothing_written(workdir, capsys, progra
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
-    assert captured.err.startswith(f"python {program.__name__}.py: error: {message}")
+    assert captured.err.startswith(f"python {program.COMMAND.module}.py: error: {message}")
     assert files_below(workdir) == {}
 
 
@@ -459,9 +460,9 @@ def test_a_run_goes_on_from_its_last_epoch_to_the_same_bits(tmp_path, signal_num
     words = ("--net", "digits", "--epochs", "4", "--augment", "--save-model", "net.npz", "--out", "log.json")
     assert run(cn, *words, cwd=folders[0]).returncode == 0
 
-    killed = subprocess.Popen(
-        [sys.executable, cn.__file__, *words], cwd=folders[1], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, conv_highway_networks.__file__, *words]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    killed = subprocess.Popen(command, cwd=folders[1], **pipes, text=True)
     wait_until(lambda: "epoch 1/4" in killed.stdout.readline(), "an epoch")
     killed.send_signal(signal_number)
     killed.communicate()

@@ -14,7 +14,7 @@ import pytest
 from helpers import ROOT, files_below, limited_file_size
 from made_up import made_up_run
 
-import conv_highway_networks as cn
+import conv_recipes as cn
 import highway_networks as hn
 from highway_lab import datasets, logs
 from highway_lab.console import full_name

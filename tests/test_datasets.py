@@ -164,18 +164,18 @@ def test_the_data_directory_is_argument_variable_or_cache(small_mnist, tmp_path,
 
 SPOIL = {
     "truncated": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
-    "other content": lambda path: path.write_bytes(gz(PAYLOAD)),
-    "folder": lambda path: (path.unlink(), path.mkdir()),
-    "link to nowhere": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "sha256": lambda path: path.write_bytes(gz(PAYLOAD)),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+    "No such file": lambda path: (path.unlink(), path.symlink_to("nowhere")),
 }
 
 
-@pytest.mark.parametrize("spoil", SPOIL.values(), ids=SPOIL)
-def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, spoil):
+@pytest.mark.parametrize(("found", "spoil"), SPOIL.items())
+def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     path = small_mnist / "hinton-mnist" / TEST_LABELS
     spoil(path)
     before, kind = files_below(small_mnist), path.lstat().st_mode
-    with refused_with(path):
+    with refused_with(path, found):
         hn.load_dataset("mnist", small_mnist)
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 

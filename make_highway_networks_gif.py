@@ -26,10 +26,10 @@ from visualize_highway_networks import (
     evenly_spaced,
     found_logs,
     gate_means,
-    gated,
     mark_guessing,
     own_folder,
     read_log,
+    runs_with_gates,
     scored_on,
 )
 
@@ -86,8 +86,8 @@ def animate(path: Path, out: Path | None = None) -> Path:
     import imageio.v3 as imageio
 
     log = read_log(path)
-    if len(depths_of(log)) > 1 or not gated(log):
-        found = f"depths {depths_of(log)}" if gated(log) else "no run with gates that finished"
+    if len(depths_of(log)) > 1 or not runs_with_gates(log):
+        found = f"depths {depths_of(log)}" if runs_with_gates(log) else "no run with gates that finished"
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {COMMAND}")
     if out is None:
         out = Path(NAME) if own_folder(path) == Path("viz") else own_folder(path) / NAME

@@ -101,7 +101,7 @@ def scored_on(log: Log) -> tuple[str, str]:
     return ("held-out", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
 
 
-def gated(log: Log) -> list[Run]:
+def runs_with_gates(log: Log) -> list[Run]:
     """Return the runs whose gates can be shown; in an unfinished log, those with the most epochs.
 
     A diverged run is left out: its gates end in numbers that are not finite.
@@ -113,7 +113,7 @@ def gated(log: Log) -> list[Run]:
 
 def gate_means(log: Log) -> np.ndarray:
     """Return the mean T of each block after each epoch, (seeds, epochs + 1, L)."""
-    return np.array([run.gate_means for run in gated(log)])
+    return np.array([run.gate_means for run in runs_with_gates(log)])
 
 
 # -------------------------------------------------------------------------- one function a figure or panel
@@ -211,7 +211,7 @@ def T_gate_evolution(log: Log) -> Axes:
     """Draw the mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, gated(log))}", 4.6)
+    figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, runs_with_gates(log))}", 4.6)
     cells = axes.imshow(means.T, vmin=0, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
     axes.set_ylabel("block, front to back")
     number_epochs(axes)
@@ -225,7 +225,7 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
     """Draw a bar for the mean T of each block after an epoch, and a line for the untrained net."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
-    bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[gated(log)[0].config.block])
+    bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[runs_with_gates(log)[0].config.block])
     edges = np.arange(depth + 1) + 0.5
     axes.step(edges, [*means[0], means[0, -1]], where="post", color=INK, linewidth=1, label="untrained")
     axes.set(xlabel="block, front to back", ylabel="mean T", xlim=edges[[0, -1]])
@@ -236,7 +236,7 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
 
 def T_gate_final(log: Log) -> Axes:
     """Draw the mean T of each block after the last epoch, a line for the untrained net, a dot for each seed."""
-    _, axes = new_figure(f"Mean transform gate after training: {describe(log, gated(log))}", 3.6)
+    _, axes = new_figure(f"Mean transform gate after training: {describe(log, runs_with_gates(log))}", 3.6)
     bars = draw_gates(axes, log, epoch=-1)
     draw_dots(axes, bars, gate_means(log)[:, -1])
     label_ends(axes)
@@ -252,13 +252,13 @@ def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
 
 def T_gate_bars(log: Log) -> np.ndarray:
     """Draw the mean T of each block before and after training, a dot for each seed."""
-    return draw_before_and_after(log, [gated(log)])
+    return draw_before_and_after(log, [runs_with_gates(log)])
 
 
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     """Draw the mean T before and after training, a panel a depth; at most MOST_PANELS depths, evenly spaced."""
     of_depths = group(log.runs, "depth")
-    groups = [gated(dataclasses.replace(log, runs=of_depths[depth,])) for depth in depths_of(log)]
+    groups = [runs_with_gates(dataclasses.replace(log, runs=of_depths[depth,])) for depth in depths_of(log)]
     groups = [runs for runs in groups if runs]
     return draw_before_and_after(log, [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)])
 
@@ -366,7 +366,7 @@ def read_log(path: Path) -> Log:
     for run in log.runs:
         if run.gate_means and (found := len(run.gate_means[0])) != run.config.depth:
             raise InputError(f"{path}: expected gate_means of {run.config.depth} blocks, found {found}; {remedy}")
-    epochs = {len(run.gate_means) - 1 for run in gated(log)}
+    epochs = {len(run.gate_means) - 1 for run in runs_with_gates(log)}
     if len(epochs) > 1 and len(depths_of(log)) == 1:
         found = ", ".join(map(str, sorted(epochs)))
         raise InputError(f"{path}: expected runs of equally many epochs, found {found}; {remedy}")
@@ -392,7 +392,7 @@ def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
     """Draw a log that has been read; without gates, pictures of gates are left out."""
     pictures = []
     for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
-        if gated(log) or figure not in GATE_FIGURES:
+        if runs_with_gates(log) or figure not in GATE_FIGURES:
             drawn = np.ravel(figure(log))[0].figure
             if not log.finished:
                 drawn.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")

@@ -1,1 +1,1 @@
-"""How fast the nets train: the step beside PyTorch, JAX and the bare matrix products, and the main job as a whole."""
+"""Measurements: training steps beside those of other libraries, the main job as a whole, the estimators."""

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class TimedLog(Log):
     rounds: int
 
     @classmethod
-    def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple["TimedLog", list]:
+    def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple[Self, list[str]]:
         """Return a log with nothing measured yet, and the names of the contenders that can run, ours first."""
         names, missing = who_can_run(contenders, arguments.only)
         libraries = sorted({ENTRIES[name].library for name in names})

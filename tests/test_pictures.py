@@ -302,7 +302,7 @@ def test_final_gates_are_bars_beside_the_untrained_value():
 def test_gate_bars_are_means_over_seeds_and_each_seed_is_a_dot():
     log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
     for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
-        means = np.array([run.gate_means for run in pictures.gated(log) if run.config.depth == depth])
+        means = np.array([run.gate_means for run in pictures.runs_with_gates(log) if run.config.depth == depth])
         assert means.shape == (2, 4, depth)
         for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
             np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
@@ -362,9 +362,9 @@ def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, 
 def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
     epochs = {("highway", 0): 2, ("highway", 1): 2, ("highway", 2): 1, ("plain", 0): 3}
     log = cut(made_up_log(seeds=(0, 1, 2)), epochs)
-    assert [run.config.seed for run in pictures.gated(log)] == [0, 1]
+    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1]
     log.finished = True
-    assert [run.config.seed for run in pictures.gated(log)] == [0, 1, 2]
+    assert [run.config.seed for run in pictures.runs_with_gates(log)] == [0, 1, 2]
 
 
 def test_a_score_that_is_not_the_last_is_none_of_a_sweep():

@@ -11,7 +11,6 @@ from helpers import (
     SMALL_SHAPE,
     SMALL_STAGES,
     assert_says,
-    assert_zeros_around,
     check_gradients,
     complex_step,
     contents,
@@ -21,7 +20,6 @@ from helpers import (
     small_net,
 )
 
-import conv_highway_networks as conv
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
 from highway_lab import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
@@ -248,25 +246,6 @@ def test_a_batchs_gradient_is_the_mean_of_its_images(block):
 # ----------------------------------------------------------------------------------- images side by side
 
 
-@with_or_without_batch_norm
-@every_block
-def test_the_zeros_between_images_stay_zero(block, batch_norm):
-    """In all maps and their gradients, after passes over different batches."""
-    net, (x, y) = small_conv_net(block, batch_norm=batch_norm), small_images()
-    workspace = training(net)
-    for sign in (1, -2):
-        gradients(net, sign * x, y, workspace)
-    for layer in workspace.layers:
-        assert_zeros_around(layer.x, layer.y, layer.x.gradient, layer.y.gradient)
-
-
-@every_block
-def test_a_permuted_batch_has_its_logits_permuted(block):
-    net, (x, _) = small_conv_net(block, "relu"), small_images(5)
-    order = [3, 0, 4, 2, 1]
-    np.testing.assert_allclose(net.forward(x[order])[0], net.forward(x)[0][order], rtol=1e-12)
-
-
 @pytest.mark.parametrize("stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5), MaxPool(4, 3)]], ids=["small", "wide"])
 @pytest.mark.parametrize("changed", range(3))
 @every_block
@@ -286,18 +265,6 @@ def test_an_image_has_no_influence_on_anothers_logits_and_gradient(block, change
     changed_logits, _ = net.forward(louder)
     np.testing.assert_allclose(changed_logits[others], logits[others], rtol=1e-12)
     assert (changed_logits[changed] != logits[changed]).all()
-
-
-@pytest.mark.parametrize(("elements", "chunks"), [(1, 5), (3000, 3), (2**30, 1)])
-@with_or_without_batch_norm
-@every_block
-def test_results_do_not_depend_on_the_number_of_chunks(monkeypatch, block, batch_norm, elements, chunks):
-    net, (x, y) = small_conv_net(block, batch_norm=batch_norm), small_images(5)
-    expected, logits = gradients(net, x, y), net.predict(x)
-    monkeypatch.setattr(conv, "MAX_PATCH_ELEMENTS", elements)
-    assert max(len(layer.chunks) for layer in training(net, 5).layers if hasattr(layer, "chunks")) == chunks
-    np.testing.assert_allclose(net.predict(x), logits, rtol=1e-10)
-    assert_equal(gradients(net, x, y), expected, rtol=1e-9, atol=1e-13)
 
 
 # -------------------------------------------------------------------------------------------- workspaces
@@ -471,12 +438,6 @@ def test_a_negative_variance_is_refused(saved):
     tensors["2.variance"][-1] = -1e-3
     np.savez(saved, **tensors)
     refuse_net(ConvNet, saved, "2.variance", "below 0")
-
-
-@pytest.mark.parametrize("name", ["4.gamma", "6.W_H", "surplus"])
-def test_a_tensor_that_the_net_does_not_have_is_refused(saved, name):
-    np.savez(saved, **contents(saved), **{name: np.zeros(3)})
-    refuse_net(ConvNet, saved, name)
 
 
 @pytest.mark.parametrize(

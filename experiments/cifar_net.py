@@ -4,9 +4,9 @@ The paper (section 4) looks into the best net of a random search on CIFAR-100: 4
 a plain one, with gate biases from -4; its other settings are not published. Here is the same net on CIFAR-10, with a
 small grid of rates.
 
-Rate and number of epochs are chosen on a tenth of the training images, by mean accuracy over three seeds. Several may
-come within its standard error of the highest; of these, the one of the lowest training loss is taken, which is the
-paper's criterion. No test image has a say. The net of that setting is then trained on all training images and saved.
+Rate and number of epochs are chosen on a tenth of the training images, by mean accuracy over three seeds. Of all that
+come within a standard error of the highest accuracy, the one of the lowest training loss is taken, which is the paper's
+criterion. No test image has a say. The net of that setting is then trained on all training images and saved.
 """
 
 import math

@@ -21,8 +21,7 @@ ERROR_TICKS = (2, 3, 5, 10, 20, 50, 90)  # %
 BLOG_BIAS, BLOG = -20.0, 94.5  # % that round to the blog's 95
 STRUGGLE = 1.0  # points of accuracy; a net that loses more to greater depth struggles
 
-Arm = tuple[str, float, int]  # block, gate bias, depth
-Arms = dict[Arm, list[DeepRun]]
+Arms = dict[tuple[str, float, int], list[DeepRun]]  # by block, gate bias and depth
 
 
 def figure_title(log: ThousandLayersLog) -> str:
@@ -56,7 +55,7 @@ def depth_figure(log: ThousandLayersLog) -> Figure:
     figure, (left, right) = new_figure(figure_title(log), 4.6, ncols=2)
     arms, control = split(log)
     for block, bias in dict.fromkeys(key[:2] for key in arms):
-        by_depth = {depth: runs for (*of, depth), runs in arms.items() if of == [block, bias]}
+        by_depth = {key[2]: runs for key, runs in arms.items() if key[:2] == (block, bias)}
         draw_against(left, by_depth, lambda runs: 100 - points(runs), **style(block, bias))
     left.set(xscale="log", xlabel="blocks")
     left.set_xticks([*by_depth], [f"{depth:,}" for depth in by_depth])
@@ -107,9 +106,9 @@ def kept_figure(log: ThousandLayersLog) -> Figure:
     depths = sorted({depth for _, _, depth in arms})
     figure, panels = new_figure(figure_title(log), 4.4, ncols=len(depths), sharey=True)
     for axes, depth in zip(panels, depths, strict=True):
-        for (block, bias, of), runs in arms.items():
+        for (block, bias, own_depth), runs in arms.items():
             gates = gates_of(runs)
-            if of == depth and gates:
+            if own_depth == depth and gates:
                 errors = 100 - 100 * np.array([of_run.scores for of_run in gates])
                 draw_seeds(axes, gates[0].kept, errors, **style(block, bias))
         error_axis(axes, control)
@@ -128,8 +127,9 @@ def kept_figure(log: ThousandLayersLog) -> Figure:
 def arms_table(log: ThousandLayersLog) -> str:
     """Tabulate by arm the chosen rate, test accuracy beside the control's, training loss, and what the blocks do."""
     arms, control = split(log)
-    rows, order = [], sorted(arms, key=lambda arm: (arm[2], arm[0], -arm[1]))  # shallow, highway, high biases first
-    for (block, bias, depth), runs in {CONTROL: control, **{of: arms[of] for of in order}}.items():
+    shallow_first = sorted(arms.items(), key=lambda item: (item[0][2], item[0][0], -item[0][1]))
+    rows = []
+    for (block, bias, depth), runs in [(CONTROL, control), *shallow_first]:
         gap = str(lead(runs, control)) if depth else ""
         score, loss = final(runs, "test_score", percent=True), final(runs, "train_loss")
         cells = gate_cells(runs) if trains(log, runs) else ["", ""]

@@ -41,6 +41,11 @@ def test_a_bias_suffices_if_every_seed_of_every_pair_learns(scores, poor, verdic
     assert f"plain: 0 (0); no blocks: 12 (24); b_T 0: 0 (0); b_T −2: {12 - poor} ({24 - poor}); " in claim.here
 
 
+def test_a_bias_of_zero_is_not_a_negative_one():
+    (claim,) = claims(log_of(SCORES | {("highway", 0.0, 50): 0.9}))
+    assert claim.verdict == "held from -2"
+
+
 def rates_of(scores: dict[tuple[float, float], tuple[float | None, ...]]) -> str:
     """Return the table of these scores, one a seed, by bias and rate."""
     runs = [

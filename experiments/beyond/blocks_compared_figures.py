@@ -34,7 +34,7 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     panels[0].set_ylabel("test error (%)")
     for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
         for block in BLOCKS:
-            by_depth = {depth: runs for (*of, depth), runs in arms.items() if of == [equal, block]}
+            by_depth = {key[2]: runs for key, runs in arms.items() if key[:2] == (equal, block)}
             style = {"label": short_name(block), "color": COLORS[block], "markersize": 5}
             draw_against(axes, by_depth, lambda runs: 100 - points(runs), **style)
         axes.set(xscale="log", yscale="log", xlabel="blocks", title=words)

@@ -17,9 +17,9 @@ from highway_lab.logs import History, completed
 
 
 def save(path: str | os.PathLike, training: Any) -> None:
-    """Keep parameters, the states of optimiser and generator, and the progress so far, whole or not at all.
+    """Write parameters, the states of optimiser and generator, and the record so far, whole or not at all.
 
-    Raises Interrupted if the disk will not have it.
+    Raises Interrupted if the disk is full.
     """
     state = {
         "config": asdict(training.config),
@@ -75,19 +75,19 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
 
 
 def _fill(array: np.ndarray, stored: np.ndarray) -> None:
-    """Copy, where NumPy's assignment would also broadcast and cast."""
+    """Copy an array of the same shape and type; NumPy's assignment would also broadcast and cast."""
     if (stored.shape, stored.dtype) != (array.shape, array.dtype):
         raise ValueError(f"{stored.dtype} of shape {stored.shape} in the place of {array.dtype} of {array.shape}")
     array[...] = stored
 
 
 def optimizer_state(training: Any) -> dict[str, Any]:
-    """All that an optimiser is, beside the parameters it moves."""
+    """Return an optimiser's attributes, except the parameters that it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
 
 
 def _net_state(training: Any) -> dict[str, np.ndarray]:
-    """What training changes in a net beside its parameters."""
+    """Return a net's buffers under their names in a checkpoint."""
     return {f"net.{name}": value for name, value in training.net.buffers.items()}
 
 

@@ -115,7 +115,8 @@ def run_job(job: Job, data: Dataset) -> None:
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
     with TemporaryDirectory() as folder, lock_log(job.out or Path(folder, "log.json")):
-        lines = ResultFile(lines_beside(job.out or Path(folder, "log.json"), job.dataset), Run[type(job.configs[0])])
+        path = lines_beside(job.out or Path(folder, "log.json"), job.dataset)
+        lines: ResultFile[Run] = ResultFile(path, run_of(type(job.configs[0])))
         lines.check()
         _check_net_will_be_made(job, lines)
         if job.tensorboard:
@@ -156,7 +157,7 @@ def run_job(job: Job, data: Dataset) -> None:
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in job.configs]
         if job.out:
-            _write_log(job, runs, data.test_set, lines)
+            _write_log(job, job.out, runs, data.test_set, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
             _remove(job.checkpoint_paths())
     print(f"\n{summary(runs, data.test_set)}")
@@ -175,7 +176,7 @@ def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
 
 def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: TrainingConfig, data: Dataset) -> Run:
     with unfailing_output():  # a worker process has none yet
-        watchers = [EpochLines(lines)] if job.out else []
+        watchers: list[Callable[[Run], None]] = [EpochLines(lines)] if job.out else []
         if job.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -190,11 +191,11 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
         return train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
 
 
-def _write_log(job: Job, runs: list[Run], test_set: str, lines: ResultFile) -> None:
+def _write_log(job: Job, out: Path, runs: list[Run], test_set: str, lines: ResultFile) -> None:
     first = job.configs[0]
     info = DatasetInfo(job.dataset, first.n_train, first.n_test, test_set)
     try:
-        write(job.out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
+        write(out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
     except InputError as error:
         continued = f"to continue: {job.command}"
         raise InputError(f"{error}; all runs are safe in {lines.path}; {continued}") from error
@@ -206,6 +207,11 @@ def _remove(paths: Collection[Path]) -> None:
 
 
 # ---------------------------------------------------------------------------- epochs that have been trained
+
+
+def run_of(config: type[TrainingConfig]) -> type[Run]:
+    """Return the schema of a run of these hyperparameters."""
+    return Run[config]  # type: ignore[valid-type]
 
 
 class EpochLines:
@@ -224,7 +230,7 @@ class EpochLines:
 def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
     dataset = Path(path.stem).suffix.removeprefix(".")
-    runs = joined(ResultFile(path, Run[config]).read())
+    runs = joined(ResultFile(path, run_of(config)).read())
     if not (dataset and runs):
         raise InputError(f"{path}: expected the runs of a job, found none; start the job again")
     info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
@@ -348,7 +354,7 @@ class TrainingCommand:
         size = getattr(configs[0], self.config.SIZE)
         found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in self.sweep}
         several = any(len(values) > 1 for values in found.values())
-        expected = self.sweep if several else {name: [getattr(self.config, name)] for name in found}
+        expected = {**self.sweep} if several else {name: [getattr(self.config, name)] for name in found}
         expected |= {name: found[name] for name in found if name in self._quick(given) and not given.sizes}
         names = [size] if self.sizes else []
         names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * given.quick

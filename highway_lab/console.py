@@ -1,4 +1,4 @@
-"""What a program prints: safe printing, progress of training runs, and words for tables."""
+"""Output on the terminal: safe printing, progress of training runs, and words for tables."""
 
 import dataclasses
 import hashlib
@@ -18,7 +18,7 @@ from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
 
 
 class Unfailing:
-    """A text stream that never raises: text that cannot be written is lost, which is told once on the other stream.
+    """A text stream that never raises: text that cannot be written is lost; the other stream says so, once.
 
     Characters that the encoding lacks are escaped. `failed` says whether text was lost.
     """

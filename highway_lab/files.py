@@ -183,15 +183,15 @@ def _answers(url: str) -> bool:
 
 # ---------------------------------------------------------------------------------------- writing
 
-LONGEST_NAME = 255 - len("..12345678")  # bytes, of a file; the temporary one's has so many more
+LONGEST_NAME = 255 - len("..12345678")  # bytes of a file's name; a temporary file's is longer by these
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a temporary file beside `path`; on success it becomes `path`, on any failure it is gone.
+    """Open a temporary file that replaces `path` on success and is removed on any failure.
 
     A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
-    or the disk is full; what lay at `path` is then untouched.
+    or the disk is full; `path` is then as before.
     """
     place = _followed(path)
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
@@ -203,14 +203,14 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, place)
-        finally:  # of a name known before the file is there, as Ctrl-C may come between the two
+        finally:  # the name is known before the file is there: Ctrl-C may come between the two
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
 
 
 def remove_torn(path: str | os.PathLike) -> None:
-    """Remove the temporary files that processes killed in the midst of `atomic_write` have left beside `path`."""
+    """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
     place = _followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
         torn.unlink(missing_ok=True)
@@ -234,7 +234,7 @@ def check_writable(path: str | os.PathLike) -> None:
 
 
 def make_place(path: str | os.PathLike) -> None:
-    """Make the folder that a file is to lie in; raises InputError if the file could not be written there."""
+    """Make a file's folder; raises InputError if the file could not be written there."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -243,7 +243,7 @@ def make_place(path: str | os.PathLike) -> None:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Raise OSError if something lies at `path` that is no regular file: reading a pipe or a device may never end."""
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
@@ -253,15 +253,15 @@ def _followed(path: str | os.PathLike) -> Path:
 
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
-    """The error of whoever cannot write there."""
+    """Make the error of a path that cannot be written."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
 
 
 @contextmanager
 def lock_log(log: str | os.PathLike) -> Iterator[None]:
-    """Keep a log, and what lies beside it until it is there, from every other command meanwhile; makes its folder.
+    """Reserve a log, and the files beside it, for this command; make its folder.
 
-    By a lock on an empty file beside it, which ends with this process, however it ends. Raises InputError if another
+    The lock, on an empty file beside the log, ends with this process, however that ends. Raises InputError if another
     command has it, or if that file cannot be written.
     """
     make_place(log)
@@ -280,7 +280,7 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
                 raise InputError(f"{log}: {found}; wait for it, or choose another log") from error
             except OSError:  # a file system without locks
                 pass
-            if not _is_at(file, lock):  # whoever had it has just removed it
+            if not _is_at(file, lock):  # its last owner has just removed it
                 continue
             try:
                 yield
@@ -291,7 +291,7 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
 
 
 def _is_at(file: IO, path: Path) -> bool:
-    """Whether an open file is the one that lies there."""
+    """Tell whether an open file is the file at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
@@ -128,7 +128,7 @@ def run_tasks(
     *,
     jobs: int,
     scheduler: str | None = None,
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Yield function(task, data) for every task, in the order in which they finish.
 
     `jobs` local processes, or the workers of the Dask scheduler at `scheduler` (tcp://host:port). Raises Interrupted if
@@ -296,7 +296,8 @@ def run_missing(
     if old == "fresh":
         results.clear()
     done = {results.task_of(result): result for result in results.read() if result.whole}
-    foreign = sum(result.environment.code != logs.environment().code for result in done.values())
+    here = logs.environment().code
+    foreign = sum(result.environment is None or result.environment.code != here for result in done.values())
     if foreign and old != "keep":
         raise InputError(
             f"{results.path}: expected runs of the training code as it is now, found {foreign} of other code; "

@@ -1,7 +1,7 @@
-"""The JSON logs: the envelope that all share, writing them whole or not at all, reading them with every field checked.
+"""JSON logs: a common envelope, written whole or not at all, read with every field checked.
 
-A log is strict JSON: no NaN, a number that is not finite is null. Each kind of log is a dataclass below `Log`, which
-adds what was measured to the envelope; whatever results it lists are dataclasses below `Result`.
+A log is strict JSON: no NaN; a number that is not finite is null. Each kind of log is a subclass of `Log`, which adds
+measured fields to the envelope; the results it lists are subclasses of `Result`.
 """
 
 import ast
@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import operator
 import os
 import platform
 import re
@@ -24,14 +25,14 @@ from highway_lab import InputError
 from highway_lab.files import atomic_write, check_regular
 
 SCHEMA = 1
-TEST_IMAGES = "test images"  # all that a data set has
+TEST_IMAGES = "test images"  # DatasetInfo.test_set if all of them are used
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
-ConfigT = TypeVar("ConfigT")
+ConfigT = TypeVar("ConfigT", bound=Any)
 LogT = TypeVar("LogT")
 
-# Fields that older logs and checkpoints lack, and what they mean by that: by the class of the whole, by the name under
-# which an object stands in it, or by both. So a field that is added leaves everything written before readable.
+# Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
+# an object stands in it, or by both. So a field that is added leaves older logs readable.
 HYPERPARAMETERS = {
     "loss": "cross-entropy",
     "schedule": "constant",
@@ -39,7 +40,7 @@ HYPERPARAMETERS = {
     "n_validation": 0,
     "n_scored": 0,
 }
-ADDED = {
+ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES},
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": HYPERPARAMETERS,
@@ -71,7 +72,7 @@ RENAMED = {
 
 @dataclass
 class DatasetInfo:
-    """Which samples the runs saw, and how many of them; `test_set`: of which the n_test are."""
+    """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are."""
 
     name: str
     n_train: int
@@ -85,7 +86,7 @@ class DatasetInfo:
 
 @dataclass
 class Environment:
-    """Where runs were made: enough to explain a difference in the last bits or in seconds.
+    """Machine and code of a run: enough to explain a difference in the last bits or in seconds.
 
     kernels is the set that OpenBLAS has chosen for the processor: it decides both. code is the fingerprint of the
     training code. commit and dirty (whether a .py file had changed since) are null outside a checkout of this project.
@@ -105,7 +106,7 @@ class Environment:
 
 @dataclass
 class Result:
-    """Something that may have been made elsewhere: another machine, another day. environment: null is the log's own."""
+    """A result that may have been made on another machine or another day; environment: null stands for the log's."""
 
     environment: Environment | None
 
@@ -117,7 +118,7 @@ class Result:
 
 @dataclass
 class Log:
-    """The envelope: which schema, when, by which command, from which data (null: none), where."""
+    """The envelope of a log: schema, time, command, data set (null: none) and environment."""
 
     schema: int
     created: str
@@ -131,7 +132,7 @@ class Log:
 
     @classmethod
     def new(cls, command: str, dataset: DatasetInfo | None, *, threads: int = 1, **measured: Any) -> Self:
-        """A log made here and now; `threads`: how many BLAS threads the runs used."""
+        """Make a log here and now; `threads`: the number of BLAS threads of the runs."""
         here = environment(threads)
         for results in measured.values():
             for result in results if isinstance(results, list) else []:
@@ -145,7 +146,7 @@ class Log:
 
 @dataclass
 class History:
-    """One row an epoch, the untrained net first (epoch 0); losses are means over samples.
+    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
 
     grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time. The two
     validation columns are empty without validation samples; with them, the test set is scored in the last row only.
@@ -170,8 +171,12 @@ class History:
 
     @classmethod
     def empty(cls) -> Self:
-        """No rows yet."""
+        """Make a history without rows."""
         return cls(*([] for _ in fields(cls)))
+
+    def columns(self) -> list[list]:
+        """Return all columns, in the order of the fields."""
+        return [getattr(self, column.name) for column in fields(self)]
 
     def append(self, epoch: int, *row: float) -> None:
         """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null.
@@ -179,8 +184,8 @@ class History:
         Without validation samples the last two are left out.
         """
         self.epoch.append(epoch)
-        for column, value in zip(fields(self)[1:], row, strict=False):
-            getattr(self, column.name).append(number(value))
+        for column, value in zip(self.columns()[1:], row, strict=False):
+            column.append(number(value))
 
 
 @dataclass
@@ -210,7 +215,7 @@ class Run(Result, Generic[ConfigT]):
         means = set(itertools.chain(*self.gate_means))
         if None in means and not self.diverged:
             raise ValueError("expected finite gate_means of a run that has not diverged, found null")
-        if not all(0 <= mean <= 1 for mean in means - {None}):
+        if not all(0 <= mean <= 1 for mean in means if mean is not None):
             raise ValueError("expected gate_means from 0 to 1, found others")
 
     @property
@@ -225,13 +230,13 @@ class Run(Result, Generic[ConfigT]):
 
     def rows(self, start: int, stop: int | None = None) -> Self:
         """Return the record of some epochs only."""
-        history = History(*(getattr(self.history, column.name)[start:stop] for column in fields(History)))
+        history = History(*(column[start:stop] for column in self.history.columns()))
         return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
 
 
 @dataclass
 class RunLog(Log, Generic[ConfigT]):
-    """What the training commands write; if it is not `finished`, runs may be missing or have epochs to come."""
+    """Log of a training command; unless it is `finished`, runs are missing or have epochs to come."""
 
     dataset: DatasetInfo
     runs: list[Run[ConfigT]]
@@ -240,15 +245,15 @@ class RunLog(Log, Generic[ConfigT]):
 
 def joined(records: Iterable[Run]) -> list[Run]:
     """Put together what records of some epochs say of each run; a later record of an epoch replaces an earlier one."""
-    runs = {}
+    runs: dict[Any, Run] = {}
     for record in records:
         if first := record.history.epoch[0]:
-            before = runs[record.config].rows(0, first)
-            columns = (getattr(before.history, column.name) for column in fields(History))
-            later = (getattr(record.history, column.name) for column in fields(History))
-            history = History(*(old + new for old, new in zip(columns, later, strict=True)))
-            gates = record.gate_means and before.gate_means + record.gate_means
-            record = replace(record, history=history, gate_means=gates)
+            earlier = runs[record.config].rows(0, first)
+            record = replace(
+                record,
+                history=History(*map(operator.add, earlier.history.columns(), record.history.columns())),
+                gate_means=record.gate_means and (earlier.gate_means or []) + record.gate_means,
+            )
         runs[record.config] = record
     return list(runs.values())
 
@@ -257,30 +262,30 @@ def joined(records: Iterable[Run]) -> list[Run]:
 
 
 def now() -> str:
-    """The time as logs state it: UTC, to the second, ISO 8601."""
+    """Return the time as logs state it: UTC, to the second, ISO 8601."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """`value` rounded to significant digits, or None (null in JSON) if it is not finite."""
+    """Round `value` to significant digits; return None (null in JSON) if it is not finite."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def numbers(values: Any, digits: int = 6) -> list:
-    """`number` of every entry of an array, as nested lists of the same shape."""
+    """Apply `number` to every entry of an array; return nested lists of the same shape."""
     nested = getattr(values, "tolist", lambda: values)()
     return [numbers(v, digits) if isinstance(v, list) else number(v, digits) for v in nested]
 
 
 @functools.cache
 def environment(threads: int = 1) -> Environment:
-    """Describe this machine and this checkout; `threads` is the number of BLAS threads the runs used."""
+    """Describe this machine and this checkout; `threads` is the number of BLAS threads of the runs."""
     import numpy as np
     from threadpoolctl import threadpool_info
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     kernels = [pool.get("architecture", "unknown") for pool in threadpool_info() if pool["user_api"] == "blas"]
-    ours = _git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # or another project's checkout
+    ours = _git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # else it is another project's checkout
     commit = _git("rev-parse", "HEAD") if ours else None
     changed = _git("status", "--porcelain", "--", ":/*.py") if ours else None
     return Environment(
@@ -326,7 +331,7 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that this file lies in; None outside one."""
+    """Return git's answer for the checkout that this file lies in; None outside a checkout."""
     here = Path(__file__).parent
     command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
     try:
@@ -337,7 +342,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _cpu() -> str:
-    """The processor's name; Linux keeps it in /proc, elsewhere the platform module knows it."""
+    """Return the processor's name: from /proc on Linux, elsewhere from the platform module."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -360,7 +365,7 @@ def write(path: str | os.PathLike, log: Any) -> None:
 
 
 def dumps(log: Any) -> str:
-    """The text of a log, as `write` writes it."""
+    """Return the text of a log, as `write` writes it."""
     lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in asdict(log).items())
     return f"{{\n{lines}\n}}\n"
 
@@ -372,7 +377,7 @@ def _lines(value: Any) -> str:
 
 
 def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
-    """Read a log and check it against its schema: every field there, none unknown, each of its type.
+    """Read a log and check it against its schema: no field missing, none unknown, each of its type.
 
     Raises InputError naming the file, the field, what was expected and the remedy (a command, usually).
     """
@@ -386,21 +391,18 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
 
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:
-    """The log, or the result, that `text` holds, as `schema` has it today; raises ValueError where it breaks it.
-
-    msgspec's errors are ValueErrors.
-    """
+    """Return the log or the result in `text`, brought up to today's schema; raises ValueError where it differs."""
     import msgspec
 
     raw = completed(msgspec.json.decode(text), getattr(schema, "__origin__", schema).__name__)
-    log = msgspec.convert(raw, schema)
+    log: Any = msgspec.convert(raw, schema)
     for difference in _differing_fields(raw, asdict(log), "$"):
         raise ValueError(f"expected exactly the schema's fields, found {difference}")
     return log
 
 
 def completed(raw: Any, name: str) -> Any:
-    """JSON that was written before a field was added or renamed, with what it means by leaving it out (see ADDED)."""
+    """Return JSON with the fields that were added or renamed after it was written (see ADDED and RENAMED)."""
     if isinstance(raw, list):
         return [completed(entry, name) for entry in raw]
     if not isinstance(raw, dict):
@@ -411,7 +413,7 @@ def completed(raw: Any, name: str) -> Any:
 
 
 def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
-    """What msgspec forgives in dataclasses: fields beyond the schema, and fields left to their defaults."""
+    """Yield what msgspec accepts in dataclasses: fields beyond the schema, and missing fields with a default."""
     if isinstance(raw, dict):
         yield from (f"`{place}.{name}`, which is unknown" for name in raw.keys() - known.keys())
         yield from (f"no `{place}.{name}`" for name in known.keys() - raw.keys())

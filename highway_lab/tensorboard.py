@@ -1,7 +1,7 @@
-"""Training runs as TensorBoard shows them: `--tensorboard DIR` of the training commands.
+"""Events of training runs for TensorBoard, written for `--tensorboard DIR` of the training commands.
 
-Imported where the flag is given alone. It writes by the layer below tensorboardX's SummaryWriter, whose thread ends
-without a word when the disk is full, and then lets the run wait for it forever.
+Imported only if the flag is given. It uses the layer below tensorboardX's SummaryWriter: when the disk is full, that
+writer's thread ends silently, and the run would wait for it forever.
 """
 
 import time
@@ -26,19 +26,19 @@ BINS = np.linspace(0, 1, 101)  # for mean T
 
 
 class EventFile:
-    """A run in a folder of its own: hyperparameters and, a step an epoch, what its history holds.
+    """Events of one run in a folder of its own: hyperparameters and, one step an epoch, the run's history.
 
-    The file holds the whole run, be it one that goes on from a checkpoint, and says that it replaces those before it.
+    The file holds the whole run, also if that goes on from a checkpoint, and replaces earlier files of the folder.
     """
 
     def __init__(self, folder: Path, dataset: str, config: Any):
         self.place = events_of(folder, dataset, config)
         with self._on_disk():
             self.file, self.rows = EventsWriter(str(self.place)), 0
-            self._add(0, session_log=SessionLog(status=SessionLog.START))  # what lies beside it is void from epoch 0 on
+            self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
     def __call__(self, run: Run) -> None:
-        """Write the epochs that are new; raises Interrupted if the disk will not have them."""
+        """Write the new epochs; raises Interrupted if the disk is full."""
         with self._on_disk():
             self._tell(run)
 
@@ -68,17 +68,14 @@ class EventFile:
 
 
 def events_of(folder: Path, dataset: str, config: Any) -> Path:
-    """Where the events of a run lie: what their files' names begin with. Makes the folder; raises InputError."""
+    """Return how the names of a run's event files begin; make their folder, or raise InputError."""
     place = folder / full_name(dataset, config) / "events"
     make_place(place)
     return place
 
 
 def scalars(run: Run, row: int) -> dict[str, float]:
-    """What a row of a run's history says, by tag: TensorBoard folds together what is alike before the slash.
-
-    What is null is left out.
-    """
+    """Return a row of a run's history by tag, without nulls; TensorBoard groups tags by the part before the slash."""
     h = run.history
     columns = {
         "loss/train": h.train_loss,

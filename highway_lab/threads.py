@@ -11,9 +11,9 @@ THREADED_PRODUCT = 2**22  # multiply-adds above which a second BLAS thread pays 
 
 
 def count_threads(multiply_adds: int) -> int:
-    """How many BLAS threads suit products of that size: one for small ones; for large ones, all that this process has.
+    """Return the number of BLAS threads that suit products of this size: one for small ones, else all that are free.
 
-    These are the CPUs that it may use, or fewer: where processes run side by side, joblib gives each its share.
+    These are the CPUs that this process may use, or its share of them where joblib runs processes side by side.
     """
     if multiply_adds < THREADED_PRODUCT:
         return 1
@@ -24,7 +24,7 @@ def count_threads(multiply_adds: int) -> int:
 
 @functools.cache
 def blas_pools() -> Any:
-    """The thread pools of the BLAS that NumPy uses."""
+    """Find the thread pools of the BLAS that NumPy uses."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
@@ -32,6 +32,6 @@ def blas_pools() -> Any:
 
 @contextmanager
 def quiet_threads(threads: int) -> Iterator[None]:
-    """So many BLAS threads, and no warnings: a loss that overflows is recorded, not shouted."""
+    """Use this number of BLAS threads, and no warnings: a loss that overflows is recorded in the log."""
     with blas_pools().limit(limits=threads), np.errstate(all="ignore"):
         yield

@@ -117,10 +117,8 @@ def test_the_activations_are_drawn_equally_often(many):
 
 def test_the_ranges_are_those_that_the_paper_states():
     """Section 3.1: b_T in [-10, -1]; 10, 20, 50 and 100 layers; plain and highway nets; the ten best."""
-    assert SPACE["gate_bias"] == [-10, -1]
-    assert DEPTHS == [10, 20, 50, 100]
+    assert (SPACE["gate_bias"], DEPTHS, depth_search.TOP) == ([-10, -1], [10, 20, 50, 100], 10)
     assert BLOCKS == ("plain", "highway")
-    assert depth_search.TOP == 10
 
 
 @pytest.mark.parametrize(("block", "depth"), [*product(BLOCKS, DEPTHS)])
@@ -357,9 +355,7 @@ def rungs_of(n: int, losses, epochs: int = 40) -> list[list[TrialResult]]:
     trials = draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
     results = halve(trials, train)
     assert results == [result for rung in rungs for result in rung]
-    assert all(replace(result.trial, epochs=epochs) in trials for result in results), (
-        "the rate decays over the whole training, on whichever rung"
-    )
+    assert {replace(result.trial, epochs=epochs) for result in results} <= set(trials), "by the whole training's rates"
     return rungs
 
 
@@ -446,6 +442,7 @@ def whole(tmp_path_factory) -> DepthSearchLog:
         return run_search()
 
 
+@pytest.mark.slow
 def test_the_log_holds_every_setting_in_order(whole):
     drawn = draw_trials(6, (3, 5), dataset="digits", n_train=1437, epochs=20)
     assert {r.trial for r in whole.results[:24]} == {replace(trial, epochs=2) for trial in drawn}
@@ -481,6 +478,7 @@ def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, m
     assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
 
 
+@pytest.mark.slow
 def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
     logs = []
     for command in ("run", "best", "run"):
@@ -490,27 +488,29 @@ def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
     assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
 
 
+COUNTS = ("run --configs", "run --epochs", "run --n-train", "run --jobs")
+COUNTS += ("best --seeds", "best --top", "best --first-repeat")
 BAD_ARGUMENTS = {
-    "run --configs 0": "argument --configs: expected a positive number, found '0'",
-    "run --epochs 0": "argument --epochs: expected a positive number, found '0'",
-    "run --n-train 0": "argument --n-train: expected a positive number, found '0'",
+    **{f"{flag} 0": f"argument {flag.split()[1]}: expected a positive number, found '0'" for flag in COUNTS},
     "run --n-train 1438": "--n-train: expected at most 1437 images, found 1438",
     "run --depths 1,10": "--depths: expected at least 2, found 1",
     "run --depths 10,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '10,x'",
-    "run --jobs 0": "argument --jobs: expected a positive number, found '0'",
-    "best --seeds 0": "argument --seeds: expected a positive number, found '0'",
-    "best --top 0": "argument --top: expected a positive number, found '0'",
-    "best --first-repeat 0": "argument --first-repeat: expected a positive number, found '0'",
     "best --arms highway-3,plain-7": "--arms: expected some of highway-3, highway-5, plain-3, plain-5, found plain-7",
 }
 
 
+@pytest.fixture
+def searched(workdir, capsys) -> Path:
+    """The log of a smoke run, named as that of a search on the digits."""
+    assert main("run", "--smoke") == 0
+    capsys.readouterr()
+    return Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
+
+
 @pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.items())
-def test_a_wrong_argument_is_refused_and_writes_nothing(workdir, capsys, refused, arguments, message):
+def test_a_wrong_argument_is_refused_and_writes_nothing(request, workdir, refused, arguments, message):
     if arguments.startswith("best"):
-        assert main("run", "--smoke") == 0
-        Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
-        capsys.readouterr()
+        request.getfixturevalue("searched")
     before = files_below(workdir)
     command, *flags = arguments.split()
     assert message in refused(main, command, "--dataset", "digits", *flags)
@@ -523,33 +523,23 @@ def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, refused):
         assert refused(main, *command).endswith(expected)
 
 
-def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, workdir, capsys, refused):
-    assert main("run", "--smoke") == 0
-    log = Path("runs/depth_search-smoke.json")
-    (workdir / "runs/depth_search-smoke-seeds1.json").write_text("Dear diary")
-    capsys.readouterr()
+def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, workdir, searched, refused):
+    searched.with_stem(f"{searched.stem}-seeds1").write_text("Dear diary")
     before = files_below(workdir)
-    on_mnist = refused(main, "best", str(log), "--data-dir", str(small_mnist))
-    assert f"{log}: expected a search on mnist, found one on digits; add --dataset digits" in on_mnist
-    assert "seeds1.json: expected " in refused(main, "best", str(log), "--dataset", "digits", "--seeds", "1")
+    on_mnist = refused(main, "best", str(searched), "--data-dir", str(small_mnist))
+    assert f"{searched}: expected a search on mnist, found one on digits; add --dataset digits" in on_mnist
+    assert "seeds1.json: expected " in refused(main, "best", "--dataset", "digits", "--seeds", "1")
     assert files_below(workdir) == before
 
 
-def test_best_trains_some_arms_from_later_seeds_for_longer(workdir):
-    assert main("run", "--smoke") == 0
-    Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
+def test_best_trains_some_arms_from_later_seeds_for_longer(searched):
     flags = ("--first-repeat", "4", "--seeds", "2", "--arms", "highway-3", "--epochs", "11", "--top", "1")
     assert main("best", "--dataset", "digits", *flags) == 0
     log = read_log("runs/depth_search-digits-top1-seeds2-first_repeat4-armshighway-3-epochs11.json")
-    (of_search,) = {result.trial for result in by_arm(last_rung(log.results))["highway", 3][:1]}
-    assert [(run.trial.arm, run.trial.repeat, run.trial.epochs) for run in log.best] == [
-        (("highway", 3), 4, 11),
-        (("highway", 3), 5, 11),
-    ]
-    for run in log.best:
-        assert run.trial.decay**10 == pytest.approx(of_search.decay ** (of_search.epochs - 1)), (
-            "the last rate is the same"
-        )
+    trials, usual = [run.trial for run in log.best], by_arm(last_rung(log.results))["highway", 3][0].trial
+    assert [(trial.arm, trial.repeat, trial.epochs) for trial in trials] == [(("highway", 3), of, 11) for of in (4, 5)]
+    for trial in trials:
+        assert trial.decay**10 == pytest.approx(usual.decay ** (usual.epochs - 1)), "the last rate is the same"
 
 
 # ----------------------------------------------------------------------------------------- cut short

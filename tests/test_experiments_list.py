@@ -152,6 +152,7 @@ def test_each_experiment_runs_once_tabulates_and_draws(workdir, monkeypatch, cap
 # ------------------------------------------------------------------------------------- what is committed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     experiment = load(name)

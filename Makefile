@@ -1,4 +1,4 @@
-# make run: train the headline nets and draw them, into my-run/.   make test: lint and tests.   Both make .venv first.
+# make run: train the headline nets and draw them, into my-run/.   make test: lint, types, tests.   Both make .venv first.
 # make test-lowest: the tests with the oldest versions that pyproject.toml allows.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -17,6 +17,7 @@ run: $(INSTALLED)
 test: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 	$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
 test-lowest:

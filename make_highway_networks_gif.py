@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab import InputError
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
 from highway_lab.files import atomic_write
 from visualize_highway_networks import (

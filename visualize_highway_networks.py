@@ -27,7 +27,8 @@ from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
 from conv_recipes import ConvConfig
-from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab import InputError
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import lines_beside, read_unfinished
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.datasets import DATASETS

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.datasets import choose_dataset
 from highway_lab.logs import DatasetInfo, Log
 from highway_networks import Config, load_dataset

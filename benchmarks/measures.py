@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from highway_lab.cli import InputError, OneLineParser, count, run_cli
+from highway_lab import InputError
+from highway_lab.cli import OneLineParser, count, run_cli
 from highway_lab.files import check_writable
 from highway_lab.logs import Log, number, write
 

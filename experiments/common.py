@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import highway_lab.logs
-from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab import InputError
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
 from highway_lab.files import lock_log, make_place
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing

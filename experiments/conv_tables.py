@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from conv_recipes import ConvConfig
-from highway_lab import checkpoints
-from highway_lab.cli import InputError
+from highway_lab import InputError, checkpoints
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, Run, number
 from highway_lab.training import Training

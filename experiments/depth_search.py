@@ -38,8 +38,8 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab import checkpoints
-from highway_lab.cli import InputError, count, list_of_numbers
+from highway_lab import InputError, checkpoints
+from highway_lab.cli import count, list_of_numbers
 from highway_lab.console import name_numbers
 from highway_lab.files import make_place
 from highway_lab.jobs import check_number

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab import checkpoints
-from highway_lab.cli import InputError
+from highway_lab import InputError, checkpoints
 from highway_lab.datasets import as_inputs
 from highway_lab.files import make_place
 from highway_lab.logs import environment, number

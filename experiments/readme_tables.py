@@ -26,7 +26,8 @@ from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_claims, verdicts
 from experiments.common import Experiment, load, step_words
-from highway_lab.cli import InputError, OneLineParser, run_cli
+from highway_lab import InputError
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import fingerprint
 from highway_lab.files import atomic_write
 from highway_lab.logs import Log, RunLog

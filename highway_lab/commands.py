@@ -17,15 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from highway_lab.cli import (
-    InputError,
-    Interrupted,
-    OneLineParser,
-    add_hyperparameters,
-    flag,
-    list_of_numbers,
-    run_cli,
-)
+from highway_lab import InputError, Interrupted
+from highway_lab.cli import OneLineParser, add_hyperparameters, flag, list_of_numbers, run_cli
 from highway_lab.console import (
     EpochReporter,
     describe_scores,

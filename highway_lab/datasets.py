@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.files import (
     DownloadError,
     Source,

@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.files import atomic_write
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch

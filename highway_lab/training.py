@@ -13,18 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from highway_lab import checkpoints
-from highway_lab.cli import (
-    BELOW_ONE,
-    POSITIVE,
-    UP_TO_ONE,
-    ZERO_OR_MORE,
-    InputError,
-    Interrupted,
-    check_hyperparameters,
-    hyperparameter,
-    one_of,
-)
+from highway_lab import InputError, Interrupted, checkpoints
+from highway_lab.cli import BELOW_ONE, POSITIVE, UP_TO_ONE, ZERO_OR_MORE, check_hyperparameters, hyperparameter, one_of
 from highway_lab.datasets import Dataset, draw_subset
 from highway_lab.jobs import check_memory
 from highway_lab.logs import History, Run, numbers

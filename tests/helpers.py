@@ -21,7 +21,7 @@ import pytest
 
 import experiments.beyond.blocks  # noqa: F401, two more kinds of block, tested as the others are
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, PaddedMaps
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_lab.training import Training
 from highway_networks import BLOCKS, Config, DeepNet, Net, name_in_layer

@@ -45,7 +45,7 @@ from benchmarks.worker import Team, seeing_cpus, teams
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
 from experiments import readme_tables
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.logs import dumps, environment, read, write
 
 TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import small_batch, small_net
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, Workspace, softmax_cross_entropy
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from helpers import assert_same_bits, assert_says, everything, files_below, limited_file_size, train_to
 
-from highway_lab import checkpoints
-from highway_lab.cli import InputError, Interrupted
+from highway_lab import InputError, Interrupted, checkpoints
 from highway_lab.training import Training
 from highway_networks import Config, train
 

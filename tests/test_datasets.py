@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_lab.files
 import highway_networks as hn
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.datasets import IDX_SOURCES, as_inputs, draw_subset
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)

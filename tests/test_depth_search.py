@@ -35,8 +35,7 @@ from experiments.depth_search import (
     run_trial,
 )
 from experiments.depth_search_figures import arms_table, claims, curves_panel, settings_table
-from highway_lab import checkpoints, logs
-from highway_lab.cli import InputError
+from highway_lab import InputError, checkpoints, logs
 from highway_lab.jobs import ResultFile
 from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import DeepNet, load_dataset

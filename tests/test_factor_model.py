@@ -15,8 +15,7 @@ from experiments.beyond import factor_model as fm
 from experiments.beyond import simulated_markets as sm
 from experiments.beyond.factor_model_figures import days_figure, regimes_table, returns_table, verdict
 from experiments.common import Experiment, ExperimentJob, load
-from highway_lab import logs
-from highway_lab.cli import InputError
+from highway_lab import InputError, logs
 
 SHORT = fm.Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
 FIT = 120  # days of its window

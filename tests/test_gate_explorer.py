@@ -17,7 +17,7 @@ from picture_helpers import committed_log
 from experiments import lesions
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.datasets import as_inputs
 from highway_networks import INITS, Dataset, DeepNet
 

@@ -26,7 +26,7 @@ from experiments import (
 )
 from experiments.common import load
 from experiments.depth_search import Trial
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import write
 from highway_lab.training import LOSSES, evaluate

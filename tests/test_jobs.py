@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, end, limited_file_size, wait_until
 
-from highway_lab.cli import InputError, Interrupted, OneLineParser, run_cli
+from highway_lab import InputError, Interrupted
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile, run_missing
 from highway_lab.logs import Result, environment

@@ -16,8 +16,7 @@ import pytest
 from helpers import SOME_ENVIRONMENT, assert_says, files_below, limited_file_size, small_log
 from threadpoolctl import threadpool_info
 
-from highway_lab import logs
-from highway_lab.cli import InputError
+from highway_lab import InputError, logs
 from highway_lab.files import atomic_write, check_writable
 from highway_lab.logs import RunLog, dumps, environment, now, number, numbers, read, write
 from highway_networks import Config

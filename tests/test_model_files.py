@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import Intruder, assert_says, contents, files_below, limited_file_size, refuse_net, small_batch, small_net
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
 
 

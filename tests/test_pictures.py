@@ -24,7 +24,7 @@ from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.figures import (
     differences,
     fingerprint,

@@ -12,7 +12,7 @@ from made_up import made_up_log
 from picture_helpers import committed_log, outdated
 
 from experiments import readme_tables
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.figures import fingerprint
 from highway_lab.logs import write
 from visualize_highway_networks import headline, sweep_table

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import assert_says, small_net, without_seconds
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.console import mean_sd
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import numbers

@@ -29,8 +29,8 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
-from highway_lab import commands, logs
-from highway_lab.cli import InputError, ignore_interrupts
+from highway_lab import InputError, commands, logs
+from highway_lab.cli import ignore_interrupts
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.jobs import ResultFile
 from highway_lab.training import Training

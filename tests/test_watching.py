@@ -20,8 +20,7 @@ from made_up import made_up_log, made_up_run
 import conv_recipes as cn
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_lab import logs
-from highway_lab.cli import InputError
+from highway_lab import InputError, logs
 from highway_lab.commands import EpochLines, read_unfinished
 from highway_lab.console import full_name
 from highway_lab.jobs import ResultFile

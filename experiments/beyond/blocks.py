@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_networks import BLOCKS, Block, sigmoid_backward, sigmoid_forward, tanh_backward
 
 

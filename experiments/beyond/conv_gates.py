@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import ConvNet, average_pool_forward
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet
 

@@ -15,7 +15,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex
 
-from highway_lab.cli import InputError
+from highway_lab import InputError
 from highway_lab.console import name_data
 from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
 from highway_networks import DeepNet

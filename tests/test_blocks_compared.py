@@ -162,6 +162,7 @@ def test_a_diverged_run_says_so_and_when(digits):
     assert math.isnan(final_values([run], "test_score")[0])
 
 
+@pytest.mark.slow
 def test_it_chooses_on_validation_images_and_measures_on_test_images(digits, workdir):
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))

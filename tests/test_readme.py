@@ -47,6 +47,7 @@ def test_what_it_links_to_is_there():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["python highway_networks.py --seed 0", "python highway_networks.py --block highway"])
 def test_commands_do_what_it_says(real_mnist, tmp_path, start):
     """Each block of commands in turn, as it stands but for fewer images and epochs where a net is trained."""

@@ -1,38 +1,16 @@
-"""A thousand layers and extreme gate biases: what is run, and that the arithmetic bears it."""
+"""A thousand layers and extreme gate biases: what is measured, and that the arithmetic bears it."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
 
-from experiments.beyond.very_deep import (
-    BIASES,
-    EXPERIMENT,
-    bias_configs,
-    depth_configs,
-    run_config,
-)
+from experiments.beyond.very_deep import BIASES, run_config
 from experiments.common import final_values, group
 from highway_lab.datasets import as_inputs
 from highway_networks import Config, DeepNet, softmax_cross_entropy
-
-# ---------------------------------------------------------------------------------------- what is run
-
-
-def test_a_second_run_trains_nothing(digits, workdir):
-    results = []
-    for _ in range(2):
-        assert EXPERIMENT.main(["run", "--smoke"]) == 0
-        results.append(Path("runs/very_deep-smoke.jsonl").read_bytes())
-    log = EXPERIMENT.read(Path("runs/very_deep-smoke.json"))
-    assert [run.config for run in log.by_depth] == depth_configs(digits, smoke=True)
-    assert [run.config for run in log.by_bias] == bias_configs(digits, smoke=True)
-    assert results[0] == results[1]
-    assert results[0].count(b"\n") == len(log.by_depth) + len(log.by_bias)
-
 
 # ------------------------------------------------------------------------------------ what is measured
 

@@ -197,7 +197,7 @@ def windows(maps: PaddedMaps, kernel: int, padding: int) -> np.ndarray:
     The window begins `padding` rows above and columns to the left of n. As plain loops, patches and their adjoint are
 
         for i, j, c, n in np.ndindex(k, k, C, N):
-            pixel = n + (i - padding) * row + (j - padding)
+            pixel = n + (i - padding) * row + (j - padding)     # in a margin where it is below 0 or at least N
             x[(i * k + j) * C + c, n] = maps[c, pixel]          # patches_forward
             dmaps[c, pixel] += dx[(i * k + j) * C + c, n]       # patches_backward
     """
@@ -489,7 +489,7 @@ class MaxPoolLayer:
 
     @staticmethod
     def _corner(grid: np.ndarray, images: np.ndarray, stride: int = 1) -> np.ndarray:
-        """Return the part of a grid, of its pixels or of each `stride`-th one, that has the shape of these images."""
+        """Return the part of a grid, all pixels or every `stride`-th one, that has the shape of these images."""
         _, n, H, W = images.shape
         return grid[:, :n, ::stride, ::stride][..., :H, :W]
 

@@ -240,6 +240,8 @@ def test_each_setting_is_planned_once_and_the_longest_first(smoke):
     assert len(set(settings)) == len(settings)
     lengths = [setting.width**2 * setting.depth * setting.batch for setting in settings]
     assert lengths == sorted(lengths, reverse=True)
+    by_width, by_parameters = ({of.depth for of in settings if of.equal == equal} for equal in ("width", "parameters"))
+    assert by_width == by_parameters, "the tables compare them"
 
 
 @pytest.mark.parametrize("equal", ["width", "parameters"])

@@ -139,6 +139,10 @@ def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
         np.testing.assert_array_equal(right[l], logits.argmax(axis=1) == digits.test_y)
         np.testing.assert_allclose(doubt[l], 1 - softmax(logits, axis=1).max(axis=1), rtol=1e-9)
     assert len({tuple(row) for row in right}) > 1
+    net.params["W_out"][...] = 0
+    net.params["b_out"][...] = [60, *[0] * 9]
+    _, doubt = early_exit.classify(net, np.zeros((7, 1)), np.zeros(1, int))
+    assert doubt == pytest.approx(9 * np.exp(-60), rel=1e-9), "a doubt that 1 − p would round to 0"
 
 
 def test_an_image_leaves_where_the_net_is_sure_first_or_at_the_end():

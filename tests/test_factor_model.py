@@ -127,10 +127,11 @@ def test_an_auc_is_the_share_of_pairs_in_the_right_order():
 
 def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
     rng = np.random.default_rng(0)
-    second, signal = sm.switching(rng.random(500)), rng.normal(size=500) ** 3
-    found = [fm.auc(rankdata(signal), np.roll(second, days)) for days in range(500)]
+    second, signal = sm.switching(rng.random(500)).reshape(2, 250), rng.normal(size=(2, 250)) ** 3
+    folds = [(rankdata(fold), regimes) for fold, regimes in zip(signal, second, strict=True)]
+    found = [np.mean([fm.auc(ranks, np.roll(regimes, days)) for ranks, regimes in folds]) for days in range(250)]
     assert np.mean(found) == pytest.approx(0.5, abs=1e-12)
-    detected = fm.detect(signal[None], second[None])
+    detected = fm.detect(signal, second)
     expected = found[0], *np.quantile(found, (0.025, 0.975))
     assert (detected.auc, detected.low, detected.high) == pytest.approx(expected, rel=1e-5)
 

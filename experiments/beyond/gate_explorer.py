@@ -66,7 +66,7 @@ class SmallGenerator:
     def random(self, n: int) -> np.ndarray:
         """Return the next n numbers, uniform in [0, 1)."""
         counts = self.count + self.STEP * np.arange(1, n + 1, dtype=np.uint64)
-        self.count = int(counts[-1]) if n else self.count
+        self.count += self.STEP * n
         t = counts.astype(np.uint32)  # from here on modulo 2³²
         t = (t ^ t >> 15) * (t | 1)
         t ^= t + (t ^ t >> 7) * (t | 61)

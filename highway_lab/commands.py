@@ -314,17 +314,8 @@ class TrainingCommand:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = None if given.no_save else Path(given.out or self.log_name(given, dataset, configs))
-        return Job(
-            given.command_line,
-            dataset,
-            configs,
-            out,
-            given.jobs,
-            given.old,
-            given.save_model,
-            given.tensorboard,
-            self.checkpoints,
-        )
+        options = {name: getattr(given, name) for name in ("jobs", "old", "save_model", "tensorboard")}
+        return Job(given.command_line, dataset, configs, out, **options, checkpoints=self.checkpoints)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -24,6 +25,13 @@ settings.load_profile("project")
 
 # A shell that starts the suite in the background has it, and all that it starts, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use the real MNIST."""
+    for item in items:
+        if "real_mnist" in getattr(item, "fixturenames", ()):
+            item.add_marker("mnist")
 
 
 @pytest.fixture
@@ -151,6 +159,7 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
 def no_processes_left_over():
     """Worker processes end with the test that started them: those of one that was cut short may not serve the next."""
     yield
-    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
-    if loky is not None and loky._executor is not None:
-        loky._executor.shutdown(wait=True, kill_workers=True)
+    if multiprocessing.active_children():
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)

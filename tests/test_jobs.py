@@ -124,7 +124,7 @@ FOREIGN_LINES = {
 
 
 @pytest.mark.parametrize("line", FOREIGN_LINES.values(), ids=FOREIGN_LINES)
-def test_a_line_that_is_no_result_is_refused_by_its_number_and_the_file_left_alone(workdir, line):
+def test_a_line_that_is_no_result_is_refused_by_its_number(workdir, line):
     path = Path("squares.jsonl")
     content = LINES[0] + line + b"\n" + LINES[2] + b"torn"
     path.write_bytes(content)
@@ -211,7 +211,7 @@ def let_go(workdir) -> None:
     Path("go").touch()
 
 
-def test_results_come_in_the_order_of_the_tasks_and_are_reported_as_they_arrive(let_go):
+def test_results_have_the_order_of_the_tasks_and_reports_of_arrival(let_go):
     Path("squares.jsonl").write_bytes(b"".join(reversed(LINES)))
     reported = []
     results = square_all(tasks=[4, 2, 0, 3], report=lambda done: reported.append([r.task for r in done]))
@@ -225,6 +225,7 @@ def test_what_is_finished_is_not_run_again(let_go):
     assert Counter(started()) == Counter(TASKS)
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_give_the_results_of_one(let_go):
     assert square_all("one.jsonl", jobs=1) == square_all("two.jsonl", jobs=2)
     assert sorted(Path("one.jsonl").read_bytes().splitlines()) == sorted(Path("two.jsonl").read_bytes().splitlines())
@@ -236,6 +237,7 @@ def fail_at_three(task: int, data: object) -> Square:
     return Square(None, task, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_defect_of_a_task_is_shown_as_it_is(let_go, jobs):
     with pytest.raises(ZeroDivisionError, match="a defect of the task"):
@@ -246,6 +248,7 @@ def hears_ctrl_c(task: int, data: object) -> Square:
     return Square(None, task, float(signal.getsignal(signal.SIGINT) is not signal.SIG_IGN))
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_answered_by_the_process_that_was_asked_alone(let_go):
     """A terminal's Ctrl-C reaches every process, one that is just starting too."""
     assert {result.square for result in square_all("one.jsonl", function=hears_ctrl_c, jobs=1)} == {1}
@@ -356,6 +359,7 @@ ACCIDENTS = {  # what happens, in how many processes, the exit code, what the me
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accident", ACCIDENTS)
 def test_what_is_finished_survives_and_is_not_repeated(accident, begin):
     strike, jobs, code, reason = ACCIDENTS[accident]
@@ -403,8 +407,10 @@ CLUSTER_ACCIDENTS = {  # what happens to the client or to the scheduler, the exi
 }
 
 
+@pytest.mark.slow
+@pytest.mark.peers
 @pytest.mark.parametrize("accident", CLUSTER_ACCIDENTS)
-def test_a_run_on_a_cluster_that_is_cut_short_says_what_is_safe_and_how_to_go_on(accident, cluster, begin):
+def test_a_cluster_that_is_lost_leaves_what_is_finished(accident, cluster, begin):
     address, scheduler = cluster
     client = begin("--scheduler", address, workers=1)
     assert client.pid not in pids_of(0), "the cluster should do the work, were it of a single worker"
@@ -419,6 +425,8 @@ def test_a_run_on_a_cluster_that_is_cut_short_says_what_is_safe_and_how_to_go_on
     assert Path("squares.jsonl").read_bytes() == safe
 
 
+@pytest.mark.slow
+@pytest.mark.peers
 def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin):
     client = begin("--scheduler", cluster[0], workers=1)
     (worker,) = pids_of(HELD)
@@ -429,6 +437,8 @@ def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin)
     assert square_all() == [made_here(task, task**2) for task in TASKS]
 
 
+@pytest.mark.slow
+@pytest.mark.peers
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "carrier-pigeon://roof:1"])
 def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address):
     distributed = pytest.importorskip("distributed", reason=NEEDS_DASK)

@@ -90,7 +90,7 @@ def hyperparameters(folder: Path) -> dict[str, object]:
     return {name: getattr(value, value.WhichOneof("kind")) for name, value in given.items()}
 
 
-def test_tensorboard_is_told_what_the_log_says_of_each_run_in_a_folder_of_its_own(workdir):
+def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
     assert hn.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
     runs = read(Path("log.json")).runs
     folders = {full_name("digits", run.config): run for run in runs}

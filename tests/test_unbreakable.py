@@ -47,6 +47,7 @@ def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(words, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2"])
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
@@ -55,6 +56,7 @@ def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
     assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=str)
 @pytest.mark.parametrize("words", [("--help",), (*SHORT, "--seeds", "0,1", "--no-save")], ids=["help", "job"])
 def test_an_encoding_without_the_characters_is_enough(tmp_path, environment, words):
@@ -62,11 +64,13 @@ def test_an_encoding_without_the_characters_is_enough(tmp_path, environment, wor
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [f"-OO {MAIN} {shlex.join(SHORT)}", "-OO -m experiments"])
 def test_stripped_docstrings_are_not_missed(tmp_path, words):
     assert shell(f"python {words}", tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
     (tmp_path / "log.json").write_text(logs.dumps(small_log()))
     for program in ("visualize_highway_networks.py", "make_highway_networks_gif.py"):
@@ -81,8 +85,9 @@ def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
     assert r"a\udcff.json" in logs.read("a\udcff.json", viz.Log, "").command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "group"), [(signal.SIGTERM, False), (signal.SIGINT, True), (signal.SIGKILL, False)])
-def test_a_job_that_is_ended_keeps_its_runs_and_leaves_nothing_running_or_shared(workdir, start, number, group):
+def test_a_job_that_is_ended_keeps_its_runs_and_leaves_no_process(workdir, start, number, group):
     words = ("--epochs", "30", "--depth", "10", "--seeds", "0-199", "--jobs", "2", "--out", "log.json")
     process = start(MAIN, *DIGITS, *words)
     kept = workdir / "log.digits.jsonl"

@@ -119,8 +119,8 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         for runs in arms:
             config = runs[0].config
             size = 8 if is_augmented(config) else 5  # dots that coincide are both seen
-            style = {"color": color(config), "markersize": size, "clip_on": False, "zorder": 4}
-            axes.plot(config.epochs, 100 - accuracy(runs), "o", **style)
+            style = line_style(config, first) | {"markersize": size, "clip_on": False, "zorder": 4}
+            axes.plot(config.epochs, 100 - accuracy(runs), marker="o", **style)
         label_ends(axes)
 
 
@@ -137,12 +137,8 @@ def draw_shorter(axes: Axes, log: ConvTablesLog, config: ConvConfig) -> None:
 
 def line_style(config: ConvConfig, first: ConvConfig) -> dict[str, Any]:
     """Return the style of a row's line: broken if its epochs are not those of its net's first row."""
-    return {"color": color(config), "linestyle": "-" if config.epochs == first.epochs else "-."}
-
-
-def color(config: ConvConfig) -> str | tuple[float, ...]:
-    """Return the colour of a row's line."""
-    return COLORS[config.block] if is_augmented(config) else pale(COLORS[config.block], 0.5)
+    color = pale(COLORS[config.block], 1.0 if is_augmented(config) else 0.5)
+    return {"color": color, "linestyle": "-" if config.epochs == first.epochs else "-."}
 
 
 # ---------------------------------------------------------------------------------------------- tables

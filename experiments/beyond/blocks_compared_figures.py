@@ -96,14 +96,10 @@ def accuracy_table(log: BlocksComparedLog) -> str:
         scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
         rows.append([EQUAL[equal], block, str(cells[0][0].config.hidden), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
-    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edges(log)}"
-
-
-def edges(log: BlocksComparedLog) -> str:
-    """Name the arms that have chosen a rate near an end of the grid."""
-    return edge_note(
+    edges = edge_note(
         log.tried, log.runs, arm, lambda equal, block, depth: f"{block} {depth} ({EQUAL[equal]})", steps=STEPS
     )
+    return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edges}"
 
 
 def gaps_table(log: BlocksComparedLog) -> str:

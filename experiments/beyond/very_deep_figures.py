@@ -1,5 +1,7 @@
 """Pictures and tables of the very deep nets and of the gate-bias sweep."""
 
+from functools import partial
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,18 +22,13 @@ def figure_title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
     return title(log.dataset, runs, f"{runs[0].config.epochs} epochs")
 
 
-def accuracies(runs: list[DeepRun]) -> list[float]:
-    """Return the final test accuracy of each run."""
-    return final_values(runs, "test_score")
-
-
 def depth_figure(log: VeryDeepLog) -> Figure:
     """Draw test accuracy against depth, highway from two biases; beside it mean T in the deepest nets."""
     figure, (left, right) = new_figure(figure_title(log, log.by_depth), 4.2, ncols=2, width_ratios=(1.25, 1))
     for (block, bias), runs in group(log.by_depth, "block", "gate_bias").items():
         by_depth = {depth: of_depth for (depth,), of_depth in group(runs, "depth").items()}
         label, color = block if block == "plain" else f"highway, {minus(bias)}", shade(block, bias, STRENGTHS)
-        draw_against(left, by_depth, accuracies, label=label, color=color, markersize=5)
+        draw_against(left, by_depth, partial(final_values, field="test_score"), label=label, color=color, markersize=5)
     draw_chance(left, log.dataset.name)
     left.set(xscale="log", xlabel="blocks", ylabel="test accuracy", ylim=(0, 1))
     left.set_xticks([*by_depth], [*by_depth])

@@ -141,15 +141,14 @@ def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) ->
     }
 
 
-def epochs_to(run: BestRun, level: float) -> int:
-    """Return the first epoch with a training loss below the level; one more than all epochs if there is none."""
-    epochs = zip(run.history.epoch, run.history.train_loss, strict=True)
-    return next((epoch for epoch, loss in epochs if loss is not None and loss < level), run.trial.epochs + 1)
+def mean_epochs(runs: Iterable[BestRun], level: float) -> float:
+    """Return the mean number of epochs until the training loss is below the level; one more than all if it never is."""
 
+    def epochs(run: BestRun) -> int:
+        rows = zip(run.history.epoch, run.history.train_loss, strict=True)
+        return next((epoch for epoch, loss in rows if loss is not None and loss < level), run.trial.epochs + 1)
 
-def mean_epochs(level: float) -> Callable[[list[BestRun]], float]:
-    """Return a function: the mean of `epochs_to` over runs."""
-    return lambda runs: float(np.mean([epochs_to(run, level) for run in runs]))
+    return float(np.mean([epochs(run) for run in runs]))
 
 
 # ------------------------------------------------------------------------------------------------ tables
@@ -163,7 +162,7 @@ def name_arm(block: str, depth: int) -> str:
 def arms_table(log: DepthSearchLog) -> str:
     """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
     losses = by_seed(log.best, log_loss)
-    reached = [by_seed(log.best, mean_epochs(level)) for level in log.levels]
+    reached = [by_seed(log.best, partial(mean_epochs, level=level)) for level in log.levels]
     scores = by_seed(log.best, lambda runs: np.mean([run.history.test_score[-1] or CHANCE for run in runs]))
     runs, rows = group_by(log.best, lambda run: run.trial.arm), []
     for arm, ranked in by_arm(last_rung(log.results)).items():
@@ -286,7 +285,7 @@ def converges_first(log: DepthSearchLog, depth: int, level: float) -> int | None
 
     None if no net reaches it.
     """
-    epochs = by_seed(log.best, mean_epochs(level))
+    epochs = by_seed(log.best, partial(mean_epochs, level=level))
     plain, highway = (epochs[block, depth] for block in BLOCKS)
     never = min(plain + highway) > log.best[0].trial.epochs
     return None if never else difference(plain, highway).sign

@@ -129,7 +129,7 @@ def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndar
     return (H - x) * T + x  # eq. 3
 
 
-def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> Iterator[np.ndarray]:
+def iterate_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> Iterator[np.ndarray]:
     """Yield x (D, B), the input of block l, and the outputs of it and all later blocks, with a branch given."""
     yield x
     for block in range(l, net.depth):
@@ -139,7 +139,7 @@ def walk_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: i
 
 def predict_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> np.ndarray:
     """Return the logits (B, K) for x (D, B), the input of block l, with a branch (L, D, B) given from there on."""
-    *_, y = walk_given(net, x, branch, given, l)
+    *_, y = iterate_given(net, x, branch, given, l)
     return net.forward_from(y, net.depth)
 
 
@@ -178,7 +178,7 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
         distance += np.abs(given - cache.T).mean(axis=1).sum(axis=1)
         for l, x_l in enumerate(cache.x[:-1]):
             each[l] += wrong(net.forward_from(block_given(net, l, x_l, GATES, given), l + 1))
-        for k, x_k in enumerate(walk_given(net, x, GATES, given)):
+        for k, x_k in enumerate(iterate_given(net, x, GATES, given)):
             first[k] += wrong(net.forward_from(x_k, k))
         for k in range(L + 1):
             last[k] += wrong(predict_given(net, cache.x[L - k], GATES, given, L - k))
@@ -193,7 +193,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
     def swap(net: DeepNet, branch: str, donors: dict[str, tuple[Donor, np.ndarray]]) -> dict[str, Swap]:
         return {kind: measure_swap(net, images, labels, branch, *by) for kind, by in donors.items()}
 
-    def among(net: DeepNet, branch: str) -> dict[str, tuple[Donor, np.ndarray]]:
+    def donors_of(net: DeepNet, branch: str) -> dict[str, tuple[Donor, np.ndarray]]:
         whose = {OWN: np.arange(len(labels))} | partners
         return {kind: (from_images(net, images[of], branch), labels[of]) for kind, of in whose.items()}
 
@@ -211,9 +211,9 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
             None,
             task=task,
             error=number(np.mean(net.predict(as_inputs(images, net.dtype)).argmax(axis=1) != labels), DIGITS),
-            gates=swap(net, GATES, among(net, GATES) | no_image),
-            states=swap(net, STATES, among(net, STATES)),
-            untrained=swap(untrained, GATES, among(untrained, GATES)),
+            gates=swap(net, GATES, donors_of(net, GATES) | no_image),
+            states=swap(net, STATES, donors_of(net, STATES)),
+            untrained=swap(untrained, GATES, donors_of(untrained, GATES)),
             layers={
                 kind: measure_layers(net, images, labels, from_images(net, images[partners[kind]], GATES))
                 for kind in (SAME, OTHER)

@@ -142,7 +142,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     groups = settings(log)
     by_class = {setting: costs(nets, OTHER, SAME) for setting, nets in groups.items()}
     fixed = {setting: costs(nets, OVERALL_MEAN, OWN) for setting, nets in groups.items()}
-    told = [value.sign > 0 for value in fixed.values()]
+    costly = [value.sign > 0 for value in fixed.values()]
     words = (f"{setting} {value:+.1f} ({by_class[setting]:+.1f})" for setting, value in fixed.items())
     return [
         Claim(
@@ -150,7 +150,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
             "the gating system is a part of the computation",
             "points of error, mean gates of all images less own ones (gates of an image of another class less those of "
             f"one of the same): {', '.join(words)}; nets trained with fixed gates: not tested",
-            "held of trained nets" if all(told) else "partly" if any(told) else "not",
+            "held of trained nets" if all(costly) else "partly" if any(costly) else "not",
         )
     ]
 

@@ -279,10 +279,7 @@ PAPER = {  # losses as the paper has them, in what matters
 
 
 def verdicts(losses: dict, epochs: dict | None = None, spread=SPREAD) -> list[str]:
-    """The verdicts on two settings an arm, a seed for each of `spread`.
-
-    An arm's loss falls to its last after so many of 9 epochs, or 5.
-    """
+    """The verdicts on two settings an arm, a seed for each of `spread`; losses fall after 5 of 9 epochs or `epochs`."""
     best = []
     for arm, loss in losses.items():
         for setting, (repeat, factor) in product((0, 1), enumerate(spread, start=1)):

@@ -189,8 +189,8 @@ def test_features_of_a_layer_stay_when_later_layers_are_computed(digits):
 def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 10, (3, 600))
-    told, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
-    for vectors, low, high in ((told, 1, 1), (silent, 0, 0.2)):
+    clear, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
+    for vectors, low, high in ((clear, 1, 1), (silent, 0, 0.2)):
         _, _, scores = class_routing.classify((0, ("gates", vectors)), labels)
         assert np.shape(scores) == (2, 2), "two classifiers, two sets beside the one that is fitted"
         assert np.min(scores) >= low, scores

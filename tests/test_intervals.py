@@ -1,4 +1,4 @@
-"""Intervals about means and differences: Student's and Welch's, on cases worked by hand and by simulation."""
+"""Intervals of means and differences: Student's and Welch's, on cases worked by hand."""
 
 import math
 
@@ -21,16 +21,6 @@ def test_the_interval_of_a_difference_is_welchs():
     assert difference([11.0, 12, 13], [1.0, 2, 3]) == pytest.approx((10, 2.7764 * math.sqrt(2 / 3)), abs=1e-4)
     unequal = difference([0.0, 100, 200], [1.0, 2, 3])
     assert unequal == pytest.approx((98, 4.3027 * 100 / math.sqrt(3)), rel=1e-3), "nearly as of one mean"
-
-
-@pytest.mark.parametrize(
-    "estimate", [lambda rng: interval(rng.normal(size=3)), lambda rng: difference(*rng.normal(size=(2, 4)))]
-)
-@pytest.mark.slow
-def test_an_interval_holds_the_truth_in_19_of_20_cases(estimate):
-    rng = np.random.default_rng(0)
-    inside = [found.low <= 0 <= found.high for found in (estimate(rng) for _ in range(2000))]
-    assert np.mean(inside) == pytest.approx(0.95, abs=0.017)
 
 
 def test_it_takes_the_form_of_its_numbers():
@@ -58,7 +48,7 @@ def test_one_run_gives_no_interval(found):
         ([1.0, math.nan], 0, "diverged"),
     ],
 )
-def test_it_is_told_from_zero_if_it_lies_on_one_side(values, sign, words):
+def test_the_sign_is_that_of_an_interval_that_excludes_zero(values, sign, words):
     found = interval(values)
     assert (found.sign, str(found)) == (sign, words)
-    assert Interval(0.2, 0.3).sign == 0
+    assert [Interval(0.2, 0.3).side_of(bound) for bound in (-0.2, 0, 0.5, 0.6)] == [1, 0, 0, -1]

@@ -269,7 +269,7 @@ def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialRe
 
 
 def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[str, Any]) -> Path:
-    """Return the path of a log with the flags that differ from their defaults appended to the name."""
+    """Return the log's path with all flags that are not at their defaults appended to its name."""
     given = {name: getattr(arguments, name) for name in defaults if not arguments.smoke}
     differing = {name: value for name, value in given.items() if value != defaults[name]}
     words = (f"{name}{name_numbers(value) if isinstance(value, list) else value}" for name, value in differing.items())

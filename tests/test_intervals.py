@@ -32,6 +32,7 @@ def test_it_takes_the_form_of_its_numbers():
 
 def test_runs_that_agree_leave_no_doubt():
     assert difference([3.0, 3.0], [1.0, 1.0, 1.0]) == interval([2.0, 2.0]) == (2, 0)
+    assert difference([1.0, 1.0], [1.0, 1.0, 1.0]) == interval([0.0, 0.0]) == (0, 0)
 
 
 @pytest.mark.parametrize("found", [interval([3.0]), difference([3.0], [0.0, 0.0])])

@@ -71,7 +71,7 @@ matplotlib.rcParams.update(
 )
 
 
-def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots) -> tuple[Figure, Axes]:
+def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots: Any) -> tuple[Figure, Axes]:
     """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
     figure = empty_figure(height, dpi)
     set_title(figure, title)
@@ -106,7 +106,9 @@ def set_title(figure: FigureBase, title: str) -> None:
     figure.suptitle(title, x=0.01, horizontalalignment="left")
 
 
-def draw_seeds(axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center=np.mean, **style) -> None:
+def draw_seeds(
+    axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center: Any = np.mean, **style: Any
+) -> None:
     """Draw every seed's curve faint and their `center` bold; curves is (seeds, len(x)), NaN where there is no value.
 
     The mean ends where a seed has no value: a seed that diverges must not improve it by leaving. For a median, give a
@@ -190,7 +192,7 @@ def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> 
     return moved
 
 
-def draw_by_layer(axes: Axes, curves: np.ndarray, **style) -> None:
+def draw_by_layer(axes: Axes, curves: np.ndarray, **style: Any) -> None:
     """Draw curves (seeds, L) with `draw_seeds` against the layers 1 to L."""
     depth = curves.shape[1]
     draw_seeds(axes, np.arange(1, depth + 1), curves, **style)

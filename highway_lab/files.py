@@ -87,18 +87,18 @@ def decompress(content: bytes, path: Path) -> bytes:
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
     else:
         return content
+    whole = f"one complete {path.suffix[1:]} stream"
     try:
         payload = stream.decompress(content, MAX_BYTES + 1)
     except (zlib.error, lzma.LZMAError) as error:
-        found = f"a damaged one ({error})"
-    else:
-        if len(payload) > MAX_BYTES:
-            found = f"more than {MAX_BYTES:,} bytes in it"
-        elif stream.eof and not stream.unused_data:
-            return payload
-        else:
-            found = f"{len(stream.unused_data)} bytes after its end" if stream.eof else "a truncated one"
-    raise damaged(path, f"one complete {path.suffix[1:]} stream", found)
+        raise damaged(path, whole, f"a damaged one ({error})") from error
+    if len(payload) > MAX_BYTES:
+        raise damaged(path, whole, f"more than {MAX_BYTES:,} bytes in it")
+    if not stream.eof:
+        raise damaged(path, whole, "a truncated one")
+    if stream.unused_data:
+        raise damaged(path, whole, f"{len(stream.unused_data)} bytes after its end")
+    return payload
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:

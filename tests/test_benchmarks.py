@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import product
@@ -46,7 +47,7 @@ from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
 from experiments import readme_tables
 from highway_lab import InputError
-from highway_lab.logs import dumps, environment, read, write
+from highway_lab.logs import LogT, dumps, environment, read, write
 
 TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES
 SMALL, SMALL_CONV = Case(depth=3, width=8, batch=16), ConvCase("digits", batch=10)
@@ -285,6 +286,14 @@ def test_the_peak_of_a_process_leaves_out_that_of_the_one_that_started_it():
 # ------------------------------------------------------------------------------------------ small runs
 
 
+def logged(main: Callable, schema: type[LogT], path: Path, *argv: str) -> LogT:
+    """Run a measurement and return its log, which reads back as it was written."""
+    assert main([*argv, "--json", str(path)]) == 0
+    log = read(path, schema, "write it again")
+    assert dumps(log) == path.read_text()
+    return log
+
+
 @pytest.fixture
 def without_peers(monkeypatch) -> None:
     """PyTorch and JAX count as missing."""
@@ -299,10 +308,7 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
     monkeypatch.setattr(training_step, "WIDE", Case(1, width=6, batch=4))
     monkeypatch.setattr(training_step, "GROWTH", (Case(2, width=4, batch=4),))
     monkeypatch.setenv("OPENBLAS_CORETYPE", environment().kernels)
-    path = tmp_path / "log.json"
-    assert training_step.main(["--depths", "2", "--rounds", "2", "--json", str(path)]) == 0
-    log = read(path, StepLog, "write it again")
-    assert dumps(log) == path.read_text()
+    log = logged(training_step.main, StepLog, tmp_path / "log.json", "--depths", "2", "--rounds", "2")
     assert log.missing == {name: reason for name in CONTENDERS if (reason := why_missing(name))}
     assert log.missing.keys() >= set(PEERS)
     full = [Case(2), Case(1, 6, 4)]
@@ -325,10 +331,7 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
 @pytest.mark.usefixtures("without_peers")
 def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, monkeypatch):
     monkeypatch.setattr(conv_step, "cpus", lambda: 2)
-    path = tmp_path / "log.json"
-    assert conv_step.main(["--nets", "digits", "--rounds", "1", "--json", str(path)]) == 0
-    log = read(path, ConvStepLog, "write it again")
-    assert dumps(log) == path.read_text()
+    log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--nets", "digits", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
     case = ConvCase("digits")
     for rows in (log.one_thread, log.all_cpus):
@@ -373,11 +376,8 @@ def test_a_command_that_fails_is_an_error():
 def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monkeypatch):
     monkeypatch.setattr(main_job, "COMMANDS", dict.fromkeys(main_job.COMMANDS, "highway_networks.py --help --jobs 1"))
     (tmp_path / "highway_networks.py").write_text("open('ran_here', 'w')")
-    path = tmp_path / "log.json"
-    assert main_job.main(["--rounds", "1", "--json", str(path), "--beside", str(tmp_path)]) == 0
+    log = logged(main_job.main, JobLog, tmp_path / "log.json", "--rounds", "1", "--beside", str(tmp_path))
     assert (tmp_path / "ran_here").exists()
-    log = read(path, JobLog, "write it again")
-    assert dumps(log) == path.read_text()
     assert [use.name for use in log.usages] == [*main_job.COMMANDS, main_job.OTHER]
     assert all(use.command.endswith("--no-save") for use in log.usages)
     assert 0 < log.over_other.low <= log.over_other.high

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from helpers import ROOT
 from sklearn.datasets import load_diabetes, load_wine
-from test_benchmarks import LINUX_ONLY, cells
+from test_benchmarks import LINUX_ONLY, cells, logged
 
 from benchmarks import estimators
 from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets
 from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, difference, verdict
 from benchmarks.measures import Spread
 from experiments import readme_tables
-from highway_lab.logs import DatasetInfo, dumps, read
+from highway_lab.logs import DatasetInfo
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -87,10 +87,7 @@ def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(estimators, "BUNDLED", {"digits": load_wine, "diabetes": load_diabetes})
     for name, value in {"FOLDS": 2, "SEEDS": (0,), "DEPTHS": (1,), "WIDTHS": (4,), "DEPTH": 2, "EPOCHS": 1}.items():
         monkeypatch.setattr(estimators, name, value)
-    path = tmp_path / "log.json"
-    assert estimators.main(["--rounds", "1", "--json", str(path)]) == 0
-    log = read(path, EstimatorsLog, "write it again")
-    assert dumps(log) == path.read_text()
+    log = logged(estimators.main, EstimatorsLog, tmp_path / "log.json", "--rounds", "1")
     assert {(row.dataset, row.contender) for row in log.scores} == {
         *((of, name) for of in ("digits", "few") for name in estimators.CLASSIFIERS),
         *(("diabetes", name) for name in estimators.REGRESSORS),

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.stats import gmean
 
 from highway_lab.console import mean_sd, name_data
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
@@ -68,7 +69,7 @@ def top_panel(axes: Axes, log: DepthSearchLog) -> None:
         top = top_losses(ranked, log.top)
         axes.plot(np.full(len(top), x), top, "o", color=COLORS[block], alpha=0.45, markersize=4.5)
         if top:
-            axes.plot([x - 0.12, x + 0.12], [geometric_mean(top)] * 2, color=COLORS[block], linewidth=3)
+            axes.plot([x - 0.12, x + 0.12], [gmean(top)] * 2, color=COLORS[block], linewidth=3)
     axes.set(yscale="log", xlabel="depth (layers)", ylabel="training loss")
     axes.set_xticks(range(len(depths)), depths)
     draw_level(axes, TARGET, "_")
@@ -117,10 +118,6 @@ def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
     return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(values))))
-
-
 def best_setting(best: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
     """Return, by arm, the seeds of the setting whose losses have the lowest geometric mean."""
     settings = group_by(best, lambda run: (run.trial.arm, run.trial.index))
@@ -167,7 +164,7 @@ def arms_table(log: DepthSearchLog) -> str:
     runs, rows = group_by(log.best, lambda run: run.trial.arm), []
     for arm, ranked in by_arm(last_rung(log.results)).items():
         top = top_losses(ranked, log.top)
-        cells = [f"{geometric_mean(top):.2g}", f"{min(top):.2g} to {max(top):.2g}"] if top else ["none", ""]
+        cells = [f"{gmean(top):.2g}", f"{min(top):.2g} to {max(top):.2g}"] if top else ["none", ""]
         if arm in losses:
             epochs = log.best[0].trial.epochs
             speeds = (values[arm] for values in reached)

@@ -171,9 +171,9 @@ def assert_same_bits(found: Training, expected: Training) -> None:
 # --------------------------------------------------------------------------------------------- files
 
 
-def idx_bytes(array: np.ndarray, type_code: int = 0x08) -> bytes:
+def idx_bytes(array: np.ndarray) -> bytes:
     """`array` (uint8) in the idx format."""
-    return struct.pack(f">HBB{array.ndim}I", 0, type_code, array.ndim, *array.shape) + array.tobytes()
+    return struct.pack(f">HBB{array.ndim}I", 0, 0x08, array.ndim, *array.shape) + array.tobytes()
 
 
 def gz(payload: bytes) -> bytes:

@@ -47,3 +47,8 @@ def test_the_gradients_of_the_block_are_right(monkeypatch):
     monkeypatch.setitem(BLOCKS, "halved", None)
     exec(EXAMPLES["halved.py"], {"__name__": "halved"})
     test_gradients.test_gradients_equal_complex_step_derivatives("halved", "tanh", 3)
+
+
+def test_hooks_and_tests_run_the_same_minor_version_of_ruff():
+    (hook,) = re.findall(r"rev: v(\d+\.\d+)\.", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert f'"ruff~={hook}.0"' in (ROOT / "pyproject.toml").read_text()

@@ -224,8 +224,9 @@ def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
     dataset = Path(path.stem).suffix.removeprefix(".")
     runs = joined(ResultFile(path, run_of(config)).read())
-    if not (dataset and runs):
-        raise InputError(f"{path}: expected the runs of a job, found none; start the job again")
+    if dataset not in DATASETS or not runs:
+        found = f"{len(runs)} runs on {dataset or 'no data set'}"
+        raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
     info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
     return RunLog.new("", info, runs=runs, finished=False)
 

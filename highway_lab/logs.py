@@ -244,10 +244,15 @@ class RunLog(Log, Generic[ConfigT]):
 
 
 def joined(records: Iterable[Run]) -> list[Run]:
-    """Put together what records of some epochs say of each run; a later record of an epoch replaces an earlier one."""
+    """Put together records of some epochs of runs; a later record of an epoch replaces an earlier one.
+
+    A record whose run lacks the epochs before it is left out.
+    """
     runs: dict[Any, Run] = {}
     for record in records:
         if first := record.history.epoch[0]:
+            if record.config not in runs:
+                continue
             earlier = runs[record.config].rows(0, first)
             record = replace(
                 record,

@@ -69,6 +69,7 @@ def test_records_of_epochs_put_together_are_the_run():
     assert joined([rows[0], other, rows[1], rows[2]]) == [run, other]
     assert joined([*rows[:2], rows[0], *rows[1:]]) == [run], "a run that began again"
     assert joined([*rows, run]) == [run]
+    assert joined(rows[1:]) == []
     assert [record.whole for record in (*rows, run)] == [False, False, False, True]
 
 
@@ -190,10 +191,12 @@ def test_what_an_earlier_job_has_left_does_not_hide_a_later_log(workdir, monkeyp
     assert said(capsys) == ["drew 1 pictures in viz/log, finished"]
 
 
-def test_the_epochs_of_a_killed_job_are_drawn_by_name(workdir, monkeypatch, capsys):
+def test_the_epochs_of_a_killed_job_are_drawn_by_name(workdir, refused, capsys):
     train_to(2)()
     assert viz.main([LINES.name]) == 0
-    assert all(line.startswith("drew viz/log.digits/") for line in said(capsys)[:1])
+    assert said(capsys)[0].startswith("drew viz/log.digits/")
+    LINES.rename("log.jsonl")
+    assert "log.jsonl: expected runs in a file named LOG.DATASET.jsonl" in refused(viz.main, ["log.jsonl"])
 
 
 @pytest.mark.parametrize("path", [".", "/", "missing/log.json"])

@@ -345,6 +345,12 @@ def test_nothing_is_dropped_in_evaluation(block):
     assert (net.forward(x, training(net))[0] != net.predict(x)).all()
 
 
+def test_dropout_at_rate_0_draws_no_random_number():
+    net, rng, (x, _) = small_conv_net(stages=[Blocks(1), Dropout(0.0)]), np.random.default_rng(0), small_images()
+    net.forward(x, ConvWorkspace(net, 3, rng))
+    assert rng.bit_generator.state == np.random.default_rng(0).bit_generator.state
+
+
 def test_evaluation_normalises_each_image_by_the_running_statistics():
     """The other images of the batch have no influence, while in training they have."""
     net, (x, _) = small_conv_net(stages=NO_DROPOUT, batch_norm=True), small_images()

@@ -246,7 +246,11 @@ def test_a_batchs_gradient_is_the_mean_of_its_images(block):
 # ----------------------------------------------------------------------------------- images side by side
 
 
-@pytest.mark.parametrize("stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5), MaxPool(4, 3)]], ids=["small", "wide"])
+@pytest.mark.parametrize(
+    "stages",
+    [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5)], [Blocks(1, 1), MaxPool(4, 3)]],
+    ids=["small", "wide", "over"],
+)
 @pytest.mark.parametrize("changed", range(3))
 @every_block
 def test_an_image_has_no_influence_on_anothers_logits_and_gradient(block, changed, stages):

@@ -17,7 +17,7 @@ import platform
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -204,16 +204,6 @@ CONV_CONTENDERS = {
     "torch-conv-compiled": Entry("PyTorch, compiled", "torch", "torch_conv_peers.Compiled", compiles=True),
 }
 ENTRIES = CONTENDERS | CONV_CONTENDERS
-
-
-def who_can_run(contenders: Collection[str], only: Collection[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the contenders that can run, ours (the first) and those in `only`, and what each of the others lacks."""
-    ours, *_ = contenders
-    names = [name for name in contenders if name in {ours, *only}]
-    missing = {name: reason for name in names if (reason := why_missing(name))}
-    for name, reason in missing.items():
-        print(f"MISSING {ENTRIES[name].label}: {reason}")
-    return [name for name in names if name not in missing], missing
 
 
 def why_missing(name: str) -> str | None:

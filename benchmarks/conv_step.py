@@ -66,12 +66,6 @@ class ConvStepLog(TimedLog):
     peaks: list[Peak]
 
 
-def measure_peak(case: ConvCase) -> Peak:
-    """Train in a process that does nothing else."""
-    with Team("ours-conv", 1) as team:
-        return Peak(case, number(team.ask(peak_of_training, case)[0], 4))
-
-
 def run_command(arguments: argparse.Namespace) -> ConvStepLog:
     """Measure, and print each net when it is done."""
     measured = {name: [] for name in ("one_thread", "all_cpus", "passes", "peaks")}
@@ -85,8 +79,10 @@ def run_command(arguments: argparse.Namespace) -> ConvStepLog:
             whole_machine = [start(ours, 1, log.processes), *(start(name, cpus()) for name in others)]
             title = f"{case}, all CPUs, ours in {log.processes} processes"
             log.all_cpus += measure(title, case, whole_machine, log.rounds)
-            log.peaks.append(measure_peak(case))
-            print(f"  training takes {log.peaks[-1].mib:.0f} MiB", flush=True)
+            with Team(ours, 1) as apart:  # a process that does nothing else
+                (mib,) = apart.ask(peak_of_training, case)
+            log.peaks.append(Peak(case, number(mib, 4)))
+            print(f"  training takes {mib:.0f} MiB", flush=True)
     return log
 
 

@@ -142,15 +142,13 @@ BUNDLED = {
 }
 
 
-def size(d_in: int, d_out: int, hidden: int, block: str) -> int:
-    """Return the number of parameters of a net of DEPTH blocks."""
-    return DeepNet(d_in, d_out, hidden=hidden, depth=DEPTH, block=block, rng=None).params.flat.size
-
-
 def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
     """Return the nets of DEPTH blocks whose epochs are timed; they train for EPOCHS epochs, whatever the loss."""
-    n_params = size(d_in, d_out, width, "plain")
-    narrower = min(range(1, width), key=lambda hidden: abs(size(d_in, d_out, hidden, "highway") - n_params))
+
+    def size(hidden: int, block: str) -> int:
+        return DeepNet(d_in, d_out, hidden=hidden, depth=DEPTH, block=block, rng=None).params.flat.size
+
+    narrower = min(range(1, width), key=lambda hidden: abs(size(hidden, "highway") - size(width, "plain")))
     same = {"max_iter": EPOCHS, "tol": 0.0, "n_iter_no_change": EPOCHS + 1, "activation": "tanh", "random_state": 0}
     mlp = MLPClassifier(hidden_layer_sizes=layers(DEPTH, width), **same)
     return {

@@ -22,7 +22,7 @@ from highway_lab.cli import OneLineParser, count
 from highway_lab.logs import Log, number
 from highway_lab.threads import count_threads
 
-from .contenders import CONTENDERS, ENTRIES, Case, Entry, who_can_run
+from .contenders import CONTENDERS, ENTRIES, Case, Entry, why_missing
 from .measures import Spread, new_parser, run, spread
 from .worker import Team, take_turn_by_passes, teams
 
@@ -71,9 +71,14 @@ class TimedLog(Log):
 
     @classmethod
     def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple[Self, list[str]]:
-        """Return a log with nothing measured yet, and the names of the contenders that can run, ours first."""
-        names, missing = who_can_run(contenders, arguments.only)
-        libraries = sorted({ENTRIES[name].library for name in names})
+        """Return an empty log and the contenders to time: ours, and those asked for that can run."""
+        ours, *_ = contenders
+        asked = [name for name in contenders if name in {ours, *arguments.only}]
+        missing = {name: reason for name in asked if (reason := why_missing(name))}
+        for name, reason in missing.items():
+            print(f"MISSING {contenders[name].label}: {reason}")
+        names = [name for name in asked if name not in missing]
+        libraries = sorted({contenders[name].library for name in names})
         fields |= {"libraries": {library: version(library) for library in libraries}, "missing": missing}
         return cls.new(arguments.command_line, None, rounds=arguments.rounds, **fields), names
 

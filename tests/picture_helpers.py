@@ -1,4 +1,4 @@
-"""Committed logs, and what to do where one was made anew."""
+"""Committed logs, what to do where one was made anew, and the cells of tables."""
 
 import os
 from pathlib import Path
@@ -18,3 +18,9 @@ def committed_log(name: str) -> Path:
 def outdated(message: str) -> None:
     """Fail in continuous integration; elsewhere a log may have been made anew by hand, so skip."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{message}: run make figures")
+
+
+def cells(table: str) -> list[list[str]]:
+    """Return the header and the rows of a Markdown table."""
+    header, _, *rows = (line for line in table.splitlines() if line.startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *rows)]

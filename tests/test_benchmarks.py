@@ -21,7 +21,7 @@ import made_up
 import numpy as np
 import pytest
 from helpers import ROOT, assert_says
-from picture_helpers import committed_log
+from picture_helpers import cells, committed_log
 from test_pictures import assert_redrawn
 
 import highway_networks as hn
@@ -422,12 +422,6 @@ def conv_step_log() -> ConvStepLog:
     measured = {"one_thread": rows(100.0), "all_cpus": rows(50.0), "peaks": [Peak(case, 512.0)], "rounds": 3}
     measured |= {"passes": [Pass(case, "a", 25e3), Pass(case, "b", 75e3)], "processes": 2, "targets": Targets()}
     return made_up.log(ConvStepLog, libraries={}, missing={}, **measured)
-
-
-def cells(table: str) -> list[list[str]]:
-    """Return the header and the rows of a Markdown table."""
-    header, _, *rows = (line for line in table.splitlines() if line.startswith("| "))
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *rows)]
 
 
 def test_table_shows_the_better_number_of_threads_and_what_is_missing():

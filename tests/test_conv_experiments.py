@@ -7,6 +7,7 @@ from itertools import product
 import made_up
 import numpy as np
 import pytest
+from picture_helpers import cells
 
 from conv_highway_networks import Blocks, ConvNet
 from conv_recipes import ConvConfig, configure
@@ -69,11 +70,9 @@ def cifar_log(accuracy: float = 0.83) -> ConvTablesLog:
     return made_up.log(ConvTablesLog, CIFAR, choosing=choosing, chosen=chosen, runs=runs, costs=costs)
 
 
-def cells(table: str) -> list[dict[str, str]]:
+def by_header(table: str) -> list[dict[str, str]]:
     """Return the rows of a Markdown table, by the words of its header."""
-    header, _, *rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"
-    ]
+    header, *rows = cells(table)
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
@@ -146,7 +145,7 @@ def test_the_guideline_holds_where_it_beats_each_other_bias(lead, verdict):
 
 def test_the_table_shows_each_bias_beside_the_guidelines():
     log = bias_log({(20, -2.0): 1.0})
-    found = {(row["layers"], row["b_T"]): row["points gained"] for row in cells(bias_table(log))}
+    found = {(row["layers"], row["b_T"]): row["points gained"] for row in by_header(bias_table(log))}
     assert len(found) == 3 * 4
     guideline = [key for key, gained in found.items() if gained == "the guideline"]
     assert guideline == [("10", "-1"), ("20", "-2"), ("30", "-3")]
@@ -158,7 +157,7 @@ def test_a_diverged_run_is_counted_and_decides_nothing():
     log = bias_log({(10, -1.0): 1.0})
     place = next(i for i, run in enumerate(log.runs) if (run.config.depth, run.config.gate_bias) == (8, -2.0))
     log.runs[place] = made_up.conv_run(log.runs[place].config, math.nan)
-    (row,) = (row for row in cells(bias_table(log)) if (row["layers"], row["b_T"]) == ("10", "-2"))
+    (row,) = (row for row in by_header(bias_table(log)) if (row["layers"], row["b_T"]) == ("10", "-2"))
     assert row["test accuracy (%)"].endswith("(1 diverged)")
     assert row["points gained"] == "diverged"
     assert "held" not in bias_claims(log)[0].verdict
@@ -185,7 +184,7 @@ def test_the_standard_error_is_that_of_the_images():
 
 def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
     table = main_table(mnist_log(), cifar_log())
-    found = cells(table)
+    found = by_header(table)
     columns = ("net", "block", "epochs", "paper (%)", "paper's epochs")
     assert [tuple(row[column] for column in columns) for row in found] == [
         ("mnist-16", "highway", "20", "99.43 (99.4 ± 0.03)", "300"),
@@ -203,7 +202,7 @@ def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
 
 def test_the_candidates_are_named_by_what_they_change():
     log = mnist_log()
-    found = [(row["tried"], row["chosen"]) for row in cells(choosing_table(log))]
+    found = [(row["tried"], row["chosen"]) for row in by_header(choosing_table(log))]
     assert found == [("dropout 1.0", ""), ("dropout 0.5", "yes")]
     for dataset, (net, epochs, candidates) in conv_tables.CHOICES.items():
         runs = [made_up.conv_run(configure(net, epochs=epochs, **fields), 0.5) for fields in candidates]
@@ -214,7 +213,7 @@ def test_the_candidates_are_named_by_what_they_change():
 
 def test_a_run_of_the_papers_budget_would_take_days():
     assert days(Cost("highway-b", 2_256_838, 100, 0.432)) == pytest.approx(1)
-    found = [(row["net"], row["days a run"], row["FitNet (%)"]) for row in cells(costs_table(cifar_log()))]
+    found = [(row["net"], row["days a run"], row["FitNet (%)"]) for row in by_header(costs_table(cifar_log()))]
     assert found == [("Highway B, 19 layers", "5", "91.61 (FitNet B, 2.5 M)"), ("Highway C, 32 layers", "10", "")]
     assert costs_table(mnist_log()) == "No other net was timed."
 

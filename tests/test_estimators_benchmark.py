@@ -6,8 +6,9 @@ import made_up
 import numpy as np
 import pytest
 from helpers import ROOT
+from picture_helpers import cells
 from sklearn.datasets import load_diabetes, load_wine
-from test_benchmarks import LINUX_ONLY, cells, logged
+from test_benchmarks import LINUX_ONLY, logged
 
 from benchmarks import estimators
 from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets

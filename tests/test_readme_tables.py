@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, assert_says, files_below
 from made_up import made_up_log
-from picture_helpers import committed_log, outdated
+from picture_helpers import cells, committed_log, outdated
 
 from experiments import readme_tables
 from highway_lab import InputError
@@ -64,12 +64,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     write("run.json", made_up_log(depths=(30,)))
     write("run_sweep.json", made_up_log(depths=(5, 10), seeds=(0, 1, 2), diverged=[("plain", 1)]))
     return tmp_path
-
-
-def cells(table: str) -> list[list[str]]:
-    """Return the rows of a Markdown table, the header first."""
-    rows = [line for line in table.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if "--" not in row]
 
 
 def test_tables_are_written_between_their_markers_and_nowhere_else(folder):

@@ -228,7 +228,7 @@ def test_the_gates_of_a_block_are_its_mean_T():
 def test_the_best_block_is_that_of_the_window_with_its_sign_there():
     second = np.array([False, False, True, True])
     weak, strong = np.array([[0.1, 0.4, 0.3, 0.5, 0.9, 0.1], [0.8, 0.7, 0.2, 0.1, 0.3, 0.6]])
-    signals = fm.detectors("net", np.array([weak, strong]), second)
+    signals = fm.gate_signals("net", np.array([weak, strong]), second)
     for name, sign, T in (("mean T", 1, (weak + strong) / 2), ("best block", -1, strong)):
         np.testing.assert_allclose(signals[f"net: {name}"], sign * (T[4:] - T[:4].mean()) / T[:4].std())
 
@@ -299,9 +299,9 @@ def test_gates_are_those_of_the_first_and_of_the_chosen_parameters(monkeypatch):
     models, expected = {}, {}
     for name in fm.GATED:
         net = fm.prepare(name, inputs[:FIT], inputs[:FIT, 0], SHORT).net
-        expected |= fm.detectors(f"{name}{fm.UNTRAINED}", fm.gates(net, inputs), second)
+        expected |= fm.gate_signals(f"{name}{fm.UNTRAINED}", fm.gates(net, inputs), second)
         net.params.flat[...] = np.linspace(-1, 1, net.params.flat.size)
-        expected |= fm.detectors(name, fm.gates(net, inputs), second)
+        expected |= fm.gate_signals(name, fm.gates(net, inputs), second)
         candidate = fm.Candidate("the only one", np.zeros(len(inputs) - FIT), net.params.flat)
         models[name] = lambda *_, candidate=candidate: iter([candidate])
     monkeypatch.setattr(fm, "MODELS", models)

@@ -178,7 +178,7 @@ MODELS = {
 
 
 class Forecast(NamedTuple):
-    """Predictions by model and signals by detector for the days after a window, (horizon,) each; settings by model."""
+    """Predictions by model and signals by name for the days after a window, (horizon,) each; settings by model."""
 
     predicted: dict[str, np.ndarray]
     signals: dict[str, np.ndarray]
@@ -206,9 +206,9 @@ def forecast(market: Market, day: int, task: Task) -> Forecast:
         net = prepare(name, inputs[:fit], targets[:fit], task).net
         untrained = gates(net, inputs)
         net.params.flat[...] = chosen[name].params
-        signals |= detectors(name, gates(net, inputs), second[:window])
-        signals |= detectors(f"{name}{UNTRAINED}", untrained, second[:window])
-    signals["logistic regression"] = supervised(inputs, second[:window])
+        signals |= gate_signals(name, gates(net, inputs), second[:window])
+        signals |= gate_signals(f"{name}{UNTRAINED}", untrained, second[:window])
+    signals["logistic regression"] = regression_signal(inputs, second[:window])
     return Forecast(predicted, signals, {name: best.setting for name, best in chosen.items()})
 
 
@@ -222,7 +222,7 @@ def gates(net: DeepNet, x: np.ndarray) -> np.ndarray:
     return np.array([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))])
 
 
-def detectors(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:
+def gate_signals(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:
     """Return a net's signals on the days after a window, given T (L, n) on all days and the window's regimes."""
     from scipy.stats import rankdata
 
@@ -234,7 +234,7 @@ def detectors(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndar
     return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(skills[best]) * after[1 + best]}
 
 
-def supervised(x: np.ndarray, second: np.ndarray) -> np.ndarray:
+def regression_signal(x: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return log odds of the second regime on the days after a window, given all days x (n, d) and its regimes."""
     from sklearn.linear_model import LogisticRegression
 

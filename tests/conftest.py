@@ -18,6 +18,7 @@ from hypothesis import settings
 
 import highway_networks as hn
 from highway_lab.datasets import IDX_SOURCES
+from highway_lab.training import Training
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
@@ -82,6 +83,12 @@ def refused(capsys) -> Callable[..., str]:
         return error
 
     return refused
+
+
+@pytest.fixture
+def no_training(monkeypatch) -> None:
+    """No run may begin."""
+    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
 
 
 @pytest.fixture

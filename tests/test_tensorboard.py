@@ -19,7 +19,6 @@ import highway_networks as hn
 from highway_lab import datasets, logs
 from highway_lab.console import full_name
 from highway_lab.logs import RunLog
-from highway_lab.training import Training
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
 HPARAMS = ("experiment", "session_start_info", "session_end_info")
@@ -147,16 +146,14 @@ def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdi
     assert files_below(workdir) == {}
 
 
-def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refused, monkeypatch):
-    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+def test_a_folder_that_cannot_be_made_is_refused_before_training(workdir, refused, no_training):
     Path("events").write_text("a file")
     error = refused(hn.main, [*SHORT, "--out", "log.json", "--tensorboard", "events"])
     assert re.search(r"expected a place to write, found: events/.*: Not a directory; choose", error)
     assert files_below(workdir) == {"events": b"a file"}
 
 
-def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, monkeypatch):
-    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+def test_a_file_in_the_place_of_a_runs_folder_is_refused_before_training(workdir, refused, no_training):
     Path("events").mkdir()
     of_the_last = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
     place = Path("events", full_name("digits", of_the_last))

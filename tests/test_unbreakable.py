@@ -161,12 +161,10 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 @pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json"])
-def test_what_is_no_file_in_the_place_of_a_log_is_refused_before_training(workdir, refused, make, name):
+def test_what_is_no_file_in_the_place_of_a_log_is_refused(workdir, refused, no_training, make, name):
     make(name)
-    assert refused(hn.main, [*SHORT, "--out", "log.json"]).startswith(
-        f"python highway_networks.py: error: {name}: expe"
-    )
-    assert refused(viz.main, [name]).startswith(f"python visualize_highway_networks.py: error: {name}: expected a ")
+    for main, words in ((hn.main, [*SHORT, "--out", "log.json"]), (viz.main, [name])):
+        assert f"error: {name}: expected a " in refused(main, words)
 
 
 def test_a_huge_file_is_not_read(tmp_path):
@@ -228,17 +226,15 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
 
 
 @pytest.mark.parametrize("name", ["beyond.very_deep", "gate_maps", "depth_search", "lesions", "beyond.blocks_compared"])
-def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, monkeypatch, name):
-    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
     Path("runs").write_text("")
     assert f"runs/{name.removeprefix('beyond.')}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
-    public_folder, as_ordinary_user, monkeypatch, refused, digits
+    public_folder, as_ordinary_user, monkeypatch, refused, no_training, digits
 ):  # the digits so that nothing is imported by a user who may not read it
     monkeypatch.chdir(public_folder)
-    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
     public_folder.chmod(0o777)
     Path("log.digits.jsonl").touch(0o444)
     Path("runs").mkdir(0o755)
@@ -262,11 +258,9 @@ def test_names_say_what_a_file_is_so_that_none_replaces_another(workdir, refused
 
 
 @pytest.mark.parametrize("name", ["log.json", "log.digits.jsonl", "net.npz"])
-def test_a_link_that_leads_to_itself_is_refused(workdir, refused, name):
+def test_a_link_that_leads_to_itself_is_refused(workdir, refused, no_training, name):
     Path(name).symlink_to(name)
-    error = refused(
-        hn.main, [*SHORT, "--block", "plain", "--depth", "2", "--out", "log.json", "--save-model", "net.npz"]
-    )
+    error = refused(hn.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"])
     assert f"{name}: expected a place to write, found: a link that leads nowhere" in error
 
 
@@ -287,34 +281,34 @@ def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.fixture
+def checkpoint(workdir, digits) -> Path:
+    """A file in the place of the checkpoint of a convolutional net on the digits, whose log is log.json."""
+    config = conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
+    path = checkpoint_beside(Path("log.json"), "digits", config)
+    path.write_bytes(b"an earlier one")
+    return path
+
+
 @pytest.mark.parametrize("old", [[], ["--fresh"]])
-def test_a_net_that_would_go_the_way_of_its_runs_checkpoint_is_refused(workdir, refused, digits, old):
-    net = checkpoint_beside(
-        Path("log.json"), "digits", conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
-    )
-    net.write_bytes(b"an earlier one")
-    words = ["--net", "digits", "--out", "log.json", "--save-model", net.name, *old]
-    assert f"--save-model: expected a file that outlives the run, found its checkpoint {net.name}" in refused(
+def test_a_net_in_the_place_of_its_runs_checkpoint_is_refused(workdir, refused, checkpoint, old):
+    words = ["--net", "digits", "--out", "log.json", "--save-model", checkpoint.name, *old]
+    assert f"--save-model: expected a file that outlives the run, found its checkpoint {checkpoint}" in refused(
         conv.main, words
     )
-    assert files_below(workdir) == {net.name: b"an earlier one"}
+    assert files_below(workdir) == {checkpoint.name: b"an earlier one"}
 
 
-def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
-    checkpoint = checkpoint_beside(
-        Path("log.json"), "digits", conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
-    )
-    there = {"log.digits.jsonl": b"Dear diary", checkpoint.name: b"an earlier one"}
-    for name, content in there.items():
-        Path(name).write_bytes(content)
+def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, checkpoint):
+    Path("log.digits.jsonl").write_bytes(b"Dear diary")
+    before = files_below(workdir)
     error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
     assert "log.digits.jsonl: expected a Run a line, found something else; move the file" in error
-    assert files_below(workdir) == there
+    assert files_below(workdir) == before
 
 
 @pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log
-def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, monkeypatch, length):
-    monkeypatch.setattr(Training, "__init__", lambda *_: pytest.fail("training has begun"))
+def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, no_training, length):
     error = refused(conv.main, ["--net", "digits", "--out", "a" * (length - 5) + ".json"])
     assert re.search(r"expected a place to write, found: a name of \d+ bytes, more than 245; ", error)
     assert files_below(workdir) == {}

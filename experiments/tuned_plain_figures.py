@@ -26,10 +26,11 @@ from .tuned_plain import (
 )
 
 NAMES = {HIGHWAY: "highway", PLAIN: "plain", WIDE: "plain, 71 units"}
-STYLES = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"]}
+LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"]}
 COMPARED = (10, 20, 30, 50)  # blocks, on which verdicts depend
 DEEPEST_WIDE = 30  # blocks: the deepest net of the verdict on parameters
-LOSS_TICKS = (0.1, 0.2, 0.5, 1, 2)
+ERROR_TICKS = (5, 10, 20, 50, 90)  # %
+LOSS_TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2)
 
 Runs = dict[tuple[Arm, int], list[ScoredRun]]  # by arm and depth
 
@@ -67,23 +68,25 @@ def depths_of(runs: Runs) -> list[int]:
 
 
 def depth_figure(log: TunedPlainLog) -> Figure:
-    """Test accuracy (above) and training loss (below) against depth: left in the sweep's setting, right tuned."""
+    """Test error and training loss against depth, log scales: left in the sweep's setting, right tuned."""
     seeds = len({run.config.seed for run in log.runs})
     title = f"{name_tested(log.dataset)}: {log.dataset.n_train:,} training images, {seeds} seeds"
     figure, axes = new_figure(title, 6.6, nrows=2, ncols=2, sharex=True, sharey="row")
     columns = {"one setting for all, not tuned": untuned_runs(log), "tuned on validation images": tuned_runs(log)}
-    for column, (words, found) in zip(axes.T, columns.items(), strict=True):
+    for (above, below), (words, found) in zip(axes.T, columns.items(), strict=True):
         depths = depths_of(found)
-        for panel, values in zip(column, (accuracies, losses), strict=True):
-            for arm in [arm for arm in ARMS if (arm, depths[0]) in found]:
-                curves = np.transpose([values(found[arm, depth]) for depth in depths])
-                draw_seeds(panel, depths, curves, label=NAMES[arm], color=STYLES[arm], marker="o", markersize=5)
-        draw_level(column[0], 100 * CHANCE, "chance")
-        column[0].set(title=words, ylim=(0, 100))
-        column[1].set(xlabel="blocks", yscale="log", xticks=depths)
-        column[1].set_yticks(LOSS_TICKS, LOSS_TICKS)
-        column[1].minorticks_off()
-    axes[0, 0].set_ylabel("test accuracy (%)")
+        for arm in [arm for arm in ARMS if (arm, depths[0]) in found]:
+            by_depth = [found[arm, depth] for depth in depths]
+            style = {"label": NAMES[arm], "color": LINE_COLORS[arm], "marker": "o", "markersize": 5}
+            draw_seeds(above, depths, np.transpose([100 - accuracies(runs) for runs in by_depth]), **style)
+            draw_seeds(below, depths, np.transpose([losses(runs) for runs in by_depth]), **style)
+        draw_level(above, 100 - 100 * CHANCE, "chance")
+        above.set(title=words, yscale="log", xticks=depths)
+        below.set(xlabel="blocks", yscale="log")
+        for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
+            panel.set_yticks(ticks, ticks)
+            panel.minorticks_off()
+    axes[0, 0].set_ylabel("test error (%)")
     axes[1, 0].set_ylabel("training loss (nats)")
     for panel in axes.flat:
         label_ends(panel)

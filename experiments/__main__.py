@@ -21,6 +21,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "gate_swaps": ("run",),
     "lesions": ("run",),
     "section_4": ("run",),
+    "tuned_plain": ("run",),
     "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),

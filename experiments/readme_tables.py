@@ -34,7 +34,12 @@ from highway_lab.logs import Log, RunLog
 from highway_networks import Config
 from visualize_highway_networks import COMMAND, SWEEP_COMMAND, headline, sweep_table
 
-READMES = (Path("README.md"), Path("experiments/README.md"), Path("benchmarks/README.md"))
+READMES = (
+    Path("README.md"),
+    Path("experiments/README.md"),
+    Path("experiments/tuned_plain.md"),
+    Path("benchmarks/README.md"),
+)
 PROGRAM = "python -m experiments.readme_tables"
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)

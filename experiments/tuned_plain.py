@@ -98,7 +98,7 @@ class TunedPlainLog(Log):
     runs: list[ScoredRun]
 
 
-EXPERIMENT: Experiment = Experiment(__name__, __doc__, TunedPlainLog)
+EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)
 
 
 def run_config(config: Config, data: Dataset) -> ScoredRun:

@@ -150,21 +150,24 @@ def gaps_table(log: TunedPlainLog) -> str:
     tuned, untuned = tuned_runs(log), untuned_runs(log)
     depths, shallow = depths_of(tuned), compared_depths(log)[0]
     pairs = {
-        "highway minus plain, not tuned": lambda depth: (untuned[HIGHWAY, depth], untuned[PLAIN, depth]),
-        "highway minus plain": lambda depth: (tuned[HIGHWAY, depth], tuned[PLAIN, depth]),
-        f"highway minus plain of {WIDE.hidden} units": lambda depth: (tuned[HIGHWAY, depth], tuned[WIDE, depth]),
-        f"plain of {WIDE.hidden} minus {PLAIN.hidden} units": lambda depth: (tuned[WIDE, depth], tuned[PLAIN, depth]),
-        "highway: tuned minus not": lambda depth: (tuned[HIGHWAY, depth], untuned[HIGHWAY, depth]),
-        "plain: tuned minus not": lambda depth: (tuned[PLAIN, depth], untuned[PLAIN, depth]),
-        **{
-            f"{NAMES[arm]}: minus that of {shallow} blocks": lambda depth, arm=arm: (
-                tuned[arm, depth],
-                tuned[arm, shallow],
-            )
-            for arm in ARMS
-        },
+        "highway minus plain, not tuned": ((untuned, HIGHWAY), (untuned, PLAIN)),
+        "highway minus plain": ((tuned, HIGHWAY), (tuned, PLAIN)),
+        f"highway minus plain of {WIDE.hidden} units": ((tuned, HIGHWAY), (tuned, WIDE)),
+        f"plain of {WIDE.hidden} minus {PLAIN.hidden} units": ((tuned, WIDE), (tuned, PLAIN)),
+        "highway: tuned minus not": ((tuned, HIGHWAY), (untuned, HIGHWAY)),
+        "plain: tuned minus not": ((tuned, PLAIN), (untuned, PLAIN)),
     }
-    rows = [[words, *(f"{gap(*pair(depth)):+.1f}" for depth in depths)] for words, pair in pairs.items()]
+    rows = [
+        [words, *(f"{gap(runs[arm, depth], others[other, depth]):+.1f}" for depth in depths)]
+        for words, ((runs, arm), (others, other)) in pairs.items()
+    ]
+    rows += [
+        [
+            f"{NAMES[arm]}: minus that of {shallow} blocks",
+            *("" if depth == shallow else f"{gap(tuned[arm, depth], tuned[arm, shallow]):+.1f}" for depth in depths),
+        ]
+        for arm in ARMS
+    ]
     return (
         f"{markdown(['test accuracy', *(f'{depth} blocks' for depth in depths)], rows)}\n\nPoints of test accuracy "
         "with 95 % intervals (t, unequal variances)."
@@ -224,7 +227,7 @@ def words_for(gaps: dict[int, Interval]) -> str:
     return f"points of test accuracy, {'; '.join(found)}"
 
 
-FIGURES: dict = {"tuned_plain.png": depth_figure}
+FIGURES = {"tuned_plain.png": depth_figure}
 TABLES = {
     "tuned_plain": accuracy_table,
     "tuned_plain_settings": settings_table,

@@ -11,6 +11,7 @@ from experiments.constant_gates import (
     CONSTANT,
     EPOCHS,
     EXPERIMENT,
+    FIRST,
     FROZEN,
     HIGHWAY,
     KINDS,
@@ -84,7 +85,9 @@ def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed(workdir, digit
 
 
 def test_every_kind_is_trained_in_every_setting_with_every_seed(as_many_as_mnist):
-    tasks = plan("mnist", as_many_as_mnist, smoke=False)
+    by_setting = plan("mnist", as_many_as_mnist, smoke=False)
+    assert next(iter(by_setting)) == FIRST
+    tasks = [task for of_setting in by_setting.values() for task in of_setting]
     assert len(tasks) == len(set(tasks)) == 3 * len(KINDS) * len(models.SEEDS)
     assert {task.config.epochs for task in tasks} == {EPOCHS}
     for task in tasks:

@@ -286,7 +286,7 @@ class TrainingCommand:
             add_one_or_several(parser, name, default, "sizes")
         add_one_or_several(parser, "seed", self.config.seed, "seeds")
         (kinds,) = (field.metadata["rule"][1] for field in dataclasses.fields(self.config) if field.name == "block")
-        text = f"{kinds}; or both: highway and plain (default: {self.block})"
+        text = f"{', '.join(kinds)}; or both: highway and plain (default: {self.block})"
         parser.add_argument("--block", default=self.block, help=text)
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
         parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")

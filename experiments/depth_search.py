@@ -17,6 +17,9 @@ loss on all training images. Its flags ask for more seeds, for some arms alone, 
 its own. Highway nets of 50 and 100 layers do as well as those of 10 and 20 if the 95 % interval of the difference of
 the decimal logarithms of their losses lies within 0.3 orders on both sides of 0; runs that diverge are left out of it,
 and their number is reported beside it. For more epochs the schedule is stretched: it ends at the same rate.
+Kind of block and activation are compared at 50 layers by the best tanh and the best ReLU setting of each kind. One is
+better if the 95 % interval of the difference of logarithms (Welch, over seeds) excludes 0; here a diverged run counts
+with its lowest earlier loss.
 
     python -m experiments.depth_search list            print the settings, as data
     python -m experiments.depth_search run --jobs 2    search; may be stopped and started again
@@ -60,7 +63,7 @@ TOP = 10  # settings of an arm that count as its best
 LEVEL = 0.25  # training loss below which a setting of the first rung is good
 RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # share of an arm's settings, share of the epochs
 SEARCH_FLAGS = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # of the committed log
-BEST_FLAGS = {"top": 2, "seeds": 3, "first_repeat": 1, "arms": None, "epochs": None}
+BEST_FLAGS = {"top": 2, "seeds": 3, "first_repeat": 1, "arms": None, "activation": None, "epochs": None}
 LEVELS = [0.1, 0.01, 0.001]  # training losses by which the speed of convergence is measured
 
 # Rates and distances from 1 are drawn log-uniformly, as their order of magnitude matters: "last rate" is the last
@@ -358,7 +361,8 @@ def best(job: ExperimentJob) -> None:
 
 def plan_best(log: DepthSearchLog, flags: argparse.Namespace) -> list[Trial]:
     """Return the trials from other seeds of the arms' best settings."""
-    arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(last_rung(log.results)).items()}
+    results = [run for run in last_rung(log.results) if flags.activation in (None, run.trial.activation)]
+    arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(results).items()}
     wanted = flags.arms.split(",") if flags.arms else [*arms]
     if missing := [name for name in wanted if name not in arms]:
         raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
@@ -415,6 +419,7 @@ parser.add_argument("--seeds", type=count, metavar="N", help="seeds of each sett
 parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
 parser.add_argument("--first-repeat", type=count, metavar="N", help="number of the first seed (default: %(default)s)")
 parser.add_argument("--arms", metavar="ARM,ARM,...", help="some arms alone, like highway-50 (default: all)")
+parser.add_argument("--activation", choices=INIT, help="the best settings of this activation (default: of any)")
 parser.add_argument("--epochs", type=count, metavar="N", help="stretch the schedule (default: that of the search)")
 
 if __name__ == "__main__":

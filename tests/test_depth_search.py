@@ -31,6 +31,7 @@ from experiments.depth_search import (
     draw_trials,
     halve,
     last_rung,
+    plan_best,
     run_best,
     run_trial,
 )
@@ -526,6 +527,13 @@ def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, wor
     assert f"{searched}: expected a search on mnist, found one on digits; add --dataset digits" in on_mnist
     assert "seeds1.json: expected " in refused(main, "best", "--dataset", "digits", "--seeds", "1")
     assert files_below(workdir) == before
+
+
+@pytest.mark.parametrize(("activation", "indices"), [("tanh", [97, 10]), ("relu", [27, 31])])
+def test_best_of_an_activation_takes_the_best_setting_that_has_it(committed, activation, indices):
+    words = ["best", "--activation", activation, "--top", "1", "--seeds", "1", "--arms", "highway-50,plain-50"]
+    trials = plan_best(committed, EXPERIMENT.parser.parse_args(words))
+    assert [(trial.activation, trial.index) for trial in trials] == [(activation, index) for index in indices]
 
 
 def test_best_trains_some_arms_from_later_seeds_for_longer(searched):

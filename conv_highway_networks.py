@@ -559,7 +559,7 @@ class OutputLayer:
     def backward(self, dlogits: np.ndarray) -> None:
         """Fill dW and x.gradient."""
         dflat = np.empty_like(self.flat[:-1])
-        affine_backward(dlogits.T, self.flat, self.W, self.dW, dflat)
+        affine_backward(dlogits.T, self.W, self.flat, self.dW, dflat)
         self.x.gradient.images[...] = dflat.reshape(*self.x.shape, -1).transpose(0, 3, 1, 2)
 
 

@@ -9,18 +9,22 @@ numbers of equations and sections the comments use:
     y = H(x, W_H)                                    a plain block                                    (1)
     y = H(x, W_H)·T(x, W_T) + x·C(x, W_C)            a highway block with a carry gate of its own     (2)
     y = H(x, W_H)·T(x, W_T) + x·(1 − T(x, W_T))      a highway block: C = 1 − T                       (3)
-    dy/dx = I where T = 0,  H'(x, W_H) where T = 1                                                    (5)
     dH = T·dy     dT = (H − x)·dy     dx = (1 − T)·dy                                                 (9)
 
-H is an activation of an affine map, T the logistic function σ of another, products are by unit; d + a tensor's name is
-the gradient with respect to it; dx as well has what flows back through the affine maps.
+where H = act(W_H x + b_H), T = σ(W_T x + b_T), σ is the logistic function, and · multiplies unit by unit. dH is the
+gradient of the loss with respect to H, and so for every name. Eq. 9 gives the direct part of dx; the part that flows
+back through the affine maps of H and T is added to it.
 
-A column is a sample, and an affine map is W x (the paper's W_T is the transpose of ours): inside the net a batch is
-(D, B), for D units and B samples. The branches of a block (H, T, C: G of them) are one matrix, [W_H b_H; W_T b_T],
-against inputs that end in a row of ones, so that a block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. Outside, a
-batch is rows, (B, d_in) and (B, K), as elsewhere in Python. L is the depth, in blocks.
+A block here is a whole layer, where the paper calls each unit of a layer a block. L is the number of blocks, `depth` in
+the code; the paper also counts the plain layer before them, so its depth is L + 1. x_l is the input of block l, from 0.
 
-The file reads from top to bottom: blocks, the affine map, the net, losses, optimisers, data, training, the command.
+Inside the net a column is a sample: a batch is (D, B), D units of B samples. The G branches of a block (H, T, C) have
+their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has a last row of ones, for the biases. So a
+block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
+inputs (B, d_in), logits (B, K) of K classes.
+
+The file reads from top to bottom: blocks, affine map, parameters, net, loss, optimisers, data, configuration, command.
+The training loop, files and the flags of the command are in highway_lab/.
 """
 
 import math
@@ -48,10 +52,10 @@ __all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Adam", "Block", "Config", "Dataset
 __all__ += ["clip_global_norm", "load_dataset", "main", "read_idx", "softmax_cross_entropy", "train"]
 
 # ---------------------------------------------------------------------------------------------- blocks
-# Forward above backward, each line of the backward mirroring one of the forward. All work is done in arrays that the
-# caller owns. z (G, D, B) holds the affine maps of the branches, which become H, T, ... in place; dz (G, D, B) receives
-# the gradients with respect to those maps, and dx (D, B) the gradient along the paths around them. `scratch` (D, B) is
-# memory to work in: no function reads there what another has written.
+# Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of
+# the branches, which become H, T, ... in place. dz (G, D, B) receives the gradients with respect to these maps, and
+# dx (D, B) the gradient along the paths around them. `scratch` (D, B) is working memory: what it holds means nothing
+# before or after a call.
 
 
 class Activation(NamedTuple):
@@ -100,7 +104,7 @@ ACTIVATIONS = {
 def sigmoid_forward(z):
     """z becomes T = σ(z) = 1 / (1 + e^−z), in place.
 
-    Of the ways to write σ, this one keeps its relative precision where deep highway nets live: at very negative z.
+    Written so, σ keeps its relative precision at very negative z, where the gates of deep highway nets are.
     """
     np.negative(z, out=z)
     np.exp(z, out=z)
@@ -153,12 +157,12 @@ def highway_uncoupled_forward(x, z, y, activation):
     sigmoid_forward(T)  # T = σ(W_T x + b_T)
     sigmoid_forward(C)  # C = σ(W_C x + b_C)
     np.multiply(H, T, out=y)
-    y += x * C  # y = H·T + x·C    (eq. 2)
+    y += x * C  # y = H·T + x·C    (eq. 2); allocates one array
 
 
 def highway_uncoupled_backward(dy, x, z, dz, dx, activation, scratch):
     (H, T, C), (dH, dT, dC) = z, dz
-    np.multiply(T, dy, out=dH)  # dH = T·dy
+    np.multiply(T, dy, out=dH)  # dH = T·dy, and so on: eq. 2, differentiated
     np.multiply(H, dy, out=dT)  # dT = H·dy
     np.multiply(x, dy, out=dC)  # dC = x·dy
     np.multiply(C, dy, out=dx)  # dx = C·dy
@@ -183,8 +187,10 @@ def residual_backward(dy, x, z, dz, dx, activation, scratch):
 class Block(NamedTuple):
     """A kind of block: its branches, each an affine map of x, and the pair of functions that combine them.
 
-    bias_signs: by branch, the factor on `gate_bias` that makes its initial bias; C starts as 1 − T, as if coupled. A
-    block of another form overrides the methods; `BLOCKS["my-block"] = Block(...)` makes any known by its name.
+    branches      one letter each, in the order of z; T is a transform gate
+    bias_signs    for a branch, its initial bias divided by `gate_bias` (0 where it is missing): σ(b_C) = 1 − σ(b_T)
+
+    `BLOCKS["my-block"] = Block(...)` adds a block. A subclass may override the methods.
     """
 
     branches: str
@@ -217,9 +223,9 @@ def affine_forward(W, x, z):
     np.matmul(W, x, out=z)  # z = W x
 
 
-def affine_backward(dz, x, W, dW, dx):
+def affine_backward(dz, W, x, dW, dx):
     np.matmul(dz, x.T, out=dW)  # dW = dz xᵀ, of weights and biases
-    if dx is not None:  # with respect to the net's own input it is seldom wanted
+    if dx is not None:  # None: nobody wants the gradient with respect to the net's input
         np.matmul(W[:, :-1].T, dz, out=dx)  # dx = Wᵀ dz, summed over the branches
 
 
@@ -305,7 +311,7 @@ class Parameters(Tensors):
 
 
 def name_in_layer(name: str) -> str:
-    """Return a tensor's name without its layer's: W_H of 3.W_H."""
+    """Return a tensor's name without the prefix of a ConvNet's layer: W_H of 3.W_H."""
     return name.rpartition(".")[-1]
 
 
@@ -314,11 +320,11 @@ def name_in_layer(name: str) -> str:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Hyperparameters of any net, with their rules; biases start at 0, b_T at `gate_bias`."""
+    """Hyperparameters of any net. b_T starts at `gate_bias`, b_C at −`gate_bias`, other biases at 0."""
 
     block: str = hyperparameter("highway", "kind of block", one_of(BLOCKS))
     activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter("uniform", "initial weights: uniform in ±1/√fan_in, or normalised", one_of(INITS))
+    init: str = hyperparameter("uniform", "initial weights; glorot and he are the normalised ones", one_of(INITS))
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
     dtype: str = hyperparameter("float32", "precision", one_of(("float32", "float64")))
 
@@ -328,13 +334,13 @@ class DeepArchitecture(Architecture):
     """Hyperparameters of a DeepNet. The paper counts the plain layer before the blocks, too: its depth is L + 1."""
 
     depth: int = hyperparameter(30, "blocks", ZERO_OR_MORE)
-    hidden: int = hyperparameter(50, "units a block", POSITIVE)
+    hidden: int = hyperparameter(50, "units in each block", POSITIVE)
 
 
 class Net:
-    """What all nets share: `config`, from which a net can be built again, parameters, a training step, a file.
+    """Base class of all nets: configuration, parameters, training step, saving.
 
-    buffers: tensors that training changes, but no gradient.
+    buffers: state that is not trained, such as running means.
     """
 
     params: Tensors
@@ -379,7 +385,15 @@ class Net:
         rate: float = 1.0,
         weights: np.ndarray | None = None,
     ) -> tuple[float, float]:
-        """Forward, loss, backward, clip, decay, update; return the loss and the gradients' norm before clipping."""
+        """Take one step: forward, loss, backward, clip, weight decay, update.
+
+        x, y      a batch, as `forward` and the loss take it
+        clip      largest norm of the gradients; 0: no limit
+        rate      factor on the learning rate
+        weights   as in softmax_cross_entropy
+
+        Returns the loss and the gradients' norm before clipping.
+        """
         outputs, cache = self.forward(x, workspace)
         value, doutputs = loss.function(outputs, y, weights)
         grads = self.backward(doutputs, cache)
@@ -452,7 +466,7 @@ class DeepNet(Net):
     """A deep net of equal blocks: a plain layer d_in -> D, L = `depth` blocks D -> D, a linear layer D -> K = d_out.
 
     architecture   the fields of DeepArchitecture: hidden (D), depth, block, activation, init, gate_bias, dtype; dtype
-                   may also be complex128 (forward and loss only, for complex-step derivatives)
+                   may also be complex128 (forward and loss only), for derivatives by complex steps in tests
     rng            draws the weights; None leaves every parameter 0
 
     Raises InputError for an unknown block, activation or initialisation.
@@ -469,7 +483,7 @@ class DeepNet(Net):
             self.draw(rng)
 
     def new_parameters(self) -> Parameters:
-        """Return zeros in the form of this net's parameters."""
+        """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
         d_in, d_out = self.config["d_in"], self.config["d_out"]
         return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
 
@@ -484,7 +498,7 @@ class DeepNet(Net):
     def forward(self, x: np.ndarray, workspace: Workspace | None = None) -> tuple[np.ndarray, Workspace]:
         """Return the logits (B, K) of a batch x (B, d_in), and the cache that `backward` needs.
 
-        The cache is the caller's: fresh memory each time, or `workspace`, which is overwritten.
+        The cache is `workspace`, which is overwritten, or new memory if there is none.
         """
         w, p = workspace or Workspace(self, len(x)), self.params
         if len(x) != len(w.input):
@@ -496,7 +510,9 @@ class DeepNet(Net):
             for l in range(self.depth):
                 affine_forward(p.blocks[l], w.x1[l], w.z[l])
                 self.block.forward(w.x[l], w.branches[l], w.x[l + 1], self.activation)
-        return (p.output @ w.x1[-1]).T, w
+        logits = np.empty((len(p.output), len(x)), self.dtype)
+        affine_forward(p.output, w.x1[-1], logits)
+        return logits.T, w
 
     def backward(self, dlogits: np.ndarray, cache: Workspace, *, return_dx: bool = False) -> Any:
         """Return the gradients of the loss with respect to the parameters, given dlogits (B, K) and the cache.
@@ -505,25 +521,26 @@ class DeepNet(Net):
         input, (B, d_in).
         """
         w, p, grads = cache, self.params, cache.gradients
-        *_, dz = self.backward_blocks(dlogits, cache)  # the gradient with respect to x_0, which becomes dz in place
-        self.activation.backward(dz, w.x[0], w.flows[-1])
+        *_, dx_0 = self.backward_blocks(dlogits, cache)
+        self.activation.backward(dx_0, w.x[0], w.flows[-1])  # dx_0 becomes dz of the plain layer
         dx = np.empty((self.config["d_in"], len(dlogits)), self.dtype) if return_dx else None
-        affine_backward(dz, w.input.T, p.input, grads.input, dx)
+        affine_backward(dx_0, p.input, w.input.T, grads.input, dx)
         return grads if dx is None else (grads, dx.T)
 
     def backward_blocks(self, dlogits: np.ndarray, cache: Workspace) -> Iterator[np.ndarray]:
-        """Yield the gradient (D, B) with respect to x_l, l = L, ..., 0; fills the gradients of the layers behind it.
+        """Yield the gradient (D, B) with respect to x_L, ..., x_0: `forward`, from its last line to its first.
 
-        `forward`, read from the last line to the first. Each gradient is overwritten by the one after the next.
+        With that of x_l, the gradients of blocks l to L − 1 and of the output layer are there. A yielded array is
+        overwritten two yields later.
         """
         w, p, grads = cache, self.params, cache.gradients
         dy, dx, scratch = w.flows
         dbranches = w.dz.reshape(w.branches.shape[1:])
-        affine_backward(dlogits.T, w.x1[-1], p.output, grads.output, dy)
+        affine_backward(dlogits.T, p.output, w.x1[-1], grads.output, dy)
         yield dy
         for l in reversed(range(self.depth)):
             self.block.backward(dy, w.x[l], w.branches[l], dbranches, dx, self.activation, scratch)
-            affine_backward(w.dz, w.x1[l], p.blocks[l], grads.blocks[l], scratch)
+            affine_backward(w.dz, p.blocks[l], w.x1[l], grads.blocks[l], scratch)
             dx += scratch  # around the affine maps, and through them
             yield dx
             dy, dx = dx, dy  # the gradient with respect to the input of block l is that of the output of block l − 1
@@ -545,8 +562,8 @@ class DeepNet(Net):
 
     def forward_from(self, x_l: np.ndarray, l: int) -> np.ndarray:
         """Return the logits (B, K) given x_l (D, B), the input of block l."""
-        *_, y = x_l, *(y for _, y in self.iterate_blocks(x_l, l))
-        return (self.params.output @ with_ones(y, self.dtype)).T
+        outputs = [x_l, *(y for _, y in self.iterate_blocks(x_l, l))]  # each overwrites the one before the last
+        return (self.params.output @ with_ones(outputs[-1], self.dtype)).T
 
     def iterate_blocks(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the branches z (G, D, B), that is H, T, ..., and the output y (D, B) of block l and of all after it.
@@ -565,7 +582,9 @@ class DeepNet(Net):
             x1, y1 = y1, x1
 
     def without(self, blocks: Sequence[int]) -> "DeepNet":
-        """Return a copy that lacks those blocks, counted from 0: a block whose T is 0 copies its input (section 4.2).
+        """Return a copy of the net without the given blocks, counted from 0.
+
+        In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2).
 
         Raises ValueError for a block that depends on the number of blocks.
         """
@@ -578,7 +597,7 @@ class DeepNet(Net):
         return net
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
-        """Return the mean of T of each block, (L,), over x (B, d_in), for a net whose blocks have gates."""
+        """Return the mean of T of each block, (L,), over its units and x (B, d_in); for a net with gates."""
         T = self.block.branches.index("T")
         return np.array([z[T].mean() for z, _ in self.iterate_blocks(self.embed(x))])
 
@@ -591,7 +610,7 @@ def softmax_cross_entropy(
 ) -> tuple[float, np.ndarray]:
     """Return the mean loss in nats, and dlogits (B, K), of logits (B, K) and classes y (B,).
 
-    weights (B,): factors on the losses of the samples, 1 on average over the data set; None: all are 1.
+    weights (B,): a factor on each sample's loss, 1 on average over the data set; None: all are 1.
     """
     rows = np.arange(len(y))
     shifted = logits - logits.max(axis=1, keepdims=True)  # so that no exponential overflows
@@ -605,7 +624,7 @@ def softmax_cross_entropy(
 
 
 def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
-    """Return the share of samples whose largest logit is that of their class."""
+    """Return the share of samples classified correctly: whose largest logit is that of their class."""
     return float(np.mean(logits.argmax(axis=1) == y))
 
 
@@ -618,27 +637,27 @@ LOSSES["cross-entropy"] = Loss(softmax_cross_entropy, "accuracy", accuracy, "cla
 def clip_global_norm(grads: Tensors, max_norm: float) -> float:
     """Scale the gradients, in place, to a global L2 norm of at most `max_norm`; return the norm before."""
     norm = math.sqrt(grads.flat @ grads.flat)
-    if math.isinf(norm):  # float32 squares overflow beyond 1e19, long before the gradients do
+    if math.isinf(norm):  # the square of a float32 overflows above 1e19
         norm = float(np.linalg.norm(grads.flat.astype(np.float64)))
     if norm > max_norm:
         grads.flat *= max_norm / norm
     return norm
 
 
-PIECE = 32_768  # parameters updated at a time: all that belongs to them stays in the processor's cache meanwhile
+CHUNK = 32_768  # parameters updated at a time: all that belongs to them stays in the processor's cache meanwhile
 
 
-def _pieces(*vectors: np.ndarray) -> Iterator[list[np.ndarray]]:
-    """Yield vectors of one length in pieces, cut alike."""
-    for start in range(0, len(vectors[0]), PIECE):
-        yield [vector[start : start + PIECE] for vector in vectors]
+def _chunks(*vectors: np.ndarray) -> Iterator[list[np.ndarray]]:
+    """Yield vectors of one length in chunks, cut alike."""
+    for start in range(0, len(vectors[0]), CHUNK):
+        yield [vector[start : start + CHUNK] for vector in vectors]
 
 
 class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1) over the flat parameter vector.
 
-    The moments are kept as m / (1 − β1) and v / (1 − β2): the constants, like the bias corrections, move into the two
-    scalars of the last line, and each step passes over the vectors two times less.
+    m and v are kept without the factors 1 − β1 and 1 − β2: these and the bias corrections are inside `step_size` and
+    `eps` below, which saves two passes over the vectors.
     """
 
     def __init__(self, params: Tensors, lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8):
@@ -647,13 +666,13 @@ class Adam:
         self.m, self.v = np.zeros((2, params.flat.size), params.flat.dtype)
 
     def step(self, grads: Tensors, rate: float = 1.0) -> None:
-        """Move the parameters by one step, at that share of the learning rate."""
+        """Move the parameters by one step, at the share `rate` of the learning rate."""
         self.t += 1
         scale_m = (1 - self.beta1) / (1 - self.beta1**self.t)  # m̂ = scale_m · m
         scale_v = math.sqrt((1 - self.beta2) / (1 - self.beta2**self.t))  # √v̂ = scale_v · √v
-        lr, eps = rate * self.lr * scale_m / scale_v, self.eps / scale_v
-        scratch = np.empty(PIECE, self.m.dtype)
-        for p, g, m, v in _pieces(self.params.flat, grads.flat, self.m, self.v):
+        step_size, eps = rate * self.lr * scale_m / scale_v, self.eps / scale_v
+        scratch = np.empty(CHUNK, self.m.dtype)
+        for p, g, m, v in _chunks(self.params.flat, grads.flat, self.m, self.v):
             s = scratch[: len(p)]
             m *= self.beta1
             m += g  # m ← β1·m + g
@@ -663,12 +682,12 @@ class Adam:
             np.sqrt(v, out=s)
             s += eps
             np.divide(m, s, out=s)
-            s *= lr
+            s *= step_size
             p -= s  # p ← p − lr·m̂ / (√v̂ + ε)
 
 
 class Momentum:
-    """SGD with momentum and an exponentially decaying rate (section 3): step t uses lr · decay^t, t from 0.
+    """SGD with momentum and an exponentially decaying rate (section 3.1): step t uses lr · decay^t, t from 0.
 
     Classical: v ← μ·v − lr·g, p ← p + v. Nesterov (Sutskever et al. 2013, as a step from the look-ahead point):
     v ← μ·v − lr·g, p ← p + μ·v − lr·g.
@@ -679,9 +698,9 @@ class Momentum:
         self.v = np.zeros_like(params.flat)
 
     def step(self, grads: Tensors, rate: float = 1.0) -> None:
-        """Move the parameters by one step, at that share of the learning rate, then let it decay."""
-        scratch = np.empty(PIECE, self.v.dtype)
-        for p, g, v in _pieces(self.params.flat, grads.flat, self.v):
+        """Move the parameters by one step, at the share `rate` of the learning rate, then multiply that by `decay`."""
+        scratch = np.empty(CHUNK, self.v.dtype)
+        for p, g, v in _chunks(self.params.flat, grads.flat, self.v):
             s = scratch[: len(p)]
             np.multiply(g, rate * self.lr, out=s)
             v *= self.momentum
@@ -699,10 +718,10 @@ def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
     """Add the gradient of decay/2 · ‖W‖² to those of the weights W of every layer, in place; biases are left alone."""
     for name, tensor in params.items():
         if name_in_layer(name).startswith("W"):
-            grad = grads[name]
-            grad += decay * tensor
+            grads[name][...] += decay * tensor
 
 
+# The training loop finds optimisers by name.
 OPTIMIZERS["adam"] = lambda params, config: Adam(params, config.lr, config.beta1, config.beta2, config.eps)
 OPTIMIZERS["momentum"] = lambda params, config: Momentum(
     params, config.lr, config.momentum, config.lr_decay, config.nesterov
@@ -717,8 +736,8 @@ IDX_UINT8 = 0x08
 def read_idx(path: str | os.PathLike) -> np.ndarray:
     """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
-    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, for
-    anything but exactly one intact gzip member, or xz stream, around exactly one intact idx array.
+    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
+    damaged or has extra bytes.
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
     path = Path(path)
@@ -761,9 +780,9 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None) -> Datase
 
 @dataclass(frozen=True)
 class Config(TrainingConfig, DeepArchitecture):
-    """Every value that a run of a DeepNet depends on, beside the data set: DeepArchitecture's, and TrainingConfig's."""
+    """All hyperparameters of a run of a DeepNet."""
 
-    SIZE = "depth"
+    SIZE = "depth"  # the field that a sweep varies
 
     @property
     def title(self) -> str:
@@ -775,7 +794,7 @@ class Config(TrainingConfig, DeepArchitecture):
         return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **architecture, rng=rng)
 
     def memory(self, data: Dataset) -> int:
-        """Estimate the bytes of a run: parameters, two moments; for each size of batch, gradients and the passes."""
+        """Estimate the bytes of a run: parameters, Adam's moments; for each size of batch, gradients and workspace."""
         d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs, self.depth, self.hidden
         rows, sizes = BLOCKS[self.block].rows(D), batch_sizes(self)
         n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
@@ -805,6 +824,6 @@ main = COMMAND.run
 
 
 if __name__ == "__main__":
-    import highway_networks  # not as __main__, whose functions and classes worker processes could not import
+    import highway_networks  # worker processes cannot import what __main__ defines
 
     sys.exit(highway_networks.main())

@@ -1,7 +1,7 @@
 """The training loop that all nets share, and the configuration of a run.
 
-A net reaches the loop by what it offers (see `Net`), and by its configuration, a subclass of TrainingConfig, which
-makes it. Losses and optimisers are found in the tables LOSSES and OPTIMIZERS, to which anyone may add.
+A net reaches the loop by what it offers (see `TrainableNet`). Its configuration, a subclass of TrainingConfig, makes it.
+Losses and optimisers are found in the tables LOSSES and OPTIMIZERS, to which anyone may add.
 """
 
 import math
@@ -87,8 +87,8 @@ SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.
 # ------------------------------------------------------------------------------------ the configuration
 
 
-class Net(Protocol):
-    """What the loop asks of a net, beside what it hands through from one method to another."""
+class TrainableNet(Protocol):
+    """A net as the training loop uses it."""
 
     params: Any  # a mapping of tensors, with all of them in one vector, `.flat`
     buffers: dict[str, np.ndarray]  # state that is not trained
@@ -173,7 +173,7 @@ class TrainingConfig:
         """Name of a net in words."""
         raise NotImplementedError
 
-    def new_net(self, data: Dataset, rng: np.random.Generator) -> Net:
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> TrainableNet:
         """Make the net for `data`, whose weights `rng` draws."""
         raise NotImplementedError
 
@@ -215,7 +215,7 @@ def batch_sizes(config: TrainingConfig) -> set[int]:
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
 
 
-def evaluate(net: Net, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+def evaluate(net: TrainableNet, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
     """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
     starts = range(0, len(x), rows)
     outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
@@ -246,6 +246,7 @@ class Training:
         """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.config, self.loss = config, LOSSES[config.loss]
+        check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         check_targets(data, config.loss)
         check_memory(config.memory(data))
         data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)

@@ -1,7 +1,7 @@
 """The training loop that all nets share, and the configuration of a run.
 
-A net reaches the loop by what it offers (see `TrainableNet`). Its configuration, a subclass of TrainingConfig, makes it.
-Losses and optimisers are found in the tables LOSSES and OPTIMIZERS, to which anyone may add.
+A net reaches the loop by what it offers (see `TrainableNet`); its configuration, a TrainingConfig, makes it. Losses and
+optimisers are found in the tables LOSSES and OPTIMIZERS, to which anyone may add.
 """
 
 import math

@@ -3,17 +3,19 @@
     python conv_highway_networks.py --net mnist-16 --seeds 0,1 --jobs 2      table 1's first net, two seeds side by side
     python conv_highway_networks.py --net highway-a --block highway          table 2's, on CIFAR-10
 
-From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches: each
-pixel n of an image has a column x_n (k·k·C + 1) with the k x k pixels around it in all C maps, and a 1. Then
+From sections 3.2 and 3.3 of the paper. A convolution is a layer of highway_networks.py whose columns are patches. Each
+output pixel n has a column x_n: the k·k·C values of its k x k window in all C maps, and a 1 (im2col). Then
 
     z = W x        dW = dz xᵀ        dx = Wᵀ dz
 
-are the same as in a dense layer, and so are the blocks: H, T and y of eq. 3, pixel by pixel. Only two things are new:
-taking the patches, and its adjoint, which adds to each pixel the gradients of all patches that it is part of.
+are the same as in a dense layer (the code computes dWᵀ = x dzᵀ, which is faster). So are the blocks: H, T and y of
+eq. 3, pixel by pixel. Only two things are new: im2col and its adjoint, col2im. The adjoint adds to each pixel the
+gradients of all patches that it is part of.
 
-Inside, maps are (C, pixels of all images) with zeros between the images (see PaddedMaps); outside, a batch of images is
-(B, C, H, W). The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch
-normalisation; layers; the net. conv_recipes.py has the paper's nets, their training and the command.
+C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block.
+Outside, a batch of images is (B, C, H, W). Inside, maps are (C, pixels of all images), with zeros between the images.
+The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch normalisation;
+layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
 
 import functools
@@ -42,14 +44,14 @@ from highway_networks import (
 )
 
 # ------------------------------------------------------------------------------ what a net is made of
-# A list of stages. Each takes maps of one shape and gives maps of another, `output`.
+# A list of stages. Each stage turns maps of one shape into maps of the shape `output(shape)`.
 
 
 Shape = tuple[int, int, int]  # C, H, W
 
 
 class Convolution(NamedTuple):
-    """A plain layer k x k with `maps` maps, however many come in."""
+    """A plain k x k convolution with stride 1 to `maps` output maps."""
 
     maps: int
     kernel: int = 3
@@ -61,7 +63,7 @@ class Convolution(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """`number` blocks k x k, each with as many maps as come in."""
+    """A sequence of `number` k x k blocks, each with as many output maps as input maps."""
 
     number: int
     kernel: int = 3
@@ -75,14 +77,15 @@ class Blocks(NamedTuple):
 
 
 class MaxPool(NamedTuple):
-    """The largest number of each window, size x size."""
+    """The maximum of each window, size x size."""
 
     size: int
     stride: int
 
     def overhang(self, shape: Shape) -> int:
         """Return how many pixels the last window reaches over the edge."""
-        return max((window_count(length, *self) - 1) * self.stride + self.size - length for length in shape[1:])
+        size, stride = self.size, self.stride
+        return max((window_count(length, size, stride) - 1) * stride + size - length for length in shape[1:])
 
     def output(self, shape: Shape) -> Shape:
         C, *sizes = shape
@@ -90,7 +93,7 @@ class MaxPool(NamedTuple):
 
 
 class AveragePool(NamedTuple):
-    """The mean of each window, size x size, side by side; of all pixels where the size is that of the maps."""
+    """The mean of each window, size x size, side by side; a global average if the size is that of the maps."""
 
     size: int
 
@@ -100,7 +103,7 @@ class AveragePool(NamedTuple):
 
 
 class Dropout(NamedTuple):
-    """Numbers set to zero in training, each with probability `rate`."""
+    """Dropout: in training, each value is set to zero with probability `rate`."""
 
     rate: float
 
@@ -110,7 +113,7 @@ class Dropout(NamedTuple):
 
 STAGES = {stage.__name__: stage for stage in (Convolution, Blocks, MaxPool, AveragePool, Dropout)}
 Stage = Convolution | Blocks | MaxPool | AveragePool | Dropout
-MOST_BLOCKS = 10_000  # of a net: a file that claims more is damaged
+MOST_BLOCKS = 10_000  # limit for a loaded file; above it, the file is damaged
 
 
 def window_count(length: int, size: int, stride: int) -> int:
@@ -122,16 +125,16 @@ def window_count(length: int, size: int, stride: int) -> int:
 
 
 def as_stage(entry: Stage | Sequence) -> Stage:
-    """Return a stage, given as itself or as a list of its name and numbers; raises InputError for anything else."""
+    """Return a stage, given as itself or as a list of its name and values; raises InputError for anything else."""
     try:
         return entry if isinstance(entry, Stage) else STAGES[entry[0]](*entry[1:])
     except (KeyError, IndexError, TypeError) as error:
         names = ", ".join(STAGES)
-        raise InputError(f"stages: expected one of {names} and its numbers, found {entry!r}; choose one") from error
+        raise InputError(f"stages: expected one of {names} and its values, found {entry!r}; choose one") from error
 
 
 def check_stage(stage: Stage, shape: Shape) -> None:
-    """Raise InputError for a stage with a wrong number, or one that does not fit maps of this shape."""
+    """Raise InputError for a stage with a wrong value, or one that does not fit maps of this shape."""
 
     def expect(expected: str, fits: bool) -> None:
         if not fits:
@@ -141,7 +144,7 @@ def check_stage(stage: Stage, shape: Shape) -> None:
         if name == "rate":
             expect("a rate in [0, 1)", isinstance(value, int | float) and 0 <= value < 1)
         else:
-            least = int(name != "padding")
+            least = 0 if name == "padding" else 1
             expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
     if isinstance(stage, Convolution):
         expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
@@ -152,38 +155,34 @@ def check_stage(stage: Stage, shape: Shape) -> None:
 
 
 class PaddedMaps:
-    """C maps H x W of each of B images between zeros, so that a window over an edge finds zeros there.
+    """Maps (C, H, W) of B images between zeros, so that a window over an edge finds zeros there.
 
-    Each row of pixels is followed by `padding` zeros, each image by `padding` rows of zeros; the zeros before a row or
-    an image are those after the one before it. So all windows move alike: one pixel to the right is one column further.
+    Each row of pixels is followed by `padding` zeros, each image by `padding` rows of zeros. Neighbouring rows share
+    their zeros, and so do neighbouring images. So one pixel to the right is one column further, one down `row` columns.
 
-    padded (C, ...)      the columns between two margins of zeros
-    columns (C, N)       N = B·(H + padding)·(W + padding)
-    grid, images         views of the columns, (C, B, H + padding, W + padding) and (C, B, H, W)
+    padded           (C, N + 2·margin·(W + padding)): the columns between two margins of zeros
+    columns          (C, N), N = B·(H + padding)·(W + padding)
+    grid, images     views of the columns, (C, B, H + padding, W + padding) and (C, B, H, W)
+    row, pixels      columns of a row and of an image, with their zeros; `margin_columns` of a margin
     """
 
-    def __init__(self, shape: Shape, batch: int, padding: int, margin: int, dtype: type):
-        """`margin`: rows of zeros before the first and after the last image."""
+    def __init__(self, shape: Shape, batch_size: int, padding: int, margin: int, dtype: type):
+        """`margin`: rows of zeros before the first and after the last image; the largest kernel is enough."""
         C, H, W = shape
-        self.shape, self.batch, self.padding, self.dtype = shape, batch, padding, dtype
+        self.shape, self.batch_size, self.padding, self.margin, self.dtype = shape, batch_size, padding, margin, dtype
         self.row = W + padding
-        self.pixels = (H + padding) * self.row  # of an image, with its zeros
-        self.margin = margin * self.row
-        self.padded = np.zeros((C, batch * self.pixels + 2 * self.margin), dtype)
-        self.columns = self.padded[:, self.margin : self.padded.shape[1] - self.margin]
-        self.grid = self.columns.reshape(C, batch, H + padding, self.row)
+        self.pixels = (H + padding) * self.row
+        self.margin_columns = around = margin * self.row
+        self.padded = np.zeros((C, batch_size * self.pixels + 2 * around), dtype)
+        self.columns = self.padded[:, around : self.padded.shape[1] - around]
+        self.grid = self.columns.reshape(C, batch_size, H + padding, self.row)
         self.images = self.grid[..., :H, :W]
-        self._zeros = (
-            self.padded[:, : self.margin],
-            self.grid[..., H:, :],
-            self.grid[..., W:],
-            self.padded[:, -self.margin :],
-        )
+        self._zeros = self.padded[:, :around], self.grid[..., H:, :], self.grid[..., W:], self.padded[:, -around:]
 
     @functools.cached_property
     def gradient(self) -> "PaddedMaps":
         """The gradient with respect to these maps, in the same form."""
-        return PaddedMaps(self.shape, self.batch, self.padding, self.margin // self.row, self.dtype)
+        return PaddedMaps(self.shape, self.batch_size, self.padding, self.margin, self.dtype)
 
     def clear_padding(self) -> None:
         """Set the padding and the margins to zero again, after a pass over all columns."""
@@ -194,32 +193,33 @@ class PaddedMaps:
 def windows(maps: PaddedMaps, kernel: int, padding: int) -> np.ndarray:
     """Return a view (k, k, C, N) of padded maps: for each column n, the pixels of the window around it.
 
-    The window begins `padding` rows above and columns to the left of n. As plain loops, patches and their adjoint are
+    The window begins `padding` rows above n and `padding` columns to its left. As plain loops, im2col and col2im are
 
         for i, j, c, n in np.ndindex(k, k, C, N):
-            pixel = n + (i - padding) * row + (j - padding)     # in a margin where it is below 0 or at least N
-            x[(i * k + j) * C + c, n] = maps[c, pixel]          # patches_forward
-            dmaps[c, pixel] += dx[(i * k + j) * C + c, n]       # patches_backward
+            pixel = n + (i - padding) * row + (j - padding)         # in a margin if below 0 or at least N
+            patches[(i * k + j) * C + c, n] = maps[c, pixel]        # patches_forward
+            dmaps[c, pixel] += dpatches[(i * k + j) * C + c, n]     # patches_backward
     """
-    first = maps.padded[:, maps.margin - padding * (maps.row + 1) :]
+    first = maps.padded[:, maps.margin_columns - padding * (maps.row + 1) :]
     along_maps, along_row = maps.padded.strides
     shape = (kernel, kernel, *maps.columns.shape)
     return as_strided(first, shape, (maps.row * along_row, along_row, along_maps, along_row))
 
 
-def patches_forward(windows, x):
-    x[:-1].reshape(windows.shape)[...] = windows  # x (k·k·C + 1, n), whose last row is 1
+def patches_forward(map_windows, patches):
+    patches[:-1].reshape(map_windows.shape)[...] = map_windows  # patches (k·k·C + 1, n), whose last row is 1
 
 
-def patches_backward(dx, dwindows):
-    for drow, dwindow_row in zip(dx.reshape(dwindows.shape), dwindows, strict=True):
+def patches_backward(dpatches, dmap_windows):  # dpatches (k·k·C, n), without the row of ones
+    for drow, dwindow_row in zip(dpatches.reshape(dmap_windows.shape), dmap_windows, strict=True):
         for d, dpixels in zip(drow, dwindow_row, strict=True):
             dpixels += d  # one place (i, j) of all windows at a time, as windows overlap
 
 
 # --------------------------------------------------------------- pools, dropout, batch normalisation
 # Forward above backward. Maps are (C, B, H, W), pooled maps (C, B, h, w). Max-pools work on columns (C, n): y has the
-# largest number of the window that begins at each pixel, of which a stride then leaves some.
+# maximum of the window that begins at each pixel; the layer then takes every `stride`-th pixel of y. `step` is 1 along
+# a row, `row` down a column. The last columns of y, whose windows would leave the array, are not written.
 
 
 def window_max_forward(x, y, size, step):
@@ -232,7 +232,7 @@ def window_max_forward(x, y, size, step):
 def window_max_backward(dy, x, y, dx, size, step):
     n = y.shape[1] - (size - 1) * step
     dx[...] = 0
-    open_windows = np.ones((len(x), n), bool)  # the first of several equal numbers receives the whole gradient
+    open_windows = np.ones((len(x), n), bool)  # True until the window's first maximum: only that one gets the gradient
     for start in range(0, size * step, step):
         is_max = x[:, start : start + n] == y[:, :n]
         is_max &= open_windows
@@ -241,13 +241,13 @@ def window_max_backward(dy, x, y, dx, size, step):
 
 
 def max_pool_forward(x, across, y, size, row):
-    window_max_forward(x, across, size, 1)  # over `size` pixels to the right,
-    window_max_forward(across, y, size, row)  # then over `size` rows down
+    window_max_forward(x, across, size, step=1)  # over `size` pixels to the right,
+    window_max_forward(across, y, size, step=row)  # then over `size` rows down
 
 
-def max_pool_backward(dy, x, across, y, dacross, dx, size, row):
-    window_max_backward(dy, across, y, dacross, size, row)
-    window_max_backward(dacross, x, across, dx, size, 1)
+def max_pool_backward(*, dy, x, across, y, dacross, dx, size, row):
+    window_max_backward(dy, across, y, dacross, size, step=row)
+    window_max_backward(dacross, x, across, dx, size, step=1)
 
 
 def average_pool_forward(x, y, size):
@@ -292,9 +292,10 @@ def batch_norm_backward(dz, gamma, variance, z_hat, dgamma, dbeta):
     n = dz[0].size
     dbeta[...] = dz.sum(axis=(1, 2, 3))
     dgamma[...] = (dz * z_hat).sum(axis=(1, 2, 3))
-    dz -= per_map(dbeta / n)  # through the mean of n pixels,
-    dz -= z_hat * per_map(dgamma / n)  # through their variance,
-    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)  # dz, so far that of γ·ẑ + β, becomes that of z
+    # Through mean and variance, factored: dz becomes γ / √(variance + ε) · (dz − mean dz − ẑ · mean(dz·ẑ))
+    dz -= per_map(dbeta / n)
+    dz -= z_hat * per_map(dgamma / n)
+    dz *= per_map(gamma) / np.sqrt(per_map(variance) + EPSILON)
 
 
 def per_map(values: np.ndarray) -> np.ndarray:
@@ -305,13 +306,14 @@ def per_map(values: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------------------- layers
 # A layer reads padded maps x and fills padded maps y; its backward reads y.gradient and fills x.gradient.
 
-MAX_PATCH_ELEMENTS = 2**19  # of the images that a layer takes at a time: their patches stay in the processor's cache
+MAX_PATCH_ELEMENTS = 2**19  # largest number of patch values worked on at a time: they fit in the processor's cache
 
 
 class BatchNorm:
     """Batch normalisation of H's affine map, map by map (Ioffe & Szegedy 2015), in place.
 
-    Training uses the batch's mean and variance, which the running ones follow; evaluation uses the running ones.
+    Training uses the batch's mean and variance. The running mean and variance follow them, and evaluation uses these;
+    the running variance is the unbiased one, divided by n − 1 instead of n.
 
     params, gradients      (2, D): γ above β; gradients are None in evaluation
     running                mean (D,) and variance (D,)
@@ -330,12 +332,13 @@ class BatchNorm:
     def _batch_statistics(self) -> tuple[np.ndarray, np.ndarray]:
         n, mean = self.z[0].size, self.z.mean(axis=(1, 2, 3))
         variance = ((self.z - per_map(mean)) ** 2).mean(axis=(1, 2, 3))
-        for running, latest in zip(self.running, (mean, variance * n / max(n - 1, 1)), strict=True):
+        unbiased = variance * n / max(n - 1, 1)  # only for the running one
+        for running, latest in zip(self.running, (mean, unbiased), strict=True):
             running += BATCH_NORM_MOMENTUM * (latest - running)
         return mean, variance
 
     def backward(self, dz: np.ndarray) -> None:
-        """Replace the gradient dz (D, B, H, W) with respect to γ·ẑ + β by that with respect to z."""
+        """Replace dz (D, B, H, W), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
         batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
@@ -345,8 +348,8 @@ class Chunk(NamedTuple):
     windows: np.ndarray  # (k, k, C, n)
     x: np.ndarray  # (C, n)
     z: np.ndarray  # (G·D, n)
-    branches: np.ndarray  # z as (G, D, n), or as (G, D, images, H, W) where y has another shape than x
-    y: np.ndarray  # (D, n), or (D, images, H, W)
+    branches: np.ndarray  # z as (G, D, n), or, where y has another shape than x, (G, D, images, H, W):
+    y: np.ndarray  # (D, n), or (D, images, H, W), as its columns are then not those of z
 
 
 class ConvolutionLayer:
@@ -367,28 +370,28 @@ class ConvolutionLayer:
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
         self.x, self.y, self.norm = x, y, None
-        rows, K = self.W.shape
-        self.images = min(max(MAX_PATCH_ELEMENTS // (K * x.pixels), 1), x.batch)  # at a time
-        self.patches = np.ones((K, self.images * x.pixels), x.dtype)
+        rows, patch_size = self.W.shape
+        self.images_per_chunk = min(max(MAX_PATCH_ELEMENTS // (patch_size * x.pixels), 1), x.batch_size)
+        self.patches = np.ones((patch_size, self.images_per_chunk * x.pixels), x.dtype)
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
-        self.chunks = list(self._cut(x, self.z, y))
+        self.chunks = list(self._cut(x, self.z, y, whole=True))
 
     def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
         """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
         self.norm = BatchNorm(params, gradients, running, self._pixels(self.z)[0])
 
-    def _cut(self, x: PaddedMaps, z: np.ndarray, y: PaddedMaps) -> Iterator[Chunk]:
-        """Yield views of maps and of z (G·D, columns), which is of all images or of one chunk."""
+    def _cut(self, x: PaddedMaps, z: np.ndarray, y: PaddedMaps, *, whole: bool) -> Iterator[Chunk]:
+        """Yield views of maps and of z (G·D, columns): z of the whole batch, or memory that all chunks share."""
         all_windows = windows(x, self.stage.kernel, self.stage.padding)
         G, (D, H, W) = len(self.block.branches), y.shape
-        for first in range(0, x.batch, self.images):
-            images = slice(first, min(first + self.images, x.batch))
-            columns = slice(images.start * x.pixels, images.stop * x.pixels)
-            z_n = z[:, columns] if z.shape[1] == x.columns.shape[1] else z[:, : columns.stop - columns.start]
+        for first in range(0, x.batch_size, self.images_per_chunk):
+            chunk = slice(first, min(first + self.images_per_chunk, x.batch_size))
+            columns = slice(chunk.start * x.pixels, chunk.stop * x.pixels)
+            z_n = z[:, columns] if whole else z[:, : columns.stop - columns.start]
             if x.shape == y.shape:
                 branches, y_n = z_n.reshape(G, D, -1), y.columns[:, columns]
             else:
-                branches, y_n = z_n.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, images]
+                branches, y_n = z_n.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, chunk]
             yield Chunk(all_windows[..., columns], x.columns[:, columns], z_n, branches, y_n)
 
     def _pixels(self, z: np.ndarray) -> np.ndarray:
@@ -399,29 +402,39 @@ class ConvolutionLayer:
     @property
     def T(self) -> np.ndarray:
         """The transform gates (D, B, H, W) of a block that has them."""
-        return self._pixels(self.z)[1]
+        return self._pixels(self.z)[self.block.branches.index("T")]
 
     @functools.cached_property
     def dz(self) -> np.ndarray:
-        """The gradient with respect to z, of all images or of one chunk; 0 also between the images."""
-        return np.zeros_like(self.z if self.norm else self.z[:, : self.images * self.x.pixels])
+        """The gradient with respect to z, of the whole batch or of one chunk; also 0 between the images."""
+        return np.zeros_like(self.z if self.norm is not None else self.z[:, : self.patches.shape[1]])
 
     @functools.cached_property
     def dchunks(self) -> list[Chunk]:
         """The gradients with respect to `chunks`."""
-        return list(self._cut(self.x.gradient, self.dz, self.y.gradient))
+        return list(self._cut(self.x.gradient, self.dz, self.y.gradient, whole=self.norm is not None))
 
     @functools.cached_property
-    def backward_memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Memory of the backward pass: a block's `scratch`, dx of the patches, dWᵀ."""
-        return tuple(np.empty(a.shape, self.z.dtype) for a in (self.chunks[0].y, self.patches[:-1], self.W.T))
+    def scratch(self) -> np.ndarray:
+        """Memory for a block's backward, in the form of a chunk's y."""
+        return np.empty_like(self.chunks[0].y, order="C")
+
+    @functools.cached_property
+    def dpatches(self) -> np.ndarray:
+        """Memory for the gradient with respect to a chunk's patches, (k·k·C, n)."""
+        return np.empty_like(self.patches[:-1])
+
+    @functools.cached_property
+    def dWt(self) -> np.ndarray:
+        """Memory for a chunk's share of dWᵀ, (k·k·C + 1, G·D)."""
+        return np.empty_like(self.W.T, order="C")
 
     def forward(self) -> None:
         """Fill y."""
         for group in self._groups(self.chunks):
             for chunk in group:
                 affine_forward(self.W, self._patches(chunk), chunk.z)
-            if self.norm:
+            if self.norm is not None:
                 self.norm.forward()  # H's z becomes γ·ẑ + β
             for chunk in group:
                 self.block.forward(chunk.x, chunk.branches, chunk.y, self.activation)  # z becomes H, T, ...
@@ -430,61 +443,61 @@ class ConvolutionLayer:
     def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
         self.dW[...] = 0
-        scratch, *_ = self.backward_memory
         for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
             for chunk, d in group:
-                n = chunk.y.shape[1]
-                self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch[:, :n])
-            if self.norm:
-                self.norm.backward(self._pixels(self.dz)[0])  # H's dz, so far that of γ·ẑ + β, becomes that of z
+                scratch = self.scratch[:, : chunk.y.shape[1]]
+                self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch)
+            if self.norm is not None:
+                self.norm.backward(self._pixels(self.dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
             for chunk, d in group:
                 self._affine_backward(chunk, d, dx_wanted)
         self.x.gradient.clear_padding()
 
     def _groups(self, chunks: list) -> list[list]:
-        """Return the chunks in groups that pass a step together: with batch normalisation all, else each alone."""
-        return [chunks] if self.norm else [[chunk] for chunk in chunks]
+        """Return the chunks in groups that take each step together: all with batch normalisation, else each alone."""
+        return [[chunk] for chunk in chunks] if self.norm is None else [chunks]
 
     def _patches(self, chunk: Chunk) -> np.ndarray:
-        """Return the patches (k·k·C + 1, n) of a chunk, in memory that those of the next one overwrite."""
-        x = self.patches[:, : chunk.z.shape[1]]
-        patches_forward(chunk.windows, x)
-        return x
+        """Return the patches (k·k·C + 1, n) of a chunk, in memory that the next chunk overwrites."""
+        patches = self.patches[:, : chunk.z.shape[1]]
+        patches_forward(chunk.windows, patches)
+        return patches
 
     def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
         """Add a chunk's share to dW and to the gradient of its windows."""
-        _, dx, dWt = self.backward_memory
-        x = self._patches(chunk)  # again: faster than keeping the patches of all images
-        np.matmul(x, d.z.T, out=dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
-        self.dW += dWt.T
+        patches = self._patches(chunk)  # again: faster than keeping the patches of all images
+        np.matmul(patches, d.z.T, out=self.dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
+        self.dW += self.dWt.T
         if dx_wanted:
-            dx = dx[:, : x.shape[1]]
-            np.matmul(self.W[:, :-1].T, d.z, out=dx)  # dx = Wᵀ dz, with respect to the patches
-            patches_backward(dx, d.windows)
+            dpatches = self.dpatches[:, : patches.shape[1]]
+            np.matmul(self.W[:, :-1].T, d.z, out=dpatches)  # dx = Wᵀ dz
+            # A chunk's windows reach other images only from padding columns, where dz is 0. So it adds nothing to the
+            # next chunk's pixels, whose block.backward then overwrites them; what it adds to padding is cleared.
+            patches_backward(dpatches, d.windows)
 
 
 class MaxPoolLayer:
-    """The largest number of each window, a few images at a time.
+    """The maximum of each window, a chunk of images at a time.
 
-    Their pixels lie between −inf instead of zeros, as windows hang over edges.
+    The pixels are copied into a grid of −inf, since windows hang over edges.
 
-    grids      (3, C, images, H + padding, W + padding): x; the largest numbers across; the largest of each window
-    dgrids     the gradients with respect to them
+    grids, columns       x, the maxima along rows, and y: (3, C, images, H + padding, W + padding), as columns (3, C, n)
+    dgrids, dcolumns     the gradients with respect to them
     """
 
     def __init__(self, stage: MaxPool, x: PaddedMaps, y: PaddedMaps):
         self.stage, self.x, self.y = stage, x, y
         C = x.shape[0]
-        images = max(MAX_PATCH_ELEMENTS // (2 * C * x.pixels), 1)  # long rows matter more here than the cache
-        self.chunks = [slice(first, first + images) for first in range(0, x.batch, images)]
-        both = np.full((2, 3, C, min(images, x.batch), *x.grid.shape[2:]), -np.inf, x.dtype)
+        per_chunk = max(MAX_PATCH_ELEMENTS // (2 * C * x.pixels), 1)  # long rows matter more here than the cache
+        self.chunks = [slice(first, first + per_chunk) for first in range(0, x.batch_size, per_chunk)]
+        both = np.full((2, 3, C, min(per_chunk, x.batch_size), *x.grid.shape[2:]), -np.inf, x.dtype)
         self.grids, self.dgrids = both
         self.columns, self.dcolumns = both.reshape(2, 3, C, -1)
 
-    def _pool(self, images: slice) -> None:
+    def _pool(self, chunk: slice) -> None:
         """Fill `grids`."""
-        x = self.x.images[:, images]
-        self._corner(self.grids[0], x)[...] = x
+        images = self.x.images[:, chunk]
+        self._corner(self.grids[0], images)[...] = images
         max_pool_forward(*self.columns, self.stage.size, self.x.row)
 
     @staticmethod
@@ -495,21 +508,22 @@ class MaxPoolLayer:
 
     def forward(self) -> None:
         """Fill y."""
-        for images in self.chunks:
-            self._pool(images)
-            y = self.y.images[:, images]
+        for chunk in self.chunks:
+            self._pool(chunk)
+            y = self.y.images[:, chunk]
             y[...] = self._corner(self.grids[2], y, self.stage.stride)
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        for images in self.chunks:
-            self._pool(images)
-            dy, dx = self.y.gradient.images[:, images], self.x.gradient.images[:, images]
+        for chunk in self.chunks:
+            self._pool(chunk)  # again: the grids hold only one chunk
+            dpooled, dpixels = self.y.gradient.images[:, chunk], self.x.gradient.images[:, chunk]
             self.dgrids[2] = 0
-            self._corner(self.dgrids[2], dy, self.stage.stride)[...] = dy
-            d, dacross, dlargest = self.dcolumns
-            max_pool_backward(dlargest, *self.columns, dacross, d, self.stage.size, self.x.row)
-            dx[...] = self._corner(self.dgrids[0], dx)
+            self._corner(self.dgrids[2], dpooled, self.stage.stride)[...] = dpooled
+            (x, across, y), (dx, dacross, dy) = self.columns, self.dcolumns
+            size, row = self.stage.size, self.x.row
+            max_pool_backward(dy=dy, x=x, across=across, y=y, dacross=dacross, dx=dx, size=size, row=row)
+            dpixels[...] = self._corner(self.dgrids[0], dpixels)
 
 
 class AveragePoolLayer:
@@ -528,7 +542,7 @@ class AveragePoolLayer:
 
 
 class DropoutLayer:
-    """Numbers kept or set to zero at random; a workspace for evaluation has no such layer."""
+    """Values kept or set to zero at random; a workspace for evaluation has no such layer."""
 
     def __init__(self, stage: Dropout, x: PaddedMaps, y: PaddedMaps, rng: np.random.Generator):
         self.stage, self.x, self.y, self.rng = stage, x, y, rng
@@ -548,7 +562,7 @@ class OutputLayer:
 
     def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: PaddedMaps):
         self.W, self.dW, self.x = W, dW, x
-        self.flat = np.ones((W.shape[1], x.batch), W.dtype)  # (C·H·W + 1, B)
+        self.flat = np.ones((W.shape[1], x.batch_size), W.dtype)  # (C·H·W + 1, B)
 
     def forward(self) -> np.ndarray:
         """Return the logits (B, K)."""
@@ -576,26 +590,29 @@ class PlacedLayer(NamedTuple):
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Shape of [W_H b_H; W_T b_T; ...]: a row for each map of each branch, a column for each number of a patch."""
+        """Shape of [W_H b_H; W_T b_T; ...]: a row for each map of each branch, a column for each value of a patch."""
         return len(self.branches) * self.y_shape[0], self.stage.kernel**2 * self.x_shape[0] + 1
 
 
 class ConvParameters(Tensors):
-    """Parameters of a ConvNet: l.W_H (D, k·k·C), l.b_H (D), ... of layer l, from 1; l.gamma (D), l.beta (D) where its H
-    is normalised; W_out (K, C·H·W), b_out (K).
+    """Parameters of a ConvNet; l counts its convolutions and blocks, from 1.
+
+    l.W_H (D, k·k·C), l.b_H (D), ...     of each branch of layer l
+    l.gamma (D), l.beta (D)              of batch normalisation, where H of layer l has it
+    W_out (K, C·H·W), b_out (K)          of the dense layer at the end
 
     convolutions     a list of (G·D, k·k·C + 1) = [W_H b_H; W_T b_T; ...]
     output           (K, C·H·W + 1) = [W_out b_out]
-    norms            (2, D), γ above β, by layer
+    norms            a dict l -> (2, D), γ above β
     """
 
-    def __init__(self, layers: Sequence[PlacedLayer], output: tuple[int, int], normed: Sequence[int], dtype: type):
-        L = len(layers)
-        matrices = [layer.matrix_shape for layer in layers]
-        super().__init__([*matrices, output, *((2, layers[l - 1].y_shape[0]) for l in normed)], dtype)
-        self.convolutions, self.output = self.pieces[:L], self.pieces[L]
-        self.norms = dict(zip(normed, self.pieces[L + 1 :], strict=True))
-        for l, (layer, matrix) in enumerate(zip(layers, self.convolutions, strict=True), start=1):
+    def __init__(self, convolutions: list[PlacedLayer], output: tuple[int, int], normalised: list[int], dtype: type):
+        n_convolutions = len(convolutions)
+        matrices = [layer.matrix_shape for layer in convolutions]
+        super().__init__([*matrices, output, *((2, convolutions[l - 1].y_shape[0]) for l in normalised)], dtype)
+        self.convolutions, self.output = self.pieces[:n_convolutions], self.pieces[n_convolutions]
+        self.norms = dict(zip(normalised, self.pieces[n_convolutions + 1 :], strict=True))
+        for l, (layer, matrix) in enumerate(zip(convolutions, self.convolutions, strict=True), start=1):
             for branch, rows in zip(layer.branches, np.split(matrix, len(layer.branches)), strict=True):
                 self.name_affine(branch, rows, f"{l}.")
         self.name_affine("out", self.output)
@@ -621,7 +638,8 @@ class ConvNet(Net):
     stages         what the net is made of, in order; each may be a list, its name first, as in `config`
     architecture   the fields of ConvArchitecture; rng and dtype as in DeepNet
 
-    depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together.
+    depth is the number of blocks. Raises InputError for an unknown name, and for stages that do not fit together. Table
+    3's net also has the dense layer, after its 1x1 convolution and global average pool: it is the last of 19 layers.
     """
 
     def __init__(
@@ -637,8 +655,8 @@ class ConvNet(Net):
         saved = {"shape": list(shape), "d_out": d_out, "stages": [[type(stage).__name__, *stage] for stage in stages]}
         super().__init__(ConvArchitecture(**architecture), **saved)
         if len(shape) != 3 or min(shape) < 1:
-            raise InputError(f"shape: expected channels, rows and columns, found {list(shape)}; choose images")
-        if self.block.rows(2) != 2 * len(self.block.branches):
+            raise InputError(f"shape: expected channels, height and width, found {list(shape)}; choose images")
+        if self.block.rows(2) != 2 * len(self.block.branches):  # e.g. lstm, whose branches have half as many rows as x
             found = f"expected branches with as many maps as x, found {self.config['block']} blocks"
             raise InputError(f"block: {found}; choose another")
         self.layers = list(self._place(stages, tuple(shape)))
@@ -646,13 +664,13 @@ class ConvNet(Net):
         if not self.convolutions:
             raise InputError("stages: expected a convolution or a block, found none; add one")
         blocks = [l for l, layer in enumerate(self.convolutions, start=1) if isinstance(layer.stage, Blocks)]
-        self.depth, self.normed = len(blocks), blocks if self.config["batch_norm"] else []
+        self.depth, self.normalised = len(blocks), blocks if self.config["batch_norm"] else []
         self.block = self.block.for_depth(self.depth)
         overhangs = [layer.stage.overhang(layer.x_shape) for layer in self.layers if isinstance(layer.stage, MaxPool)]
         self.padding = max([layer.stage.padding for layer in self.convolutions] + overhangs)
-        self.margin = max(layer.stage.kernel for layer in self.convolutions)
+        self.margin = max(layer.stage.kernel for layer in self.convolutions)  # rows: no window reaches as far
         self.params = self.new_parameters()
-        if rng:
+        if rng is not None:
             self.draw(rng)
         for l, (gamma, _) in self.params.norms.items():
             self.buffers |= {f"{l}.mean": np.zeros_like(gamma), f"{l}.variance": np.ones_like(gamma)}
@@ -676,7 +694,7 @@ class ConvNet(Net):
     def new_parameters(self) -> ConvParameters:
         """Return zeros in the form of this net's parameters."""
         output = self.config["d_out"], math.prod(self.layers[-1].y_shape) + 1
-        return ConvParameters(self.convolutions, output, self.normed, self.dtype)
+        return ConvParameters(self.convolutions, output, self.normalised, self.dtype)
 
     def draw(self, rng: np.random.Generator) -> None:
         """Give the parameters their initial values."""
@@ -691,10 +709,11 @@ class ConvNet(Net):
     def forward(self, x: np.ndarray, workspace: "ConvWorkspace | None" = None) -> tuple[np.ndarray, "ConvWorkspace"]:
         """Return the logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache of `backward`.
 
-        Without a workspace the pass is an evaluation: no dropout, the running statistics.
+        Without a workspace, or with one made without `rng`, the pass is an evaluation: it has no dropout, and batch
+        normalisation uses the running statistics.
         """
-        w = workspace or ConvWorkspace(self, len(x))
-        expected = (w.input.batch, *w.input.shape)
+        w = ConvWorkspace(self, len(x)) if workspace is None else workspace
+        expected = (w.input.batch_size, *w.input.shape)
         if x.shape != expected:  # it might be broadcast
             raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
         w.input.images[...] = x.transpose(1, 0, 2, 3)
@@ -706,19 +725,18 @@ class ConvNet(Net):
     def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):
         """Return the gradients of the loss with respect to the parameters, given dlogits (B, K) and the cache.
 
-        A mapping like `params`, which lives in the cache; with `return_dx` also the gradient with respect to the
-        images, (B, C, H, W).
+        They are a mapping like `params`, which lives in the cache. With `return_dx` also return the gradient with
+        respect to the images, (B, C, H, W).
         """
         w = cache
         if w.gradients is None:
             raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
         with unbuffered():
             w.output.backward(dlogits)
-            for layer in reversed(w.layers[w.first + 1 :]):
+            for layer in reversed(w.layers if return_dx else w.layers[w.first + 1 :]):
                 layer.backward()
-            w.layers[w.first].backward(dx_wanted=return_dx)
-            for layer in reversed(w.layers[: w.first] if return_dx else []):
-                layer.backward()
+            if not return_dx:
+                w.layers[w.first].backward(dx_wanted=False)
         return (w.gradients, w.input.gradient.images.transpose(1, 0, 2, 3)) if return_dx else w.gradients
 
     def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
@@ -737,16 +755,19 @@ class ConvNet(Net):
         return np.array([T.mean() for T in workspace.T])
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
-        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 1, or equal contrast minus the mean image."""
+        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 255/256, as in the paper's files.
+
+        A DeepNet takes −1 to 1. With `contrast`, return `contrast_normalised(images)` minus the mean image.
+        """
         if not self.config["contrast"]:
             return np.multiply(images, 1 / 256, dtype=self.dtype)
         return contrast_normalised(images, self.dtype) - self.buffers["mean"]
 
 
 def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndarray:
-    """Return images (n, C, H, W), each minus its mean and divided by its standard deviation; 0 where that is 0.
+    """Global contrast normalisation: return images (n, C, H, W) with mean 0 and standard deviation 1 each.
 
-    That is global contrast normalisation.
+    An image whose pixels are all equal becomes 0.
     """
     x = images.astype(dtype)
     x -= x.mean(axis=(1, 2, 3), keepdims=True)
@@ -756,10 +777,10 @@ def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndar
 
 @contextmanager
 def unbuffered() -> Iterator[None]:
-    """Have elementwise functions work in place; e^−z may overflow to inf, where σ(z) is rightly 0.
+    """Make elementwise functions work without copies, and let e^−z overflow to inf, where σ(z) is rightly 0.
 
-    NumPy copies operands whose rows are not adjacent to a buffer and back if the rows are shorter than a third of it:
-    a pass over a few images then takes three times as long. 16 is the smallest buffer.
+    Where rows are short, NumPy copies non-contiguous operands through a buffer, which takes three times as long. A
+    small buffer avoids that; 16 is the smallest. `errstate` also restores the buffer size on leaving (NumPy 2).
     """
     with np.errstate(over="ignore"):
         np.setbufsize(16)
@@ -769,23 +790,23 @@ def unbuffered() -> Iterator[None]:
 class ConvWorkspace:
     """Maps and layers for passes over batches of one size, allocated once; each pass overwrites the one before it.
 
-    A workspace with a generator is for training: dropout draws from it, batch normalisation takes the batch's
-    statistics, and there are gradients.
+    A workspace with a generator is for training: it has gradients, dropout draws from the generator, and batch
+    normalisation takes the batch's statistics.
 
     input, layers, output     the maps of the images, and the layers in order
     first                     the index of the first layer with parameters
     T                         the transform gates (D, B, H, W) of each block that has them
     """
 
-    def __init__(self, net: ConvNet, batch: int, rng: np.random.Generator | None = None):
-        self.gradients = net.new_parameters() if rng else None
-        maps = functools.partial(PaddedMaps, batch=batch, padding=net.padding, margin=net.margin, dtype=net.dtype)
-        self.input = x = maps(net.layers[0].x_shape)
+    def __init__(self, net: ConvNet, batch_size: int, rng: np.random.Generator | None = None):
+        self.gradients = None if rng is None else net.new_parameters()
+        form = batch_size, net.padding, net.margin, net.dtype
+        self.input = x = PaddedMaps(net.layers[0].x_shape, *form)
         self.layers, convolutions = [], []
         for stage, _, y_shape, _ in net.layers:
-            if isinstance(stage, Dropout) and not (rng and stage.rate):
+            if isinstance(stage, Dropout) and (rng is None or stage.rate == 0):
                 continue
-            y = maps(y_shape)
+            y = PaddedMaps(y_shape, *form)
             match stage:
                 case Convolution() | Blocks():
                     layer = self._convolution(net, stage, len(convolutions) + 1, x, y)
@@ -800,22 +821,22 @@ class ConvWorkspace:
             x = y
         self.first = self.layers.index(convolutions[0])
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        self.output = OutputLayer(net.params.output, rng and self.gradients.output, x)
+        self.output = OutputLayer(net.params.output, None if rng is None else self.gradients.output, x)
 
     def _convolution(
         self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps
     ) -> ConvolutionLayer:
         block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
         params, gradients = net.params, self.gradients
-        weights = params.convolutions[l - 1], gradients and gradients.convolutions[l - 1]
-        layer = ConvolutionLayer(block, net.activation, stage, weights, x, y)
-        if l in net.normed:
-            running = net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]
-            layer.normalise(params.norms[l], gradients and gradients.norms[l], running)
+        dW = None if gradients is None else gradients.convolutions[l - 1]
+        layer = ConvolutionLayer(block, net.activation, stage, (params.convolutions[l - 1], dW), x, y)
+        if l in net.normalised:
+            dnorm = None if gradients is None else gradients.norms[l]
+            layer.normalise(params.norms[l], dnorm, (net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]))
         return layer
 
 
 if __name__ == "__main__":
-    import conv_recipes  # the command: not above, as it builds on this file
+    import conv_recipes  # imported here because conv_recipes imports this file
 
     sys.exit(conv_recipes.main())

@@ -87,7 +87,7 @@ def assert_zeros_around(*all_maps: PaddedMaps) -> None:
     """There is nothing but zeros before, between and after the images."""
     for x in all_maps:
         around = x.padded.copy()
-        grid = around[:, x.margin : around.shape[1] - x.margin].reshape(x.grid.shape)
+        grid = around[:, x.margin_columns : around.shape[1] - x.margin_columns].reshape(x.grid.shape)
         grid[..., : x.shape[1], : x.shape[2]] = 0
         assert not around.any()
 

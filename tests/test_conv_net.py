@@ -159,7 +159,7 @@ def test_a_net_without_a_convolution_is_refused(stages):
 def test_a_shape_that_is_no_images_is_refused(shape):
     with pytest.raises(InputError) as error:
         ConvNet(shape, 3, stages=SMALL_STAGES, rng=None)
-    assert_says(error.value, "channels, rows and columns", list(shape))
+    assert_says(error.value, "channels, height and width", list(shape))
 
 
 @pytest.mark.parametrize(

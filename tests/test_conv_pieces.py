@@ -49,7 +49,7 @@ def maps(images: np.ndarray, dtype: type = np.float64, padding: int = 2, margin:
 
 def layer_of(stage, x: PaddedMaps, block: str = "plain", activation: str = "tanh", norm: bool = False) -> Layer:
     """Return the layer of a stage around x, with the same weights or random numbers each time."""
-    y = PaddedMaps(stage.output(x.shape), x.batch, x.padding, x.margin // x.row, x.dtype)
+    y = PaddedMaps(stage.output(x.shape), x.batch_size, x.padding, x.margin, x.dtype)
     match stage:
         case MaxPool():
             return MaxPoolLayer(stage, x, y)

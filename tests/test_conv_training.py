@@ -175,7 +175,7 @@ def test_samples_that_are_no_images_are_refused():
     x, y = np.zeros((200, 64), np.uint8), np.zeros(200, int)
     with pytest.raises(InputError) as error:
         Training(SMALL, Dataset(x, y, x, y, outputs=10))
-    assert_says(error.value, "channels, rows and columns", [64])
+    assert_says(error.value, "channels, height and width", [64])
 
 
 # ---------------------------------------------------------------------------------- what decides a run

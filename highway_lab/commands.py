@@ -278,7 +278,9 @@ class TrainingCommand:
         """Make the parser of the flags."""
         script = self.module.replace("_", "-")
         installed = Path(sys.argv[0]).name == script
-        parser = OneLineParser(prog=script if installed else f"python {self.module}.py", description=self.description)
+        own = getattr(sys.modules["__main__"], "main", None) == self.run  # of a user's file
+        program = f"python {sys.argv[0] if own else f'{self.module}.py'}"
+        parser = OneLineParser(prog=script if installed else program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:
             parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")

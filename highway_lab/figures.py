@@ -32,14 +32,28 @@ from highway_lab.files import atomic_write
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 DPI = 200  # for dense screens
 INK, FAINT_INK = "#333333", "#767676"
-COLORS = {  # of the kinds of block (Okabe & Ito)
-    "highway": "#0072B2",
-    "plain": "#D55E00",
-    "residual": "#009E73",
-    "highway-uncoupled": "#CC79A7",
-    "residual-scaled": "#56B4E9",
-    "lstm": "#E69F00",
-}
+
+
+class Palette(dict[str, str]):
+    """Colours by name; a name without one gets the next of `spare`."""
+
+    spare = ("#882255", "#44AA99", "#999933", "#332288")
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self.spare[len(self) % len(self.spare)]
+        return self[name]
+
+
+COLORS = Palette(
+    {  # of the kinds of block (Okabe & Ito)
+        "highway": "#0072B2",
+        "plain": "#D55E00",
+        "residual": "#009E73",
+        "highway-uncoupled": "#CC79A7",
+        "residual-scaled": "#56B4E9",
+        "lstm": "#E69F00",
+    }
+)
 SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points

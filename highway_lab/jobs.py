@@ -171,12 +171,15 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     Ctrl-C reaches every process, but only this one answers. A single job needs no other process; others end with this
     one, however it ends.
     """
+    from multiprocessing.spawn import get_preparation_data
+
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
-    begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)} if jobs > 1 else {}
+    main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
+    begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)} if jobs > 1 else {}
     with ignore_interrupts():  # processes that are started meanwhile inherit it
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
@@ -190,8 +193,13 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         raise
 
 
-def _begin_process(parent: int, processes: int) -> None:
-    """End this process, one of several, soon after the one that started it, however that ends."""
+def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
+    """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
+
+    It imports that one's program, `main`, as multiprocessing does: a user's file may hold blocks and losses.
+    """
+    from multiprocessing.spawn import prepare
+
     global _processes
     _processes = processes
 
@@ -201,6 +209,7 @@ def _begin_process(parent: int, processes: int) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    prepare(main)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:

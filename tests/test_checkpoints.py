@@ -52,10 +52,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, conf
     assert whole.history.epoch == ([0, 1, 2, 3, 4] if scored else [])
 
 
-def test_saving_leaves_the_run_as_it_was(digits, saved):
-    assert_same_bits(saved, train_to(Training(SHORT, digits), epochs=2))
-
-
 def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, path):
     config = dataclasses.replace(SHORT, optimizer="momentum", activation="relu", lr=1e12, clip=0.0)
     training, restored = train_to(Training(config, digits), 4), Training(config, digits)

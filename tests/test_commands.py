@@ -286,11 +286,8 @@ BAD_ARGUMENTS = {
     "--depth -1": "--depth: expected zero or a positive number, found -1",
     "--depth 1.5": "argument --depth",
     "--depth 1 --depths 1,2": "argument --depths: not allowed with argument --depth",
-    "--seeds 0,0": "argument --seeds: expected different numbers",
-    "--seed -1": "--seed: expected zero or a positive number, found -1",
     "--seed 0 --seeds 1,2": "argument --seeds: not allowed with argument --seed",
     "--n-train 1438": "--n-train: expected at most 1437 images, found 1438",
-    "--n-test 361": "--n-test: expected at most 360 images, found 361",
     "--lr 0": "--lr: expected a positive number, found 0.0",
     "--jobs 0": "argument --jobs: expected a positive number, found '0'",
     "--jobs two": "argument --jobs",
@@ -323,10 +320,7 @@ for words in ("--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"):
 BAD_CONV_ARGUMENTS = {
     "--net other": "argument --net: invalid choice: 'other'",
     "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
-    "--schedule 0.5,,": "--schedule: expected constant, cosine or shares",
-    "--dropout 2": "--dropout: expected a number in [0, 1], found 2",
     "--n-train 9999": "--n-train and --n-validation: expected at most 1437 images",
-    "--dataset nothing": "argument --dataset",
 }
 BAD = [(hn, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
 BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]

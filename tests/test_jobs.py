@@ -54,16 +54,9 @@ def square(task: int, data: object) -> Square:
     return Square(None, task, float(task**2))
 
 
-def square_all(path: str | Path = SQUARES, tasks=TASKS, command: str = COMMAND, **flags) -> list[Square]:
+def square_all(path=SQUARES, tasks=TASKS, function=square, **flags) -> list[Square]:
     """Finish the tasks; returns their results."""
-    return run_missing(
-        flags.pop("function", square),
-        list(tasks),
-        None,
-        ResultFile(path, Square),
-        command=command,
-        **{"jobs": 1} | flags,
-    )
+    return run_missing(function, list(tasks), None, ResultFile(path, Square), **{"command": COMMAND, "jobs": 1} | flags)
 
 
 def main() -> int:

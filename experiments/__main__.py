@@ -39,11 +39,12 @@ STEPS = {  # in an order in which each finds the nets that it needs
 
 def show(_: argparse.Namespace) -> None:
     """List the experiments."""
-    for experiment in map(load, STEPS):
-        print(f"{experiment.name:<16} {experiment.doc}")
+    for name in STEPS:
+        experiment = load(name)
+        print(f"{name:<24} {experiment.doc}")
         logs = map(experiment.log_path, experiment.datasets)
         for path in (*logs, *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
-            print(f"{'':<16}   {'there  ' if path.exists() else 'missing'} {path}")
+            print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         experiment = load(name)
         for dataset, step in product(experiment.datasets, steps):
             words = step_words(step, dataset)
-            print(f"\n== {experiment.name} {' '.join(words)}", flush=True)
+            print(f"\n== {name} {' '.join(words)}", flush=True)
             if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):
                 return code
     return 0

@@ -1,52 +1,75 @@
-"""CONTRIBUTING.md: its examples run as they stand, and the gradients of its block are right."""
+"""CONTRIBUTING.md: its examples obey ruff, its commands run, and its checks find a wrong gradient."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
-import test_gradients
 from helpers import ROOT
 
-from highway_networks import BLOCKS
-
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-EXAMPLES = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
-COMMANDS = re.findall(r"^python (.*)$", PAGE, re.MULTILINE)
+EXAMPLES = {name: code for code, name in re.findall(r"^```python\n(# (\S+)\n.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)}
+COMMANDS = [shlex.split(line) for line in re.findall(r"^python (.*)$", PAGE, re.MULTILINE)]
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory) -> Path:
-    """A copy of the code with the files of the page."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for package in ("highway_lab", "experiments"):
+@pytest.fixture
+def checkout(tmp_path, monkeypatch) -> Path:
+    """A copy of the code with the files of the page, as the current directory."""
+    folder = tmp_path / "checkout"
+    for package in ("highway_lab", "experiments", "tests"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in ROOT.glob("*.py"):
+    for path in (*ROOT.glob("*.py"), ROOT / "pyproject.toml"):
         shutil.copy(path, folder)
     for name, code in EXAMPLES.items():
         (folder / name).write_text(code)
+    monkeypatch.chdir(folder)
     return folder
 
 
+@pytest.fixture
+def python(start):
+    """Runs Python; returns its exit code and all that it printed."""
+
+    def python(*arguments: str) -> tuple[int, str]:
+        process = start(*arguments)
+        output = "".join(process.communicate(timeout=300))
+        return process.returncode, output
+
+    return python
+
+
 def test_the_page_has_an_example_of_each_kind():
-    assert len(EXAMPLES) == len(COMMANDS) == 5
+    assert len(EXAMPLES) == 5
+    assert len(COMMANDS) == 10
+
+
+def test_the_examples_obey_ruff(checkout, python):
+    for rule in (["check"], ["format", "--check"]):
+        assert python("-m", "ruff", *rule, *EXAMPLES)[0] == 0
 
 
 @pytest.mark.slow
-def test_every_command_of_the_page_runs(checkout, start, monkeypatch):
-    monkeypatch.chdir(checkout)
+def test_every_command_of_the_page_runs(checkout, python):
     for command in COMMANDS:
-        process = start(*command.split())
-        output, error = process.communicate(timeout=300)
-        assert process.returncode == 0, error
+        code, output = python(*command)
+        assert code == 0, output
     assert "| 50 |" in output
-    assert Path("viz/smoke/width.png").exists()
+    for made in ("addgate.npz", "viz/run-digits-quick-addgate/training_curves.png", "viz/smoke/width.png"):
+        assert Path(made).exists()
 
 
-def test_the_gradients_of_the_block_are_right(monkeypatch):
-    monkeypatch.setitem(BLOCKS, "halved", None)
-    exec(EXAMPLES["halved.py"], {"__name__": "halved"})
-    test_gradients.test_gradients_equal_complex_step_derivatives("halved", "tanh", 3)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [("addgate", "dx[...] = dy", "dx[...] = 0"), ("one_hot", "2 / len(y)", "1 / len(y)")],
+)
+def test_the_checks_of_the_page_find_a_wrong_gradient(checkout, python, name, right, wrong):
+    Path(f"{name}.py").write_text(EXAMPLES[f"{name}.py"].replace(right, wrong))
+    (check,) = (command for command in COMMANDS if "pytest" in command and name in command)
+    code, output = python(*check)
+    assert code == 1
+    assert "relative error" in output
 
 
 def test_hooks_and_tests_run_the_same_minor_version_of_ruff():

@@ -51,7 +51,7 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
         short = experiment.name
         paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in experiment.datasets[1:])]
         paths += [Path("viz") / figure for figure in experiment.figures.FIGURES]
-        expected.append(f"{short} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
+        expected.append(f"{name} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
     assert sum("there" in line.split()[:1] for line in lines) == 2

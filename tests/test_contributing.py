@@ -55,7 +55,7 @@ def test_every_command_of_the_page_runs(checkout, python):
         code, output = python(*command)
         assert code == 0, output
     assert "| 50 |" in output
-    for made in ("addgate.npz", "viz/run-digits-quick-addgate/training_curves.png", "viz/smoke/width.png"):
+    for made in ("addgate.npz", "viz/digits-quick-addgate/T_gate_bars.png", "viz/smoke/width.png"):
         assert Path(made).exists()
 
 

@@ -60,6 +60,7 @@ def test_records_of_epochs_put_together_are_the_run():
     rows = [run.rows(start, stop) for start, stop in ((0, 1), (1, 2), (2, 4))]
     assert joined([rows[0], other, rows[1], rows[2]]) == [run, other]
     assert joined([*rows[:2], rows[0], *rows[1:]]) == [run], "a run that began again"
+    assert joined([*rows, *rows[1:]]) == [run], "epochs that are told again"
     assert joined([*rows, run]) == [run]
     assert joined(rows[1:]) == []
     assert [record.whole for record in (*rows, run)] == [False, False, False, True]

@@ -138,6 +138,7 @@ def run_job(job: Job, data: Dataset) -> None:
                 old=job.old,
                 report=report,
                 bar=side_by_side,
+                checkpoints=job.checkpoints,
             )
         except Interrupted as stopped:
             if job.out:
@@ -145,13 +146,15 @@ def run_job(job: Job, data: Dataset) -> None:
             reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
             raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
         finally:
-            for path in job.checkpoint_paths():  # a worker may have been killed while it wrote one
+            written = [*job.checkpoint_paths(), *filter(None, (job.out, lines.path, job.save_model))]
+            for path in written:  # a process may have been killed while it wrote one
                 remove_torn(path)
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in job.configs]
         if job.out:
             _write_log(job, job.out, runs, data.test_set, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
+            os.utime(job.out)  # the newest file again, which --watch draws
             _remove(job.checkpoint_paths())
     print(f"\n{summary(runs, data.test_set)}")
     if job.out:

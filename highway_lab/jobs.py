@@ -290,26 +290,28 @@ def run_missing(
     scheduler: str | None = None,
     report: Callable[[list[ResultT]], str | None] = lambda done: None,
     bar: bool = True,
+    checkpoints: bool = False,
 ) -> list[ResultT]:
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any. After each run
-    `report` gets all results so far, the newest last, and may return a text to print; `bar`: whether a terminal shows
-    a bar of runs. Raises Interrupted, whose message says how many
-    runs are safe and which `command` continues.
+    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any; so do unfinished ones, if
+    they go on from `checkpoints`. After each run `report` gets all results so far, the newest last, and may return a
+    text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs
+    are safe and which `command` continues.
     """
     from tqdm import tqdm
 
     check_number(len(tasks))
     if old == "fresh":
         results.clear()
-    done = {results.task_of(result): result for result in results.read() if result.whole}
-    here = logs.environment().code
-    foreign = sum(result.environment is None or result.environment.code != here for result in done.values())
+    found, here = results.read(), logs.environment().code
+    done = {results.task_of(result): result for result in found if result.whole}
+    kept = [result for result in found if result.whole or checkpoints]
+    foreign = {results.task_of(of) for of in kept if of.environment is None or of.environment.code != here}
     if foreign and old != "keep":
         raise InputError(
-            f"{results.path}: expected runs of the training code as it is now, found {foreign} of other code; "
+            f"{results.path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "
             "go on with them (--keep), or begin anew (--fresh)"
         )
     results.keep(lambda result: result.whole)

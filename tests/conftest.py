@@ -1,3 +1,4 @@
+import gc
 import multiprocessing
 import os
 import signal
@@ -150,6 +151,7 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
         if os.geteuid() != 0:
             yield
             return
+        gc.collect()  # what needs root's permissions to go
         try:
             os.setresuid(nobody, nobody, 0)
         except PermissionError:

@@ -23,6 +23,7 @@ from highway_lab.commands import checkpoint_beside, lines_beside
 from highway_lab.console import full_name
 from highway_lab.jobs import ResultFile
 from highway_lab.logs import Run, RunLog
+from highway_lab.training import Training
 
 SMALL = {
     hn: ("--dataset", "digits", "--hidden", "8", "--epochs", "1", "--n-train", "100", "--n-test", "50", "--depth", "1"),
@@ -503,3 +504,26 @@ def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):
     assert place.read_bytes() == b"no checkpoint"
     assert cn.main([*words, "--fresh"]) == 0
     assert sorted(files_below(workdir)) == ["log.json"]
+
+
+def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir, refused, monkeypatch, capsys):
+    words = ["--net", "digits", "--n-train", "40", "--n-test", "20", "--epochs", "3", "--out", "log.json"]
+    monkeypatch.setattr(Training, "_train_epoch", interrupt)
+    assert cn.main(words) == 130
+    capsys.readouterr()
+    lines = Path("log.digits.jsonl")
+    lines.write_text(lines.read_text().replace(logs.environment().code, "c0dec0dec0de"))
+    assert "found 1 of other code" in refused(cn.main, words)
+
+
+def test_a_finished_log_is_newer_than_the_lines_of_another_job(workdir):
+    words = [*("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20"), "--epochs", "1"]
+    words += ["--depth", "2", "--out", "log.json"]
+    assert hn.main(words) == 0
+    run = dataclasses.replace(read("log.json", hn).runs[0], environment=logs.environment())
+    ResultFile(Path("log.digits.jsonl"), Run[hn.Config]).append(run)
+    torn = Path(".log.json.01234567")
+    torn.touch()
+    assert hn.main([*words, "--seed", "1"]) == 0
+    assert Path("log.json").stat().st_mtime_ns > Path("log.digits.jsonl").stat().st_mtime_ns
+    assert not torn.exists()

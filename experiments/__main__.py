@@ -22,6 +22,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "lesions": ("run",),
     "section_4": ("run",),
     "tuned_plain": ("run",),
+    "constant_gates": ("run",),
     "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),

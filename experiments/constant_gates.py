@@ -84,7 +84,7 @@ class ConstantGatesLog(Log):
     runs: list[ConstantGatesRun]
 
 
-EXPERIMENT: Experiment = Experiment(__name__, __doc__, ConstantGatesLog)
+EXPERIMENT = Experiment(__name__, __doc__, ConstantGatesLog)
 
 
 class PartlyFrozenNet(DeepNet):

@@ -11,8 +11,6 @@ from .common import points
 from .constant_gates import CONSTANT, HIGHWAY, KINDS, RESIDUAL, ConstantGatesLog, ConstantGatesRun
 from .intervals import Interval, difference, interval, judge
 
-ERROR_TICKS = (2, 3, 5, 10, 20, 50, 90)  # %
-
 Runs = dict[str, list[ConstantGatesRun]]  # by kind
 
 
@@ -25,22 +23,26 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
 
 
 def error_figure(log: ConstantGatesLog) -> Figure:
-    """Test error of every kind, a panel a setting: every seed a dot, the mean a bar."""
+    """Test error of every kind, a panel a setting: every seed a dot, the mean a bar; far larger errors as numbers."""
     settings, config = by_setting(log), log.runs[0].config
     title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs, every seed and the mean"
-    figure, panels = new_figure(title, 3.4, ncols=len(settings), sharex=True, sharey=True)
+    figure, panels = new_figure(title, 3.2, ncols=len(settings), sharex=True, sharey=True)
     heights = np.arange(len(KINDS))[::-1]
+    gated = [run for run in log.runs if run.task.kind != RESIDUAL]
+    largest = 1.2 * (100 - points(gated)).max()
     for axes, (setting, kinds) in zip(panels, settings.items(), strict=True):
+        axes.axvline((100 - points(kinds[HIGHWAY])).mean(), color=FAINT_INK, linewidth=1, zorder=0)
         for height, (kind, runs) in zip(heights, kinds.items(), strict=True):
             errors = 100 - points(runs)
             color = {HIGHWAY: COLORS["highway"], RESIDUAL: COLORS["residual"]}.get(kind, COLORS["lstm"])
-            axes.plot(errors, [height] * len(errors), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
-            axes.plot([errors.mean()] * 2, [height - 0.3, height + 0.3], color=color)
-        axes.axvline((100 - points(kinds[HIGHWAY])).mean(), color=FAINT_INK, linewidth=1, zorder=0)
-        axes.set(title=in_math(setting), xlabel="test error (%)", xscale="log")
-        axes.set_xticks(ERROR_TICKS, ERROR_TICKS)
-        axes.minorticks_off()
+            if errors.min() > largest:
+                axes.text(largest, height, f"{errors.mean():.0f} % →", color=color, ha="right", va="center")
+            else:
+                axes.plot(errors, [height] * len(errors), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
+                axes.plot([errors.mean()] * 2, [height - 0.3, height + 0.3], color=color)
+        axes.set(title=in_math(setting), xlabel="test error (%)", xlim=(0, largest))
     panels[0].set_yticks(heights, KINDS)
+    panels[0].set_ylim(-0.5, len(KINDS) - 0.5)
     return figure
 
 
@@ -100,5 +102,5 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
     return [Claim("4.1", paper, f"points of test accuracy by which highway outperforms, {'; '.join(found)}", verdict)]
 
 
-FIGURES: dict = {"constant_gates.png": error_figure}
+FIGURES = {"constant_gates.png": error_figure}
 TABLES = {"constant_gates": kinds_table, "constant_gates_claims": lambda log: claims_table(claims(log))}

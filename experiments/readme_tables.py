@@ -38,6 +38,7 @@ READMES = (
     Path("README.md"),
     Path("experiments/README.md"),
     Path("experiments/tuned_plain.md"),
+    Path("experiments/constant_gates.md"),
     Path("benchmarks/README.md"),
 )
 PROGRAM = "python -m experiments.readme_tables"

@@ -165,8 +165,6 @@ class Floor:
 
         with patch.object(np, "matmul", record):
             ours.run(1)
-        logits = np.empty((CLASSES, len(x)), net.dtype)
-        self.products.append((net.params.output, ours.workspace.x1[-1], logits))  # an `@`, which is not recorded
 
     def run(self, steps: int) -> None:
         for _ in range(steps):

@@ -154,7 +154,7 @@ def run_job(job: Job, data: Dataset) -> None:
         if job.out:
             _write_log(job, job.out, runs, data.test_set, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
-            os.utime(job.out)  # the newest file again, which --watch draws
+            os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             _remove(job.checkpoint_paths())
     print(f"\n{summary(runs, data.test_set)}")
     if job.out:

@@ -516,7 +516,7 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
     assert "found 1 of other code" in refused(cn.main, words)
 
 
-def test_a_finished_log_is_newer_than_the_lines_of_another_job(workdir):
+def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     words = [*("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20"), "--epochs", "1"]
     words += ["--depth", "2", "--out", "log.json"]
     assert hn.main(words) == 0
@@ -525,5 +525,5 @@ def test_a_finished_log_is_newer_than_the_lines_of_another_job(workdir):
     torn = Path(".log.json.01234567")
     torn.touch()
     assert hn.main([*words, "--seed", "1"]) == 0
-    assert Path("log.json").stat().st_mtime_ns > Path("log.digits.jsonl").stat().st_mtime_ns
+    assert Path("log.json").stat().st_mtime_ns >= Path("log.digits.jsonl").stat().st_mtime_ns
     assert not torn.exists()

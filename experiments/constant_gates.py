@@ -142,7 +142,7 @@ def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
 
 
 def trained_highway(task: Task, data: Dataset) -> DeepNet:
-    """The trained highway net of a task's setting and seed."""
+    """Return the trained highway net of a task's setting and seed."""
     path = net_path(task.config)
     if not path.exists():
         run_task(replace(task, kind=HIGHWAY), data)
@@ -150,7 +150,7 @@ def trained_highway(task: Task, data: Dataset) -> DeepNet:
 
 
 def net_path(config: Config) -> Path:
-    """Where the highway net of a configuration is kept."""
+    """Return the path of the trained highway net of a configuration."""
     return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest(config)}-{environment().code}.npz"
 
 

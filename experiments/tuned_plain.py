@@ -1,4 +1,4 @@
-"""What is left of the highway nets' lead once plain nets are tuned, too?
+"""How much of the highway nets' lead is left once plain nets are tuned, too?
 
 The depth sweep of the first page trains both kinds of net in one setting, in which plain nets fail from 20 blocks on.
 Here three arms are tuned alike, by the sweep's budget: highway blocks of 50 units, plain blocks of 50, and plain blocks
@@ -46,14 +46,14 @@ MARGIN = 1.0  # points of accuracy within which two arms are as good as each oth
 
 
 class Arm(NamedTuple):
-    """What is compared, at each depth."""
+    """A kind of net that is compared at each depth."""
 
     block: str
     hidden: int
 
 
 class Setting(NamedTuple):
-    """What an arm chooses."""
+    """Hyperparameters that an arm chooses."""
 
     init: str
     lr: float
@@ -78,7 +78,7 @@ class ScoredRun(Result):
 
 @dataclass
 class TriedSetting:
-    """What the log keeps of a run that tried a setting; validation accuracy is null if the run diverged."""
+    """One run that tried a setting; validation accuracy is null if the run diverged."""
 
     block: str
     hidden: int
@@ -111,17 +111,17 @@ def run_config(config: Config, data: Dataset) -> ScoredRun:
 
 
 def arm_of(of: Config | TriedSetting) -> Arm:
-    """The arm of a run or a try."""
+    """Return the arm of a run or a try."""
     return Arm(of.block, of.hidden)
 
 
 def setting_of(of: Config | TriedSetting) -> Setting:
-    """The setting of a run or a try."""
+    """Return the setting of a run or a try."""
     return Setting(of.init, of.lr, of.gate_bias)
 
 
 def rank_settings(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], list[Setting]]:
-    """By arm and depth, its settings: those tried with most seeds first, of them the highest mean accuracy first."""
+    """Return settings by arm and depth: those with most seeds first, of them the highest mean accuracy first."""
 
     def quality(seeds: list[TriedSetting]) -> tuple[int, float]:
         scores = [CHANCE if run.validation_score is None else run.validation_score for run in seeds]
@@ -135,7 +135,7 @@ def rank_settings(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], list[S
 
 
 def configure(arm: Arm, depth: int, setting: Setting, seeds: Sequence[int], budget: dict) -> list[Config]:
-    """The runs of an arm at a depth, in one setting."""
+    """Return the runs of an arm at a depth, in one setting."""
     return [Config(**arm._asdict(), **setting._asdict(), depth=depth, seed=seed, **budget) for seed in seeds]
 
 
@@ -166,7 +166,7 @@ def choose(
 
 
 def plan_measurement(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Setting]) -> list[Config]:
-    """The runs that are scored on test images; one that is both tuned and untuned stands once."""
+    """Return the runs that are scored on test images; one that is both tuned and untuned stands once."""
     budget, seeds = fit(BUDGET, data, smoke), SEEDS[: 2 if smoke else None]
     untuned = {(arm, depth): UNTUNED for arm, depth in best if arm != WIDE}
     measured = [*best.items(), *untuned.items()]
@@ -175,7 +175,7 @@ def plan_measurement(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Set
 
 
 def tried_settings(runs: Iterable[ScoredRun]) -> list[TriedSetting]:
-    """What the log keeps of runs that choose."""
+    """Return runs that choose as the log keeps them."""
     return [
         TriedSetting(
             *arm_of(run.config), run.config.depth, *setting_of(run.config), run.config.seed, run.validation_score

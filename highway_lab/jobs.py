@@ -171,15 +171,17 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     Ctrl-C reaches every process, but only this one answers. A single job needs no other process; others end with this
     one, however it ends.
     """
-    from multiprocessing.spawn import get_preparation_data
-
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
-    main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-    begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)} if jobs > 1 else {}
+    begin: dict[str, Any] = {}
+    if jobs > 1:
+        from multiprocessing.spawn import get_preparation_data
+
+        main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
+        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
     with ignore_interrupts():  # processes that are started meanwhile inherit it
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks

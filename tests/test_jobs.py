@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import joblib
 import pytest
 from helpers import SOME_ENVIRONMENT, end, group_lives, limited_file_size, refused_with, wait_until
 
@@ -262,6 +263,7 @@ def test_a_disk_that_fills_up_when_it_is_asked_to_keep_a_line_is_no_other(let_go
 
 
 def test_a_file_that_may_not_be_written_says_so(public_folder, as_ordinary_user, monkeypatch):
+    list(joblib.Parallel(n_jobs=1, return_as="generator_unordered")([joblib.delayed(abs)(1)]))  # imports, as root
     monkeypatch.chdir(public_folder)
     with as_ordinary_user(), pytest.raises(Interrupted) as error:
         square_all(function=fail_at_three)

@@ -94,6 +94,10 @@ class TrainableNet(Protocol):
     buffers: dict[str, np.ndarray]  # state that is not trained
 
     @property
+    def train_step(self) -> Callable[..., tuple[float, float]]:
+        """Take one step; return the batch's loss and the gradients' norm before clipping (highway_networks.Net)."""
+
+    @property
     def has_gates(self) -> bool:
         """Whether blocks have transform gates."""
 
@@ -105,21 +109,6 @@ class TrainableNet(Protocol):
 
     def workspace(self, batch_size: int, rng: np.random.Generator) -> Any:
         """Allocate the memory of training steps on batches of one size."""
-
-    def train_step(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        workspace: Any,
-        loss: Loss,
-        optimizer: Any,
-        *,
-        clip: float,
-        weight_decay: float,
-        rate: float,
-        weights: np.ndarray | None,
-    ) -> tuple[float, float]:
-        """Take one step; return the batch's loss and the gradients' norm before clipping."""
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean T of each block, (L,), over preprocessed samples."""
@@ -244,9 +233,9 @@ class Training:
 
     def __init__(self, config: TrainingConfig, data: Dataset):
         """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
+        check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.config, self.loss = config, LOSSES[config.loss]
-        check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         check_targets(data, config.loss)
         check_memory(config.memory(data))
         data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)

@@ -16,7 +16,7 @@ from highway_lab.datasets import as_inputs
 from highway_lab.logs import numbers
 from highway_lab.threads import blas_pools
 from highway_lab.training import GATE_SAMPLES, LOSSES, Training, batches, evaluate, steps_an_epoch
-from highway_networks import Config, Dataset, DeepNet, train
+from highway_networks import BLOCKS, Config, Dataset, DeepNet, train
 
 CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)
@@ -100,7 +100,7 @@ def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
     assert not run.diverged
 
 
-def test_held_out_samples_are_scored_after_every_epoch_and_test_samples_then_after_the_last_alone(digits):
+def test_with_validation_samples_the_test_set_is_scored_last_only(digits):
     training = Training(dataclasses.replace(SMALL, n_validation=40), digits)
     list(training.epochs())
     history = training.history
@@ -111,7 +111,7 @@ def test_held_out_samples_are_scored_after_every_epoch_and_test_samples_then_aft
     assert len(history.validation_loss) == len(history.validation_score) == 3
 
 
-def test_held_out_samples_are_other_training_samples(digits):
+def test_validation_samples_are_other_training_samples(digits):
     """Those trained on are the same as without any."""
     numbered = digits._replace(train_x=np.arange(len(digits.train_x), dtype=float)[:, None])
     without, training = (Training(dataclasses.replace(SMALL, n_validation=n), numbered) for n in (0, 40))
@@ -140,7 +140,7 @@ def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path):
     assert (run.n_params, run.metric, run.environment) == (net.params.flat.size, "accuracy", None)
 
 
-def test_the_mean_gate_of_each_block_is_recorded_each_epoch_and_starts_near_its_bias(digits):
+def test_mean_gates_are_recorded_each_epoch_and_start_near_the_bias(digits):
     run = train(dataclasses.replace(SMALL, depth=4, gate_bias=-3.0), digits)
     assert [len(row) for row in run.gate_means] == [4, 4, 4]
     np.testing.assert_allclose(run.gate_means[0], 1 / (1 + math.exp(3)), rtol=0.25)
@@ -148,7 +148,7 @@ def test_the_mean_gate_of_each_block_is_recorded_each_epoch_and_starts_near_its_
     assert train(dataclasses.replace(SMALL, block="plain"), digits).gate_means is None
 
 
-def test_the_mean_gates_are_those_of_the_same_test_samples_whatever_the_batch_size(digits):
+def test_mean_gates_do_not_depend_on_the_batch_size(digits):
     first, second = (Training(dataclasses.replace(SMALL, n_test=300, batch_size=size), digits) for size in (150, 7))
     samples = as_inputs(first.data.test_x[:GATE_SAMPLES], np.float32)
     assert len(samples) == GATE_SAMPLES
@@ -249,7 +249,7 @@ def test_a_run_that_diverges_ends_there_and_says_so_without_a_warning(digits):
     assert run.history.train_loss[-1] is run.history.test_score[-1] is None
 
 
-def test_a_run_without_scores_ends_at_the_same_kind_of_loss_and_is_otherwise_the_same_run(digits):
+def test_a_run_without_scores_is_otherwise_the_same_run(digits):
     training = Training(DIVERGING, digits)
     *finite, last = training.epochs(scored=False)
     assert training.diverged
@@ -282,7 +282,7 @@ def test_a_run_whose_test_loss_alone_is_not_finite_has_diverged(digits, monkeypa
 @pytest.mark.parametrize(
     ("n", "drop_last", "expected"), [(10, False, [4, 4, 2]), (10, True, [4, 4]), (8, False, [4, 4]), (8, True, [4, 4])]
 )
-def test_an_epoch_sees_every_image_once_but_for_a_last_short_batch_that_is_left_out_on_request(n, drop_last, expected):
+def test_an_epoch_sees_every_image_once_but_for_a_dropped_short_batch(n, drop_last, expected):
     config = dataclasses.replace(SMALL, n_train=n, batch_size=4, drop_last=drop_last)
     epoch = list(batches(config, np.random.default_rng(0)))
     assert [len(chosen) for chosen in epoch] == expected
@@ -332,9 +332,7 @@ THIN, WIDE = Config(), Config(hidden=1000)
 
 
 @pytest.mark.parametrize(("cpus", "in_blas", "expected"), [(1, 4, 1), (2, 4, 2), (8, 4, 4)])
-def test_a_thin_net_has_one_thread_and_a_wide_one_those_that_both_blas_and_this_process_may_use(
-    monkeypatch, cpus, in_blas, expected
-):
+def test_a_thin_net_has_one_thread_and_a_wide_one_all_that_are_free(monkeypatch, cpus, in_blas, expected):
     """joblib counts the CPUs that are this process's; in a process that works beside others, its share of them."""
     monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": in_blas}])
     monkeypatch.setattr("joblib.cpu_count", lambda: cpus)
@@ -373,7 +371,7 @@ def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     assert_says(error.value, "--" + name.replace("_", "-"), value)
 
 
-def test_a_mean_comes_with_the_sample_standard_deviation_of_several_values():
+def test_a_mean_of_several_values_comes_with_their_sample_deviation():
     assert mean_sd([0.9, 0.92, 0.94]) == "0.920 ± 0.020"
     assert mean_sd([0.9]) == "0.900"
     assert mean_sd([]) == "none"
@@ -384,3 +382,13 @@ def test_one_image_of_each_kind_is_enough_to_train_on():
     data = Dataset(*one, *one, outputs=10)
     run = train(dataclasses.replace(SMALL, epochs=50, n_train=1, n_test=1), data)
     assert run.history.test_score[-1] == 1
+
+
+@pytest.mark.parametrize(("field", "table"), [("block", BLOCKS), ("loss", LOSSES)])
+def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, field, table):
+    """A configuration that came from a process whose tables had it."""
+    monkeypatch.setitem(table, "own", next(iter(table.values())))
+    config = dataclasses.replace(SMALL, **{field: "own"})
+    monkeypatch.delitem(table, "own")
+    with pytest.raises(InputError, match=f"--{field}: expected one of .*, found own; "):
+        Training(config, digits)

@@ -1,6 +1,6 @@
-"""A training run between two epochs, on disk: what goes on from there is bit for bit what it would have been.
+"""Files (.npz) of a training run between two epochs, which goes on from there to the same bits, and of saved nets.
 
-`training` is a `highway_networks.Training`, or whatever has its attributes.
+`training` is a highway_lab.training.Training, or an object with its attributes.
 """
 
 import json

@@ -89,7 +89,7 @@ def test_a_checkpoint_that_the_disk_will_not_have_leaves_the_one_before(path, sa
 @pytest.mark.parametrize(
     "change", [{"epochs": 5}, {"lr": 0.001}, {"seed": 1}, {"depth": 3}, {"optimizer": "momentum"}, {"block": "plain"}]
 )
-def test_a_run_begins_where_there_is_no_checkpoint_or_one_of_another_config(digits, path, saved, change):
+def test_a_run_begins_anew_without_a_checkpoint_of_its_own_config(digits, path, saved, change):
     config = dataclasses.replace(SHORT, **change)
     training = Training(config, digits)
     for place in (path, path.with_name("missing.npz")):

@@ -358,7 +358,7 @@ def test_an_error_in_a_worker_process_is_one_line_too(tmp_path):
         *((signal.SIGTERM, 2, None), (signal.SIGKILL, 2, "a whole log")),
     ],
 )
-def test_a_job_that_is_ended_keeps_its_finished_runs_and_leaves_no_process(workdir, start, number, jobs, old_log):
+def test_an_ended_job_keeps_its_finished_runs_and_leaves_no_process(workdir, start, number, jobs, old_log):
     """A terminal's Ctrl-C reaches every process of the job, the other signals one; one of many runs has finished."""
     if old_log:
         Path("log.json").write_text(old_log)

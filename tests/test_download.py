@@ -101,6 +101,7 @@ def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[s
         yield serve(tmp_path / "good", request.param)
 
 
+@pytest.mark.slow
 def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_path):
     data_dir = mirrored(bad_mirror, serve(tmp_path / "good"))
     shutil.copytree(tmp_path / "good", data_dir / "hinton-mnist")
@@ -112,6 +113,7 @@ def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_p
     assert {other: other.stat().st_mtime_ns for other in kept} == kept, "only the missing file is downloaded"
 
 
+@pytest.mark.slow
 def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
     data_dir = mirrored(bad_mirror)
     with pytest.raises(DownloadError) as error:

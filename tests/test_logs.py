@@ -340,7 +340,7 @@ def old(tmp_path) -> Path:
     return path
 
 
-def test_writing_replaces_what_was_there_with_a_file_like_any_other_and_leaves_nothing_beside_it(old):
+def test_writing_replaces_a_file_and_leaves_nothing_beside_it(old):
     usual = old.stat().st_mode
     write(old, small_log())
     assert files_below(old.parent) == {"run.json": dumps(small_log()).encode()}

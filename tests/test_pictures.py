@@ -96,7 +96,7 @@ def png(axes) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_shift_and_larger_letters_look_alike_and_another_number_does_not():
+def test_a_shift_and_larger_letters_look_alike_another_number_does_not():
     log = made_up_log()
     drawn = png(pictures.plain_loss_collapse(log))
     shifted = io.BytesIO()
@@ -131,6 +131,7 @@ def assert_redrawn(path: Path, redrawn: bytes, *logs: Path) -> None:
         assert look_alike(content, redrawn), f"{name}: looks different, {versions}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "run_sweep.json"])
 def test_committed_pictures_are_those_of_the_committed_logs(name, tmp_path):
     log = committed_log(name)
@@ -154,6 +155,7 @@ GATE_PICTURES = ["T_gate_evolution", "T_gate_final", "T_gate_bars"]
 SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("plain", 1)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
@@ -176,6 +178,7 @@ def test_pictures_suit_the_log_and_name_it(log, expected, workdir):
             assert matplotlib.__version__ in image.text["Software"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depths", [(4,), (0, 5, 10)])
 def test_the_same_log_gives_the_same_bytes_and_another_gives_others(depths, workdir):
     log = made_up_log(depths=depths, seeds=(0, 1), diverged=[("plain", 1)])

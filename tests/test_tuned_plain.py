@@ -95,7 +95,7 @@ def test_a_setting_that_is_already_the_untuned_one_is_run_once(as_many_as_mnist)
     assert runs[0] == Config(seed=0), "the sweep's setting is the default"
 
 
-def test_more_seeds_come_before_a_higher_score_and_divergence_counts_as_chance():
+def test_more_seeds_outrank_a_higher_score_and_divergence_is_chance():
     def tries(lr: float, *scores: float | None) -> list[TriedSetting]:
         return [TriedSetting(*PLAIN, 10, "he", lr, -2.0, seed, score) for seed, score in enumerate(scores)]
 

@@ -174,6 +174,7 @@ def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
     assert [*files_below(workdir)] == ["log.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["...json", "run-...json", "run-.json", "a\n$b_{.json"])
 def test_pictures_stay_in_a_folder_below_viz(workdir, name):
     Path(name).write_text(logs.dumps(small_log()))
@@ -181,6 +182,7 @@ def test_pictures_stay_in_a_folder_below_viz(workdir, name):
     assert {len(Path(path).parts) for path in files_below(workdir) if path != name} == {3}
 
 
+@pytest.mark.slow
 def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monkeypatch):
     monkeypatch.setattr(gif, "MOST_FRAMES", 3)
     log = small_log()

@@ -370,7 +370,8 @@ class Net:
             if kind == "W":
                 tensor[...] = INITS[self.config["init"]](rng, tensor.shape)
             elif kind == "b":
-                tensor[...] = self.config["gate_bias"] * self.block.bias_signs.get(branch, 0)
+                sign = self.block.bias_signs.get(branch)
+                tensor[...] = sign * self.config["gate_bias"] if sign else 0  # a product with 0 would be −0
 
     def train_step(
         self,
@@ -718,7 +719,8 @@ def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
     """Add the gradient of decay/2 · ‖W‖² to those of the weights W of every layer, in place; biases are left alone."""
     for name, tensor in params.items():
         if name_in_layer(name).startswith("W"):
-            grads[name][...] += decay * tensor
+            grad = grads[name]
+            grad += decay * tensor  # in place: `grads[name][...] +=` would copy it onto itself, too
 
 
 # The training loop finds optimisers by name.

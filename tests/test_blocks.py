@@ -99,7 +99,9 @@ def test_biases_start_at_zero_and_gates_at_their_bias(block):
     """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block; so does a forget gate."""
     params = DeepNet(5, 3, depth=3, block=block, gate_bias=-3.5, rng=np.random.default_rng(0)).params
     for name in (name for name in params if name.startswith("b_")):
-        assert (params[name] == {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5}.get(name, 0)).all()
+        bias = {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5}.get(name, 0.0)
+        assert (params[name] == bias).all()
+        assert (np.signbit(params[name]) == np.signbit(bias)).all(), "−0 is not the bits of 0"
 
 
 def test_the_generator_decides_the_weights():

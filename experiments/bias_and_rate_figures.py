@@ -5,12 +5,12 @@ from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
 from highway_lab.figures import FAINT_INK, markdown, new_figure
+from highway_lab.intervals import interval
 
 from .bias_and_rate import BiasAndRateLog, arm
 from .claims import Claim
 from .common import CHANCE, TrainedRun, final_values, group, group_by, points
 from .common_figures import draw_chance, minus, shade, title
-from .intervals import interval
 from .rates import edge_note
 
 ASKED = (-2.0, 5e-3)  # the bias and the rate from which 50 blocks fall behind

@@ -4,8 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import mean_sd, name_data, seeds_of
+from highway_lab.console import name_data, seeds_of
 from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
+from highway_lab.intervals import interval
 
 from .cifar_net import CifarNetLog, means
 from .common import curve, group
@@ -38,7 +39,9 @@ def grid_table(log: CifarNetLog) -> str:
     rows = []
     for (lr,), runs in group(log.runs, "lr").items():
         epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
-        scores = (mean_sd([curve(run, field)[epoch] for run in runs]) for field in ("test_score", "train_loss"))
+        scores = (
+            f"{interval([curve(run, field)[epoch] for run in runs]):.3f}" for field in ("test_score", "train_loss")
+        )
         rows.append([f"{lr:g}", str(epoch), *scores])
     table = markdown(["learning rate", "best epoch", "held-out accuracy", "training loss"], rows)
     return (

@@ -1,63 +1,44 @@
-"""The paper's claims and their verdicts in one table, from the logs of all experiments."""
+"""What a claim of the paper and a verdict on it are, and the margins of all verdicts."""
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
+from enum import StrEnum
 from typing import NamedTuple
 
 from highway_lab.figures import markdown
-from highway_lab.logs import Log
 
-from .common import load
+# Least differences that count, the same in all experiments unless a page argues for another:
+ACCURACY_MARGIN = 0.5  # points of accuracy
+LOSS_MARGIN = 0.3  # orders of magnitude of the training loss
 
-INCONCLUSIVE = "not told apart"  # in tables: the interval allows both
+
+class Verdict(StrEnum):
+    """A judgement on a claim; "as good as" takes an interval inside the margin, "better" one that excludes 0."""
+
+    REPRODUCED = "reproduced"
+    PARTLY = "partly"
+    NOT_REPRODUCED = "not reproduced"
+    INCONCLUSIVE = "inconclusive"
+    NOT_TESTED = "not tested"
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper, what was found here, and the verdict: held, partly, not, or not tested.
+    """A sentence of the paper and a verdict with its reason.
 
-    A detail appears in experiments/README.md alone, not in the main README.
+    section  where the paper says it
+    paper    its sentence, in our words
+    why      one clause: the number with its 95 % interval and n, the baseline beside it
+    verdict  one of five
+    detail   whether it is left out of the main README
     """
 
     section: str
     paper: str
-    here: str
-    verdict: str
+    why: str
+    verdict: Verdict
     detail: bool = False
 
 
-WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
-    "depth_search": ("mnist",),
-    "section_4": ("mnist",),  # for MNIST, the experiments of figures 2 to 4 have a single net or setting
-    "gate_swaps": ("mnist",),
-    **dict.fromkeys(("gate_maps", "class_routing", "lesions"), ("cifar-10",)),
-    **dict.fromkeys(("bias_and_rate", "conv_bias", "thousand_layers"), ("mnist",)),
-    "conv_tables": ("mnist", "cifar-10"),
-}
-NOT_TESTED = (Claim("3.3, table 3", "92.31 % on CIFAR-10, 67.61 % on CIFAR-100", "", "not tested"),)
-
-
 def claims_table(claims: Iterable[Claim]) -> str:
-    """Return claims as a Markdown table."""
-    return markdown(["section", "the paper", "here", "verdict"], [list(claim[:4]) for claim in claims], words=True)
-
-
-def of_logs(logs: Iterable[Log]) -> Iterator[tuple[Claim, Path]]:
-    """Yield each claim and the path of its log; `logs` are those of WITH_CLAIMS, in order."""
-    sources = [(load(name), dataset) for name, datasets in WITH_CLAIMS.items() for dataset in datasets]
-    for (experiment, dataset), log in zip(sources, logs, strict=True):
-        for claim in experiment.figures.claims(log):
-            yield claim, experiment.log_path(dataset)
-
-
-def all_claims(*logs: Log) -> str:
-    """Return the table of experiments/README.md: every claim with its numbers."""
-    return claims_table([*(claim for claim, _ in of_logs(logs)), *NOT_TESTED])
-
-
-def verdicts(*logs: Log) -> str:
-    """Return the table of the main README: claims without details, each verdict a link to its log."""
-    found = [
-        [claim.section, claim.paper, f"[{claim.verdict}]({path})"] for claim, path in of_logs(logs) if not claim.detail
-    ]
-    found += [[claim.section, claim.paper, claim.verdict] for claim in NOT_TESTED]
-    return markdown(["section", "the paper", "here"], found, words=True)
+    """Return the verdicts of an experiment's page, a row a claim."""
+    rows = [[claim.section, claim.paper, f"**{claim.verdict}**", claim.why] for claim in claims]
+    return markdown(["section", "the paper", "verdict", "why"], rows, words=True)

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import NullFormatter
 
-from highway_lab.console import mean_sd, name_data, name_tested
+from highway_lab.console import name_data, name_tested
 from highway_lab.figures import (
     COLORS,
     INK,
@@ -17,6 +17,7 @@ from highway_lab.figures import (
     part_each,
     set_title,
 )
+from highway_lab.intervals import interval
 
 from .claims import Claim
 from .class_routing import Accuracies, ClassRoutingLog, Clusters, Routing
@@ -118,7 +119,7 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
 def routing_note(log: ClassRoutingLog) -> str:
     """Return the note below the table on one log."""
     clusters = ", ".join(
-        f"{mean_sd(found.adjusted_mutual_information)} for {name}" for name, found in log.clusters.items()
+        f"{interval(found.adjusted_mutual_information):.3f} for {name}" for name, found in log.clusters.items()
     )
     return (
         f"{name_tested(log.dataset)}: test accuracy; always guessing the commonest class: {log.chance:.3f}. A layer is "

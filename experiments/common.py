@@ -21,6 +21,8 @@ from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import Config, Dataset, load_dataset, train
 
+from .claims import claims_table
+
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
@@ -99,12 +101,26 @@ class Experiment:
         print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")
 
     @property
+    def page(self) -> Path:
+        """Path of the page that tells what was found."""
+        return Path(*self.module.split(".")).with_suffix(".md")
+
+    @property
     def figures(self) -> ModuleType:
         """Module with FIGURES and TABLES: functions of the logs, by the name of the file or table.
 
-        They take at most one log for each of `datasets`.
+        They take at most one log for each of `datasets`. If it judges the paper, its claims(log) are of one log.
         """
         return importlib.import_module(f"{self.module}_figures")
+
+    @property
+    def tables(self) -> dict[str, Callable[..., str]]:
+        """TABLES and, if the experiment judges the paper, the table NAME_claims of its verdicts."""
+        figures = self.figures
+        if not hasattr(figures, "claims"):
+            return figures.TABLES
+        judged = {f"{self.name}_claims": lambda *logs: claims_table(of for log in logs for of in figures.claims(log))}
+        return figures.TABLES | judged
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print all tables of the logs, and draw all figures into the folder of the first log."""
@@ -114,7 +130,7 @@ class Experiment:
         if len(paths) > len(self.datasets):
             raise InputError(f"plot: expected at most {len(self.datasets)} logs, found {len(paths)}; name fewer")
         logs = [self.read(path) for path in paths]
-        for tabulate in self.figures.TABLES.values():
+        for tabulate in self.tables.values():
             print(tabulate(*logs), end="\n\n")
         for name, draw in self.figures.FIGURES.items():
             path = picture_folder(paths[0], self.name) / name

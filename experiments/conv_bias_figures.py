@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import COLORS, label_ends, markdown, new_figure, pale
+from highway_lab.intervals import interval
 from highway_lab.logs import Run, RunLog
 
 from .claims import Claim
 from .common import final_values, group_by
 from .common_figures import FIELDS, Runs, draw_against, draw_epochs, gains, minus, scale_by_logarithm
 from .conv_bias import BIASES, GUIDELINE, layers
-from .intervals import interval
 
 STRENGTHS = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))  # of the line's colour
 

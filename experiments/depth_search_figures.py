@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import gmean
 
-from highway_lab.console import mean_sd, name_data
+from highway_lab.console import name_data
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, draw_seeds, label_ends, markdown, new_figure, pale
+from highway_lab.intervals import Interval, difference, interval
 
-from .claims import INCONCLUSIVE, Claim, claims_table
+from .claims import Claim, Verdict
 from .common import CHANCE, group_by
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
-from .intervals import Interval, difference, interval
 
 SHADES = (0.45, 0.6, 0.8, 1.0)  # of a block's colour, by depth
 CEILING = 4.6  # losses above are drawn here: twice the loss of guessing among ten classes
@@ -170,9 +170,9 @@ def arms_table(log: DepthSearchLog) -> str:
             speeds = (values[arm] for values in reached)
             cells += [
                 in_words(interval(losses[arm])),
-                *(f"over {epochs}" if min(speed) > epochs else mean_sd(speed, digits=1) for speed in speeds),
+                *(f"over {epochs}" if min(speed) > epochs else f"{interval(speed):.1f}" for speed in speeds),
                 f"{sum(run.diverged for run in runs[arm])} of {len(runs[arm])}",
-                mean_sd(scores[arm], digits=4),
+                f"{interval(scores[arm]):.4f}",
             ]
         else:
             cells += [""] * (3 + len(log.levels))
@@ -267,13 +267,13 @@ def verdict(signs: Sequence[int]) -> str:
     held, refuted = signs.count(1), signs.count(-1)
     if len(signs) in (held, refuted):
         return "held" if held else "not"
-    return f"{held} of {len(signs)} held, {refuted} refuted" if held or refuted else INCONCLUSIVE
+    return f"{held} of {len(signs)} held, {refuted} refuted" if held or refuted else Verdict.INCONCLUSIVE
 
 
 def comparison(log_ratio: Interval) -> str:
     """Return in words how a loss compares, given the decimal logarithm of its ratio to the other."""
     if log_ratio.sign == 0:
-        return INCONCLUSIVE
+        return Verdict.INCONCLUSIVE
     return f"{'worse' if log_ratio.sign > 0 else 'better'}, {10 ** abs(log_ratio.value):.2g} times"
 
 
@@ -290,7 +290,7 @@ def converges_first(log: DepthSearchLog, depth: int, level: float) -> int | None
 
 def first_by_level(log: DepthSearchLog, signs: Sequence[int | None]) -> str:
     """Return, by level, the kind of net that reaches it first, given the results of `converges_first`."""
-    kinds = {1: "highway", 0: INCONCLUSIVE, -1: "plain", None: "none"}
+    kinds = {1: "highway", 0: Verdict.INCONCLUSIVE, -1: "plain", None: "none"}
     return ", ".join(f"{level:g} {kinds[sign]}" for level, sign in zip(log.levels, signs, strict=True))
 
 
@@ -298,5 +298,4 @@ FIGURES = {"fig1_depth_search.png": search_figure, "fig1_settings.png": settings
 TABLES = {
     "depth_search": arms_table,
     "depth_search_settings": settings_table,
-    "depth_search_claims": lambda log: claims_table(claims(log)),
 }

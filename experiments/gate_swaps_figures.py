@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import mean_sd, name_tested, seeds_of
+from highway_lab.console import name_tested, seeds_of
 from highway_lab.figures import (
     COLORS,
     SETTINGS,
@@ -18,11 +18,11 @@ from highway_lab.figures import (
     markdown,
     set_title,
 )
+from highway_lab.intervals import Interval, interval
 
 from .claims import Claim
 from .common import group_by
 from .gate_swaps import KINDS, OTHER, OVERALL_MEAN, OWN, SAME, GateSwapsLog, NetSwaps, Swap
-from .intervals import Interval, interval
 
 LINES = {SAME: COLORS["highway"], OTHER: COLORS["plain"]}  # donors whose gates are given layer by layer
 OFFSET = 0.2  # between settings, in rows
@@ -96,12 +96,12 @@ def cells(swaps: Sequence[Swap]) -> list[str]:
     """Return means over the nets of one setting, for one kind of donor."""
     neither = [swap.error - swap.as_donor for swap in swaps]
     error, as_donor, changed = ([getattr(swap, of) for swap in swaps] for of in ("error", "as_donor", "changed"))
-    return [mean_sd([swap.distance for swap in swaps]), *map(per_cent, (error, as_donor, neither, changed))]
+    return [f"{interval([swap.distance for swap in swaps]):.3f}", *map(per_cent, (error, as_donor, neither, changed))]
 
 
 def per_cent(shares: Sequence[float]) -> str:
     """Return mean ± sd in per cent."""
-    return mean_sd([100 * share for share in shares], digits=1)
+    return f"{interval([100 * share for share in shares]):.1f}"
 
 
 def steered(nets: Sequence[NetSwaps], branch: str) -> str:

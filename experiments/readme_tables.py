@@ -1,4 +1,4 @@
-"""Write the tables of the README files from the committed logs.
+"""Write the tables of the pages from the committed logs.
 
     python -m experiments.readme_tables           rewrite them
     python -m experiments.readme_tables --check   change nothing; exit code 1 if one differs from its log
@@ -24,8 +24,8 @@ from benchmarks.estimators import EstimatorsLog
 from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
-from experiments.claims import WITH_CLAIMS, all_claims, verdicts
 from experiments.common import Experiment, load, step_words
+from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import fingerprint
@@ -34,13 +34,8 @@ from highway_lab.logs import Log, RunLog
 from highway_networks import Config
 from visualize_highway_networks import COMMAND, SWEEP_COMMAND, headline, sweep_table
 
-READMES = (
-    Path("README.md"),
-    Path("experiments/README.md"),
-    Path("experiments/tuned_plain.md"),
-    Path("experiments/constant_gates.md"),
-    Path("benchmarks/README.md"),
-)
+MOST_LINKS = 4  # below a table, to logs
+ROOMS = ("experiments", "benchmarks")
 PROGRAM = "python -m experiments.readme_tables"
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
@@ -85,7 +80,7 @@ def environments(*logs: Log) -> str:
 def all_tables() -> dict[str, Table]:
     """Return every table by its name."""
     judged = [source for name, datasets in WITH_CLAIMS.items() for source in sources_of(load(name), datasets)]
-    tables = {"claims": Table(all_claims, judged), "verdicts": Table(verdicts, judged)}
+    tables = {"all_verdicts": Table(all_verdicts, judged), "main_verdicts": Table(main_verdicts, judged)}
 
     def add(name: str, made: dict[str, Callable[..., str]], sources: list[Source]) -> None:
         tables.update({table: Table(render, sources) for table, render in made.items()})
@@ -94,7 +89,7 @@ def all_tables() -> dict[str, Table]:
     add("run", {"headline": headline}, [Source(Path("run.json"), RunLog[Config], COMMAND)])
     add("run_sweep", {"depth_sweep": sweep_table}, [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)])
     for experiment in map(load, STEPS):
-        add(experiment.name, experiment.figures.TABLES, sources_of(experiment, experiment.datasets))
+        add(experiment.name, experiment.tables, sources_of(experiment, experiment.datasets))
     for name, (figures, schema) in BENCHMARKS.items():
         add(name, figures.TABLES, [Source(Path(f"benchmarks/{name}.json"), schema, "make bench")])
     return tables
@@ -109,14 +104,15 @@ def sources_of(experiment: Experiment, datasets: Iterable[str | None]) -> list[S
 
 
 def make_table(name: str, readme: Path) -> str:
-    """Return the table `name` as it stands in a README, with its markers and the fingerprints of its logs."""
+    """Return the table `name` as it stands on a page, with its markers and the fingerprints of its logs."""
     tables = all_tables()
     if name not in tables:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
     render, sources = tables[name]
     logs = [highway_lab.logs.read(source.log, source.schema, f"make it with: {source.command}") for source in sources]
-    links = ", ".join(f"[{source.log}]({os.path.relpath(source.log, readme.parent)})" for source in sources)
+    paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
+    links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
     return "\n".join(
         [
             f"<!-- table: {name} -->",
@@ -130,8 +126,13 @@ def make_table(name: str, readme: Path) -> str:
     )
 
 
+def pages() -> list[Path]:
+    """Return the paths of all pages that may hold tables."""
+    return [Path("README.md"), *sorted(path for room in ROOMS for path in Path(room).rglob("*.md"))]
+
+
 def fill(readme: Path) -> tuple[str, str]:
-    """Return a README's text as it is and with its tables made anew; raises InputError if a marker is wrong."""
+    """Return a page's text as it is and with its tables made anew; raises InputError if a marker is wrong."""
     try:
         text = readme.read_text(encoding="utf-8")
     except OSError as error:
@@ -147,7 +148,7 @@ def fill(readme: Path) -> tuple[str, str]:
 
 def write_tables(arguments: argparse.Namespace) -> int:
     """Rewrite the tables, or check them; returns the exit code, raises InputError before a file is changed."""
-    texts = {readme: fill(readme) for readme in READMES}
+    texts = {readme: fill(readme) for readme in pages()}
     changed = {readme: filled for readme, (text, filled) in texts.items() if filled != text}
     for readme, filled in changed.items():
         if arguments.check:
@@ -160,7 +161,7 @@ def write_tables(arguments: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, 1 if --check finds a difference."""
-    parser = OneLineParser(prog=PROGRAM, description="Write the README files' tables from the committed logs.")
+    parser = OneLineParser(prog=PROGRAM, description="Write the pages' tables from the committed logs.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if a table differs")
     return run_cli(parser, write_tables, argv)
 

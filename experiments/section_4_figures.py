@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from highway_lab.console import mean_sd, name_data
+from highway_lab.console import name_data
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, in_math, markdown, new_figure, pale
+from highway_lab.intervals import Interval, interval
 
 from .claims import Claim
 from .common import group_by
-from .intervals import Interval, interval
 from .lesions import PAPER_IDLE
 from .lesions_figures import listed
 from .models import name_setting
@@ -166,7 +166,7 @@ def gates_table(log: Section4Log) -> str:
         f"change by layer {log.first}": lambda seen: change_so_far(seen)[log.first - 1],
     }
     scores = (
-        f"{setting}: {mean_sd([100 * net.test_score for net in nets], 2)}" for setting, nets in settings(log).items()
+        f"{setting}: {interval([100 * net.test_score for net in nets]):.2f}" for setting, nets in settings(log).items()
     )
     return (
         f"{states_table(log, columns)}\n\n{seeds_note(log)} In %, the mean change of the biases in hundredths. Closed: "
@@ -198,7 +198,7 @@ def states_table(log: Section4Log, columns: dict[str, Callable[[Seen], float]]) 
     for setting, nets in settings(log).items():
         for state in STATES:
             seen = [getattr(net, state) for net in nets]
-            cells = [mean_sd([100 * value(of) for of in seen], digits=1) for value in columns.values()]
+            cells = [f"{interval([100 * value(of) for of in seen]):.1f}" for value in columns.values()]
             rows.append([f"{setting}, {state}", *cells])
     return markdown(["nets", *columns], rows)
 
@@ -221,7 +221,7 @@ def lesions_table(log: Section4Log) -> str:
         for rule, words in RULES.items():
             shares = [idle_shares(net.trained, log, rule) for net in nets]
             untrained = [idle_shares(net.untrained, log, rule)[0] for net in nets]
-            cells = [mean_sd([100 * share for share in of], digits=0) for of in (*zip(*shares, strict=True), untrained)]
+            cells = [f"{interval([100 * share for share in of]):.0f}" for of in (*zip(*shares, strict=True), untrained)]
             gaps = [f"{late_minus_early(nets, log, rule, state):+.0f}" for state in STATES]
             rows.append([f"{setting}, {words}", *cells[:3], gaps[0], cells[3], gaps[1]])
     header = ["nets", "idle", f"of 1 to {begin - 1}", f"of {begin} to {end}", "late less early"]

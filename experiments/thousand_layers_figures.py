@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import final, mean_sd, seeds_of
+from highway_lab.console import final, seeds_of
 from highway_lab.figures import FAINT_INK, draw_seeds, label_ends, markdown, new_figure, number_layers
+from highway_lab.intervals import Interval, difference, interval
 
 from .claims import Claim
 from .common import CHANCE, final_values, group_by, points
 from .common_figures import draw_against, minus, name_arm, shade, title
-from .intervals import Interval, difference, interval
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, Gates, ThousandLayersLog, arm
 
@@ -158,7 +158,7 @@ def gate_cells(runs: list[DeepRun]) -> list[str]:
     gates = gates_of(runs)
     if not gates:
         return ["", ""]
-    return [", ".join(f"{of.needed:,}" for of in gates), mean_sd([100 * of.scores[0] for of in gates], digits=2)]
+    return [", ".join(f"{of.needed:,}" for of in gates), f"{interval([100 * of.scores[0] for of in gates]):.2f}"]
 
 
 def claims(log: ThousandLayersLog) -> list[Claim]:

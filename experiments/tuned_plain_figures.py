@@ -5,10 +5,10 @@ from matplotlib.figure import Figure
 
 from highway_lab.console import name_numbers, name_tested
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.intervals import Interval, difference, interval, judge
 
-from .claims import Claim, claims_table
+from .claims import Claim
 from .common import CHANCE
-from .intervals import Interval, difference, interval, judge
 from .tuned_plain import (
     ARMS,
     HIGHWAY,
@@ -232,5 +232,4 @@ TABLES = {
     "tuned_plain": accuracy_table,
     "tuned_plain_settings": settings_table,
     "tuned_plain_gaps": gaps_table,
-    "tuned_plain_claims": lambda log: claims_table(claims(log)),
 }

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
-import numpy as np
-
+from highway_lab.intervals import interval
 from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
 
 # ---------------------------------------------------------------------------------------- safe printing
@@ -89,26 +88,18 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def mean_sd(values: Sequence[Any], digits: int = 3) -> str:
-    """Return mean and sample standard deviation, `0.912 ± 0.004`; of one value the mean alone."""
-    if not values:
-        return "none"
-    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{spread}"
-
-
 def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
-    """Return the last value of a history's field as mean ± sd over the runs that finished, and how many diverged."""
+    """Return the last value of a history's field: mean with interval over the runs that finished, how many diverged."""
     values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
     diverged = len(runs) - len(values)
-    words = mean_sd([100 * value for value in values], digits=2) if percent else mean_sd(values)
+    words = f"{interval([100 * value for value in values]):.2f}" if percent else f"{interval(values):.3f}"
     return words + (f" ({diverged} diverged)" if diverged else "")
 
 
 def seeds_of(configs: Iterable) -> str:
     """Return the sentence below a table that defines its ±."""
     seeds = sorted({config.seed for config in configs})
-    return f"Mean ± sample standard deviation over {len(seeds)} seeds ({name_numbers(seeds)})."
+    return f"Mean ± 95 % interval (t) over {len(seeds)} seeds ({name_numbers(seeds)})."
 
 
 # ---------------------------------------------------------------------------------- progress of training
@@ -180,6 +171,8 @@ def summary(runs: Sequence[Run], test_set: str) -> str:
     for value in values:
         groups = ([run for run in runs if (run.config.block, getattr(run.config, size)) == (b, value)] for b in blocks)
         lines.append("   ".join([f"{value:>{width}}", *(_cells(group, scored) for group in groups)]))
+    if any("±" in line for line in lines):
+        lines.append("±: 95 % interval over seeds")
     if test_set != TEST_IMAGES:
         lines.append(f"test: {test_set}")
     return "\n".join(lines)
@@ -189,8 +182,8 @@ def _cells(group: list[Run], scored: int) -> str:
     if not group:
         return " " * (scored + 22)
     finished = [run.history for run in group if not run.diverged]
-    score = mean_sd([history.test_score[-1] for history in finished])
-    loss = mean_sd([history.train_loss[-1] for history in finished])
+    score = f"{interval([history.test_score[-1] for history in finished]):.3f}"
+    loss = f"{interval([history.train_loss[-1] for history in finished]):.3f}"
     seconds = sum(sum(run.history.seconds) for run in group)
     note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
     return f"{score:<{scored}}{loss:<15}{seconds:>7.1f}{note}"

@@ -119,9 +119,10 @@ def test_each_epoch_of_long_runs_side_by_side_is_told(tmp_path):
     assert list(files_below(tmp_path)) == ["log.json"]
 
 
-def test_the_summary_has_a_row_a_depth_with_mean_and_sd_over_seeds(workdir, capsys):
+def test_the_summary_has_a_row_a_depth_with_intervals_over_seeds(workdir, capsys):
     assert hn.main([*WITHOUT_DEPTH, "--depths", "3,1", "--seeds", "0,1,2", "--no-save"]) == 0
-    header, *rows = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    header, *rows, note = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert note == "±: 95 % interval over seeds"
     columns = ("test accuracy", "train loss", "seconds")
     assert " ".join(header.split()) == " ".join(["depth", "highway", *columns, "plain", *columns])
     assert [row.split()[0] for row in rows] == ["1", "3"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.intervals import Interval, difference, interval
+from highway_lab.intervals import Interval, difference, interval
 
 
 def test_the_interval_of_a_mean_is_students():
@@ -28,6 +28,7 @@ def test_it_takes_the_form_of_its_numbers():
     assert f"{Interval(-1.25, np.inf):.1f}" == "-1.2"
     assert f"{interval([1.0, np.nan]):.1f}" == "none"
     assert f"{Interval(0.123, 0.0456)}" == "+0.12 ± 0.05"
+    assert f"{interval([]):.1f}" == "none"
 
 
 def test_runs_that_agree_leave_no_doubt():

@@ -17,6 +17,7 @@ from highway_lab.figures import fingerprint
 from highway_lab.logs import write
 from visualize_highway_networks import headline, sweep_table
 
+T = {2: 12.706, 3: 4.303}  # Student's t of 97.5 %, by the number of values
 README = """# Title
 
 <!-- table: headline -->
@@ -37,8 +38,8 @@ def marked(text: str) -> dict[str, str]:
 
 
 def committed_tables() -> list[tuple[Path, str]]:
-    readmes = [readme for readme in readme_tables.READMES if (ROOT / readme).exists()]
-    return [(readme, name) for readme in readmes for name in marked((ROOT / readme).read_text(encoding="utf-8"))]
+    pages = [path.relative_to(ROOT) for path in (ROOT / "README.md", *ROOT.glob("[eb]*/**/*.md"))]
+    return [(page, name) for page in sorted(pages) for name in marked((ROOT / page).read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize(("readme", "name"), committed_tables(), ids=str)
@@ -59,7 +60,6 @@ def test_committed_table_equals_its_log(readme, name, monkeypatch):
 def folder(tmp_path, monkeypatch) -> Path:
     """A working directory with a README and the logs that its tables need."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(readme_tables, "READMES", (Path("README.md"),))
     Path("README.md").write_text(README, encoding="utf-8")
     write("run.json", made_up_log(depths=(30,)))
     write("run_sweep.json", made_up_log(depths=(5, 10), seeds=(0, 1, 2), diverged=[("plain", 1)]))
@@ -124,7 +124,7 @@ def test_seconds_are_those_of_one_run():
     assert float(dict(columns(headline(log)))["seconds"]) == pytest.approx(expected, abs=0.051)
 
 
-def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
+def test_depth_sweep_holds_mean_and_interval_over_the_runs_that_finished():
     log = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
     for run in log.runs:
         run.diverged = (run.config.block, run.config.seed) == ("plain", 1)  # though its last numbers are finite
@@ -134,7 +134,9 @@ def test_depth_sweep_holds_mean_and_sd_over_the_runs_that_finished():
         assert (table_row := columns(table, row))[0][1] == str(depth)
         runs = [run for run in log.runs if (run.config.block, run.config.depth) == (block, depth) and not run.diverged]
         values = [getattr(run.history, field)[-1] for run in runs]
-        expected = f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+        expected = (
+            f"{statistics.mean(values):.3f} ± {T[len(values)] * statistics.stdev(values) / len(values) ** 0.5:.3f}"
+        )
         assert dict(table_row)[f"{block} {words}"] == expected + " (1 diverged)" * (block == "plain")
     assert sketch(table, 0) == ["0.903", "0.857", "0.190", "0.478"]
     assert sketch(table, 1) == [""] * 4

@@ -11,7 +11,6 @@ import pytest
 from helpers import assert_says, small_net, without_seconds
 
 from highway_lab import InputError
-from highway_lab.console import mean_sd
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import numbers
 from highway_lab.threads import blas_pools
@@ -369,12 +368,6 @@ def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with pytest.raises(InputError) as error:
         Config(**{name: value})
     assert_says(error.value, "--" + name.replace("_", "-"), value)
-
-
-def test_a_mean_of_several_values_comes_with_their_sample_deviation():
-    assert mean_sd([0.9, 0.92, 0.94]) == "0.920 ± 0.020"
-    assert mean_sd([0.9]) == "0.900"
-    assert mean_sd([]) == "none"
 
 
 def test_one_image_of_each_kind_is_enough_to_train_on():

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.intervals import Interval, judge
 from experiments.tuned_plain import (
     ARMS,
     CHOOSING_SEEDS,
@@ -34,6 +33,7 @@ from experiments.tuned_plain import (
     setting_of,
 )
 from experiments.tuned_plain_figures import claims, settings_table
+from highway_lab.intervals import Interval, judge
 from highway_networks import BLOCKS, Config
 
 BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}

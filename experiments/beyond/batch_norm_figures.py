@@ -5,11 +5,11 @@ from matplotlib.figure import Figure
 from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
 from highway_lab.figures import COLORS, label_ends, markdown, new_figure
+from highway_lab.intervals import interval
 from highway_lab.logs import RunLog
 
 from ..common import group
 from ..common_figures import FIELDS, draw_epochs, gains
-from ..intervals import interval
 
 WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}
 

@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import final, mean_sd, seeds_of
+from highway_lab.console import final, seeds_of
 from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
+from highway_lab.intervals import interval
 
 from ..common import CHANCE, group, group_by, points
 from ..common_figures import draw_against, title
-from ..intervals import interval
 from ..rates import edge_note
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
 
@@ -129,7 +129,7 @@ def flow_table(log: BlocksComparedLog) -> str:
             ends = [(flow.gradient_norms[0], flow.gradient_norms[-1]) for flow in flows]
             grown = [float(np.log10(first / last)) for first, last in ends if first and last]
             values = [value for flow in flows for value in flow.singular_values if value is not None]
-            cells += [mean_sd(grown, digits=2), f"{min(values):.2g} to {max(values):.2g}" if values else "none"]
+            cells += [f"{interval(grown):.2f}", f"{min(values):.2g} to {max(values):.2g}" if values else "none"]
         rows.append([*block, *cells])
     header = ["block", "untrained: orders", "singular values", "trained: orders", "singular values"]
     depth = runs[0].config.depth

@@ -11,8 +11,8 @@ from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import name_tested
 from highway_lab.figures import FAINT_INK, INK, SETTINGS, draw_level, draw_seeds, in_math, markdown, new_figure
+from highway_lab.intervals import interval
 
-from ..intervals import interval
 from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, SettingDepth
 from .early_exit import Exit
 

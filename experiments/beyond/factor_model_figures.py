@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import mean_sd, seeds_of
+from highway_lab.console import seeds_of
 from highway_lab.figures import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
+from highway_lab.intervals import interval
 
-from ..intervals import interval
 from .factor_model import GATED, NETS, UNTRAINED, FactorModelLog, MarketRun
 from .simulated_markets import BEST_AUC, MARKETS, NOISE
 
@@ -124,7 +124,7 @@ def returns_table(log: FactorModelLog) -> str:
         for name in log.runs[0].scores:
             scores = [r2(log, name, regime)[market].tolist() for regime in ("all", "first", "second")]
             lead = "" if name == COMPARED else signed(best - r2(log, name)[market])
-            rows.append([market, name, *map(mean_sd, scores), lead, commonest(log, market, name)])
+            rows.append([market, name, *(f"{interval(of):.3f}" for of in scores), lead, commonest(log, market, name)])
     header = ["market", "model", "R²", "first regime", "second regime", f"lead of {COMPARED}", "commonest setting"]
     task, sizes = log.runs[0].task, sorted(log.n_params.values())
     return (
@@ -149,7 +149,7 @@ def regimes_table(log: FactorModelLog) -> str:
         for market, values in auc(log, name).items():
             told = auc(log, name, "p")[market] < SIGNIFICANT
             sides = (np.count_nonzero(told & (values > 0.5)), np.count_nonzero(told & (values < 0.5)))
-            cells.append(f"{mean_sd(values.tolist())} ({sides[0]}, {sides[1]})")
+            cells.append(f"{interval(values):.3f} ({sides[0]}, {sides[1]})")
         rows.append([name, *cells])
     n_seeds = len({run.task.seed for run in log.runs})
     return (

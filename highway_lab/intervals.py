@@ -45,10 +45,12 @@ class Interval(NamedTuple):
         return f"{self.value:{form}}" + (f" ± {self.half:{form.lstrip('+')}}" if np.isfinite(self.half) else "")
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Return the mean over independent runs."""
-    from scipy.stats import ttest_1samp
+def interval(values: Sequence[Any]) -> Interval:
+    """Return the mean over independent runs; NaN of none."""
+    from scipy.stats import ttest_1samp  # imports in half a second
 
+    if len(values) < 2:
+        return Interval(values[0] if len(values) else np.nan, np.inf)
     return _about(np.mean(values), ttest_1samp, values, 0)
 
 

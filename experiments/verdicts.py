@@ -1,0 +1,64 @@
+"""The verdicts on all claims of the paper, in one table, from the logs of all experiments."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from highway_lab.console import name_data
+from highway_lab.figures import markdown
+from highway_lab.logs import Log
+
+from .claims import Claim, Verdict
+from .common import load
+
+WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
+    "depth_search": ("mnist",),
+    "tuned_plain": ("mnist",),
+    "section_4": ("mnist",),  # for MNIST, the experiments of figures 2 to 4 have a single net or setting
+    "gate_swaps": ("mnist",),
+    "constant_gates": ("mnist",),
+    **dict.fromkeys(("gate_maps", "class_routing", "lesions"), ("cifar-10",)),
+    **dict.fromkeys(("bias_and_rate", "conv_bias", "thousand_layers"), ("mnist",)),
+    "conv_tables": ("mnist", "cifar-10"),
+}
+TABLE_3 = Claim("3.3, table 3", "92.31 % on CIFAR-10, 67.61 % on CIFAR-100", "days of computing", Verdict.NOT_TESTED)
+
+
+class Judged(NamedTuple):
+    """A claim, the data set that its log was made with, and the page that tells of it."""
+
+    claim: Claim
+    data: str
+    page: Path
+
+
+def judge_all(logs: Iterable[Log]) -> Iterator[Judged]:
+    """Yield every claim; `logs` are those of WITH_CLAIMS, in order."""
+    names = [name for name, datasets in WITH_CLAIMS.items() for _ in datasets]
+    for name, log in zip(names, logs, strict=True):
+        experiment = load(name)
+        for claim in experiment.figures.claims(log):
+            yield Judged(claim, name_data(log.dataset.name), experiment.page)
+    yield Judged(TABLE_3, "", load("conv_tables").page)
+
+
+def all_verdicts(*logs: Log) -> str:
+    """Return the table of experiments/README.md: every claim and its verdict, linked to its page."""
+    rows = [[of.claim.section, of.claim.paper, link(of, "experiments"), of.data or "none"] for of in judge_all(logs)]
+    return markdown(["section", "the paper", "verdict", "data here"], rows, words=True)
+
+
+def main_verdicts(*logs: Log) -> str:
+    """Return the table of the main README: claims without details, each verdict with its reason."""
+    rows = [
+        [of.claim.paper, link(of, "."), f"{of.claim.why} ({of.data})" if of.data else of.claim.why]
+        for of in judge_all(logs)
+        if not of.claim.detail
+    ]
+    return markdown(["the paper", "verdict", "why"], rows, words=True)
+
+
+def link(judged: Judged, folder: str) -> str:
+    """Return the verdict as a link to its page from a folder."""
+    return f"[{judged.claim.verdict}]({os.path.relpath(judged.page, folder)})"

@@ -51,7 +51,7 @@ def interval(values: Sequence[Any]) -> Interval:
 
     if len(values) < 2:
         return Interval(values[0] if len(values) else np.nan, np.inf)
-    return _about(np.mean(values), ttest_1samp, values, 0)
+    return _about(float(np.mean(values)), ttest_1samp, values, 0)
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Interval:

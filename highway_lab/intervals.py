@@ -61,7 +61,7 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
     return _about(np.mean(a) - np.mean(b), ttest_ind, a, b, equal_var=False)
 
 
-def _about(value: float, test: Callable[..., Any], *samples: Any, **options: Any) -> Interval:
+def _about(value: Any, test: Callable[..., Any], *samples: Any, **options: Any) -> Interval:
     """Return the value with the interval that SciPy's test gives."""
     with warnings.catch_warnings(action="ignore"):  # about equal values and single ones
         low, high = test(*samples, **options).confidence_interval(LEVEL)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from highway_lab.figures import markdown
+from highway_lab.intervals import Interval
 
 # Least differences that count, the same in all experiments unless a page argues for another:
 ACCURACY_MARGIN = 0.5  # points of accuracy
@@ -12,13 +13,37 @@ LOSS_MARGIN = 0.3  # orders of magnitude of the training loss
 
 
 class Verdict(StrEnum):
-    """A judgement on a claim; "as good as" takes an interval inside the margin, "better" one that excludes 0."""
+    """A judgement on a claim."""
 
     REPRODUCED = "reproduced"
     PARTLY = "partly"
     NOT_REPRODUCED = "not reproduced"
     INCONCLUSIVE = "inconclusive"
     NOT_TESTED = "not tested"
+
+
+def judge_better(lead: Interval, margin: float) -> Verdict:
+    """Judge "a is better than b" by the 95 % interval of a − b: it must exclude 0."""
+    if lead.low > 0:
+        return Verdict.REPRODUCED
+    return Verdict.NOT_REPRODUCED if lead.high < margin else Verdict.INCONCLUSIVE
+
+
+def judge_as_good(lead: Interval, margin: float) -> Verdict:
+    """Judge "a is as good as b" by the 95 % interval of a − b: it must exclude a loss of the margin."""
+    if lead.low > -margin:
+        return Verdict.REPRODUCED
+    return Verdict.NOT_REPRODUCED if lead.high < -margin else Verdict.INCONCLUSIVE
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on a claim about several settings: partly, if it is reproduced in some."""
+    found = {*verdicts}
+    if len(found) == 1:
+        return found.pop()
+    if found & {Verdict.REPRODUCED, Verdict.PARTLY}:
+        return Verdict.PARTLY
+    return Verdict.INCONCLUSIVE
 
 
 class Claim(NamedTuple):

@@ -47,10 +47,11 @@ class Interval(NamedTuple):
 
 def interval(values: Sequence[Any]) -> Interval:
     """Return the mean over independent runs; NaN of none."""
-    from scipy.stats import ttest_1samp  # imports in half a second
-
     if len(values) < 2:
         return Interval(values[0] if len(values) else np.nan, np.inf)
+
+    from scipy.stats import ttest_1samp  # imports in half a second
+
     return _about(float(np.mean(values)), ttest_1samp, values, 0)
 
 

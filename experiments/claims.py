@@ -36,6 +36,22 @@ def judge_as_good(lead: Interval, margin: float) -> Verdict:
     return Verdict.NOT_REPRODUCED if lead.high < -margin else Verdict.INCONCLUSIVE
 
 
+def judge_about(distance: Interval, margin: float) -> Verdict:
+    """Judge "a is about b" by the 95 % interval of a − b: it must lie within the margin on both sides of 0."""
+    if -margin < distance.low and distance.high < margin:
+        return Verdict.REPRODUCED
+    outside = distance.low > margin or distance.high < -margin
+    return Verdict.NOT_REPRODUCED if outside else Verdict.INCONCLUSIVE
+
+
+def require(*verdicts: Verdict) -> Verdict:
+    """Return the verdict on a claim with several conditions: one that is not reproduced refutes it."""
+    for verdict in (Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.REPRODUCED
+
+
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict on a claim about several settings: partly, if it is reproduced in some."""
     found = {*verdicts}

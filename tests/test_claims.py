@@ -1,10 +1,10 @@
-"""The rules of verdicts: better, as good as, and claims about several settings."""
+"""The rules of verdicts: better, as good as, about, and claims with several conditions or settings."""
 
 import math
 
 import pytest
 
-from experiments.claims import Verdict, combine, judge_as_good, judge_better
+from experiments.claims import Verdict, combine, judge_about, judge_as_good, judge_better, require
 from highway_lab.intervals import Interval
 
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_TESTED = Verdict
@@ -26,6 +26,28 @@ REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_TESTED = Verdict
 )
 def test_better_excludes_zero_and_as_good_excludes_the_margin(lead, better, as_good):
     assert (judge_better(lead, 0.5), judge_as_good(lead, 0.5)) == (better, as_good)
+
+
+@pytest.mark.parametrize(
+    ("distance", "expected"),
+    [
+        (Interval(-1.0, 8.0), REPRODUCED),
+        (Interval(13.0, 18.0), INCONCLUSIVE),
+        (Interval(0.0, 12.0), INCONCLUSIVE),
+        (Interval(36.0, 5.0), NOT_REPRODUCED),
+        (Interval(-36.0, 5.0), NOT_REPRODUCED),
+        (Interval(0.0, math.inf), INCONCLUSIVE),
+    ],
+    ids=str,
+)
+def test_about_is_within_the_margin_on_both_sides(distance, expected):
+    assert judge_about(distance, 10) == expected
+
+
+def test_a_condition_that_is_not_reproduced_refutes_a_claim():
+    assert require(REPRODUCED, REPRODUCED) == REPRODUCED
+    assert require(REPRODUCED, INCONCLUSIVE) == INCONCLUSIVE
+    assert require(INCONCLUSIVE, NOT_REPRODUCED) == require(NOT_REPRODUCED, REPRODUCED) == NOT_REPRODUCED
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from experiments import (
     class_routing_figures,
     depth_search,
     gate_maps,
-    gate_maps_figures,
     lesions,
     lesions_figures,
     models,
 )
+from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial
 from highway_lab import InputError
@@ -32,6 +32,8 @@ from highway_lab.logs import write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import DeepNet
 
+INCONCLUSIVE, NOT_REPRODUCED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED
+PARTLY, REPRODUCED = Verdict.PARTLY, Verdict.REPRODUCED
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
 
@@ -312,7 +314,7 @@ def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, re
 
 
 THRESHOLDS = {  # other than the usual ones, and how a table states them
-    "gate_maps": ({"closed": 0.125, "open": 0.75, "most": 0.35}, ("below 0.125;", "above 0.75 for", "35% by layer")),
+    "gate_maps": ({"closed": 0.125, "open": 0.75}, ("below 0.125 for", "above 0.75 for")),
     "class_routing": ({"first_layers": 37}, ("first 37 layers",)),
     "lesions": ({"idle": 0.0025, "point": 0.03}, ("less than 0.25 p", "rises by over 3.", "has fallen by 3.")),
 }
@@ -322,8 +324,8 @@ THRESHOLDS = {  # other than the usual ones, and how a table states them
 def test_a_table_keeps_to_the_thresholds_of_its_log(name):
     experiment, (thresholds, stated) = load(name), THRESHOLDS[name]
     log = experiment.read(committed_log(experiment.log_path()))
-    table = experiment.figures.TABLES[name](replace(log, **thresholds))
-    assert all(words in table for words in stated), table
+    tables = "\n".join(render(replace(log, **thresholds)) for render in experiment.tables.values())
+    assert all(words in tables for words in stated), tables
 
 
 def of_cifar(name: str):
@@ -332,38 +334,74 @@ def of_cifar(name: str):
     return replace(log, dataset=replace(log.dataset, name="cifar-10"))
 
 
+def judged(experiment: str, log, words: str):
+    """The claim of a log whose sentence holds these words."""
+    (claim,) = (claim for claim in load(experiment).figures.claims(log) if words in claim.paper)
+    return claim
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.49, NOT_REPRODUCED)])
+def test_most_biases_decrease_if_more_than_half_and_another_seed_do(share, verdict):
+    log = of_cifar("gate_maps")
+    claim = judged("gate_maps", replace(log, claims=replace(log.claims, biases_decreased=share)), "biases decrease")
+    assert claim.verdict == verdict
+    assert f"{share:.1%} of them (by chance 50%)" in claim.why
+
+
 @pytest.mark.parametrize(
     ("with_depth", "with_T", "verdict"),
-    [(0.6, -0.7, "held"), (0.6, -0.4, "partly"), (0.4, -0.7, "partly"), (-0.9, 0.9, "not"), (None, None, "not")],
+    [
+        (0.3, -0.7, REPRODUCED),  # over 49 layers, correlations beyond ±0.28 exclude 0
+        (0.6, -0.2, PARTLY),
+        (-0.6, -0.7, PARTLY),
+        (0.2, 0.6, INCONCLUSIVE),
+        (-0.9, 0.9, NOT_REPRODUCED),
+        (None, None, INCONCLUSIVE),
+    ],
 )
 def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T, verdict):
     log = of_cifar("gate_maps")
     found = replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
-    gradient, *_ = gate_maps_figures.claims(replace(log, claims=found))
+    gradient = judged("gate_maps", replace(log, claims=found), "biases increase")
     assert gradient.verdict == verdict
-    assert f"{with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}" in gradient.here
+    assert f"depth {with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}, by chance within ±0.28" in gradient.why
 
 
-@pytest.mark.parametrize(("mean", "sample", "verdict"), [(0.4, 0.9, "held"), (0.6, 0.9, "not"), (0.2, 0.4, "not")])
+@pytest.mark.parametrize(
+    ("closed", "untrained", "verdict"),
+    [(0.9, 0.3, REPRODUCED), (0.9, 0.85, PARTLY), (0.9, 0.95, PARTLY), (0.3, 0.1, PARTLY), (0.3, 0.4, NOT_REPRODUCED)],
+)
+def test_gates_are_sparse_where_most_are_closed_and_more_than_untrained(closed, untrained, verdict):
+    log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
+    changed = {"claims": closed, "untrained": untrained}
+    changed = {field: replace(getattr(log, field), closed_for_a_sample=share) for field, share in changed.items()}
+    assert judged("gate_maps", replace(log, **changed), "sparse").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("mean", "sample", "verdict"),
+    [(0.3, 0.9, REPRODUCED), (0.45, 0.9, INCONCLUSIVE), (0.6, 0.9, NOT_REPRODUCED), (0.2, 0.4, NOT_REPRODUCED)],
+)
 def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, sample, verdict):
+    """Shares are of closed gates."""
     log = of_cifar("gate_maps")
     found = replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
-    _, active, _ = gate_maps_figures.claims(replace(log, claims=found))
+    active = judged("gate_maps", replace(log, claims=found), "active on average")
     assert active.verdict == verdict
-    assert f"above 0.1: {1 - mean:.1%} of mean T, {1 - sample:.1%} of one sample's; untrained" in active.here
+    assert f"above 0.1: {1 - mean:.1%} on average (untrained 0.0%), {1 - sample:.1%} for one image" in active.why
 
 
 @pytest.mark.parametrize(
     ("trained", "untrained", "verdict"),
-    [(90, 30, "held"), (90, 85, "held, as when untrained"), (85, 87, "not"), (79, 40, "not")],
+    [(95, 30, REPRODUCED), (95, 90, INCONCLUSIVE), (85, 30, INCONCLUSIVE), (85, 87, NOT_REPRODUCED)],
 )
 def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, untrained, verdict):
     log = of_cifar("gate_maps")
     for claims, share in ((log.claims, trained), (log.untrained, untrained)):
         claims.change[:] = [share / 40] * 40 + [(100 - share) / 9] * 9
-    *_, change = gate_maps_figures.claims(log)
+    change = judged("gate_maps", log, "change in outputs")
     assert change.verdict == verdict
-    assert f"{trained}% of it in 40 of 49 (untrained {untrained}%, evenly 82%)" in change.here
+    assert f"{trained}% of it in 40 of 49; untrained {untrained}%, evenly spread 82%; CIFAR-10 stands in" in change.why
 
 
 @pytest.mark.parametrize(("needed", "verdict"), [(40, "held"), (35, "mostly"), (25, "partly"), (3, "not")])

@@ -21,8 +21,6 @@ from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import Config, Dataset, load_dataset, train
 
-from .claims import claims_table
-
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
@@ -116,6 +114,8 @@ class Experiment:
     @property
     def tables(self) -> dict[str, Callable[..., str]]:
         """TABLES and, if the experiment judges the paper, the table NAME_claims of its verdicts."""
+        from .claims import claims_table  # not imported above, as it imports matplotlib
+
         figures = self.figures
         if not hasattr(figures, "claims"):
             return figures.TABLES

@@ -47,7 +47,7 @@ def test_each_verdict_is_one_of_five_words_and_stands_in_the_answer(name):
     for path in map(ROOT.joinpath, experiment.existing_logs()):
         verdicts = {claim.verdict for claim in experiment.figures.claims(experiment.read(path))}
         assert {type(verdict) for verdict in verdicts} == {Verdict}
-    answer = re.search(r"\*\*Answer\.\*\*.*?(?=\n\n(?:!|\*\*How))", PAGES[experiment.page], re.DOTALL)[0]
+    answer = re.search(r"\*\*Answer\.\*\*(.*?)\n\n(?:!|\*\*How)", PAGES[experiment.page], re.DOTALL)[1]
     bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\*\*", answer)}
     assert bold & {*Verdict}
 

@@ -10,8 +10,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from highway_lab.console import name_tested
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import COLORS, draw_level, draw_seeds, pale
+from highway_lab.intervals import Interval
 from highway_lab.logs import DatasetInfo
 
+from .claims import Verdict, combine
 from .common import curve, final_values
 
 ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
@@ -75,6 +77,21 @@ def scale_by_logarithm(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def judge_each(
+    leads: Mapping[Any, Interval], rule: Callable[[Interval, float], Verdict], margin: float, form: str = "+.2f"
+) -> tuple[str, Verdict]:
+    """Return the intervals in words and the verdict of a claim about several depths or settings, the keys.
+
+    If it is reproduced in some, the words name them.
+    """
+    verdicts = {key: rule(lead, margin) for key, lead in leads.items()}
+    verdict = combine(verdicts.values())
+    words = ", ".join(f"{lead:{form}} at {key}" for key, lead in leads.items())
+    if verdict == Verdict.PARTLY:
+        words += f"; reproduced at {', '.join(str(key) for key, of in verdicts.items() if of == Verdict.REPRODUCED)}"
+    return words, verdict
 
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from highway_lab.intervals import Interval, difference, interval
+from highway_lab.intervals import Interval, difference, interval, judge
 
 
 def test_the_interval_of_a_mean_is_students():
@@ -54,3 +54,17 @@ def test_the_sign_is_that_of_an_interval_that_excludes_zero(values, sign, words)
     found = interval(values)
     assert (found.sign, str(found)) == (sign, words)
     assert [Interval(0.2, 0.3).side_of(bound) for bound in (-0.2, 0, 0.5, 0.6)] == [1, 0, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        (Interval(1.5, 0.5), "outperforms"),
+        (Interval(0.5, 0.3), "outperforms by less than the margin"),
+        (Interval(-1.5, 0.5), "falls behind"),
+        (Interval(0.2, 0.5), "as good as"),
+        (Interval(0.2, 0.9), "inconclusive"),
+    ],
+)
+def test_an_interval_is_judged_by_zero_and_the_margin(between, said):
+    assert judge(between, 1.0) == said

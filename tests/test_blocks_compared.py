@@ -23,7 +23,8 @@ from experiments.beyond.blocks_compared import (
     plan,
     run_task,
 )
-from experiments.beyond.blocks_compared_figures import flow_table
+from experiments.beyond.blocks_compared_figures import flow_table, judge_accuracy, judge_gradients
+from experiments.claims import Verdict
 from experiments.common import final_values
 from experiments.rates import best_rates
 from highway_lab.datasets import as_inputs
@@ -181,18 +182,63 @@ def test_no_test_image_has_a_say_in_the_choice(digits):
     assert losses[0] == losses[1]
 
 
-def run_of(block: str, trained: Flow, untrained: Flow, diverged: bool = False) -> ComparedRun:
-    """Return a run with this flow."""
-    task, history = replace(TASK, config=replace(SHORT, block=block)), made_up.history(2.3, 0.5)
-    return ComparedRun(None, task, 100, diverged, history, untrained, trained)
+# ---------------------------------------------------------------------------------- tables and verdicts
+
+
+def run_of(block: str, untrained: Flow, trained: Flow, *, depth: int = 2, score: float = 0.5, **fields) -> ComparedRun:
+    """Return a run with this flow, whose last test accuracy is `score`."""
+    task = replace(TASK, config=replace(SHORT, block=block, depth=depth))
+    history = made_up.history(2.3, 0.5, test_score=[0.1, score])
+    return ComparedRun(None, task, 100, fields.get("diverged", False), history, untrained, trained)
+
+
+def log_of(*runs: ComparedRun) -> BlocksComparedLog:
+    return made_up.log(BlocksComparedLog, tried=[], runs=[*runs])
 
 
 def test_the_table_tells_how_gradients_grow_on_their_way_back():
     """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost do not count."""
-    untrained = Flow([2.0, 2.0], [1.0])
-    grown, same, lost = Flow([5.0, 1.0, 0.05], [1.5, 0.5]), Flow([0.05, 0.05], [1.25, 0.25]), Flow([0.0, 1.0], [None])
-    runs = [run_of("plain", grown, untrained), run_of("plain", same, untrained)]
-    runs += [run_of("plain", lost, untrained, diverged=True), run_of("highway", lost, Flow([0.2, 2.0], [0.5]))]
-    table = flow_table(made_up.log(BlocksComparedLog, tried=[], runs=runs))
-    assert "| plain | 0.00 ± 0.00 | 1 to 1 | 1.00 ± 1.41 | 0.25 to 1.5 |" in table
-    assert "| highway | -1.00 | 0.5 to 0.5 | none | none |" in table
+    same = Flow([2.0, 2.0], [1.0])
+    grown, even, lost = Flow([5.0, 1.0, 0.05], [1.5, 0.5]), Flow([0.05, 0.05], [1.25, 0.25]), Flow([0.0, 1.0], [None])
+    runs = [run_of("plain", same, grown), run_of("plain", same, even), run_of("plain", same, lost, diverged=True)]
+    runs += [run_of("highway", Flow([0.2, 2.0], [0.5]), lost)]
+    runs += [run_of(block, same, same) for block in ("residual", "residual-scaled")]
+    table = flow_table(log_of(*runs))
+    assert "| plain | 0.00 ± 0.00 | 1.00 ± 12.71 | 1 to 1 | 0.25 to 1.5 |" in table
+    assert "| highway | -1.00 | none | 0.5 to 0.5 | none |" in table
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [
+        ([(0.0, 0.02), (-0.02, 0.0)], Verdict.REPRODUCED),
+        ([(0.0, 0.02), (-2.0, -2.02)], Verdict.PARTLY),
+        ([(-2.0, -2.02), (-2.0, -2.02)], Verdict.NOT_REPRODUCED),
+        ([(-0.6, -0.4), (-0.6, -0.4)], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_as_good_is_judged_at_every_depth_by_pairs_of_seeds(leads, verdict):
+    flow, runs = Flow([1.0, 1.0], [1.0]), []
+    for depth, of_depth in zip((2, 4), leads, strict=True):
+        for highway, lead in zip((0.9, 0.8), of_depth, strict=True):
+            runs.append(run_of("highway", flow, flow, depth=depth, score=highway))
+            runs.append(run_of("residual", flow, flow, depth=depth, score=highway + lead / 100))
+    assert judge_accuracy(log_of(*runs), "residual") == verdict
+
+
+@pytest.mark.parametrize(
+    ("norms", "verdict"),
+    [
+        ([(1.0, 1.01), (1.0, 0.99)], Verdict.REPRODUCED),
+        ([(1.0, 1.01), (1e3, 1e3)], Verdict.PARTLY),
+        ([(1e-3, 1e-3), (1e3, 1e3)], Verdict.NOT_REPRODUCED),
+        ([(1.0, 100.0), (1.0, 100.0)], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_gradients_pass_more_surely_where_norms_change_less(norms, verdict):
+    runs = []
+    for depth, of_depth in zip((2, 4), norms, strict=True):
+        for highway, norm in zip((10.0, 0.101), of_depth, strict=True):
+            runs.append(run_of("highway", Flow([highway, 1.0], []), Flow([], []), depth=depth))
+            runs.append(run_of("residual", Flow([norm, 1.0], []), Flow([], []), depth=depth))
+    assert judge_gradients(log_of(*runs), "residual") == verdict

@@ -1,4 +1,4 @@
-"""What does the gate buy? Six kinds of block side by side, and their gradients.
+"""Is a fixed path around a block as good as a gate? Six kinds of block side by side, and their gradients.
 
 It is often said that the fixed identity of y = x + H(x) passes gradients more surely than a gate can. Here are six
 blocks: plain (eq. 1), residual, residual with a branch divided by the depth, highway coupled (eq. 3), highway with its

@@ -1,4 +1,4 @@
-"""Pictures and tables of the blocks side by side: how well they train, how gradients flow through them."""
+"""Pictures, tables and verdicts of the blocks side by side: how well they train, how gradients flow through them."""
 
 from itertools import product
 
@@ -8,17 +8,23 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import final, seeds_of
-from highway_lab.figures import COLORS, draw_seeds, label_ends, markdown, new_figure, number_layers
-from highway_lab.intervals import interval
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.intervals import Interval, difference, interval, judge
 
-from ..common import CHANCE, group, group_by, points
+from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
+from ..common import group, group_by, points
 from ..common_figures import draw_against, title
 from ..rates import edge_note
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
 
-STATES = ("untrained", "trained")
+STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 EQUAL = {"depth": "all 50 wide", "parameters": "equal parameters a block"}
-ERROR_TICKS = (6, 8, 10, 20, 40)  # %
+COLUMNS = {  # of panels: their blocks, and ticks of the test error in %
+    "highway and blocks without gates": (("highway", "plain", "residual", "residual-scaled"), (6, 8, 10, 20, 40)),
+    "blocks with gates": (("highway", "highway-uncoupled", "lstm"), (6, 7, 8, 9, 10)),
+}
+NAMES = {**{block: block for block in BLOCKS}, "residual-scaled": "residual / L", "highway-uncoupled": "uncoupled"}
+FIXED = ("residual", "residual-scaled")  # blocks whose path carries x unchanged, without a gate
 STEPS = 2  # of the grid of rates that are to lie beyond a chosen one
 
 
@@ -28,62 +34,71 @@ def figure_title(log: BlocksComparedLog) -> str:
 
 
 def error_figure(log: BlocksComparedLog) -> Figure:
-    """Draw test error against depth, log scales, one line a block; left of equal width, right of equal parameters."""
+    """Draw test error against depth, log scales: a row for equal width and one for equal parameters."""
     arms = group_by(log.runs, arm)
-    figure, panels = new_figure(figure_title(log), 5.0, ncols=len(EQUAL), sharey=True)
-    panels[0].set_ylabel("test error (%)")
-    for axes, (equal, words) in zip(panels, EQUAL.items(), strict=True):
-        for block in BLOCKS:
-            by_depth = {key[2]: runs for key, runs in arms.items() if key[:2] == (equal, block)}
-            style = {"label": short_name(block), "color": COLORS[block], "markersize": 5}
-            draw_against(axes, by_depth, lambda runs: 100 - points(runs), **style)
-        axes.set(xscale="log", yscale="log", xlabel="blocks", title=words)
-        axes.set_xticks([*by_depth], [*by_depth])
-        axes.set_yticks(ERROR_TICKS, ERROR_TICKS)
-        axes.minorticks_off()
-    for axes in panels:
-        label_ends(axes, leaders=True)
+    figure, grid = new_figure(figure_title(log), 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
+    for panels, (equal, words) in zip(grid, EQUAL.items(), strict=True):
+        for axes, (blocks, ticks) in zip(panels, COLUMNS.values(), strict=True):
+            for block in blocks:
+                by_depth = {key[2]: runs for key, runs in arms.items() if key[:2] == (equal, block)}
+                style = {"label": NAMES[block], "color": COLORS[block], "markersize": 5}
+                draw_against(axes, by_depth, lambda runs: 100 - points(runs), **style)
+            axes.set(xscale="log", yscale="log")
+            axes.set_xticks([*by_depth], [*by_depth])
+            axes.set_yticks(ticks, ticks)
+            axes.minorticks_off()
+        panels[0].set_ylabel(f"test error (%), {words}")
+    for (top, bottom), column in zip(grid.T, COLUMNS, strict=True):
+        top.set_title(column, fontsize=11)
+        bottom.set_xlabel("blocks")
+    for axes in grid.flat:
+        label_ends(axes)
     return figure
 
 
-def short_name(block: str) -> str:
-    """Return a block's name, short enough for the end of a line."""
-    return block.removeprefix("highway-").replace("-scaled", " / L")
+def deepest_runs(log: BlocksComparedLog) -> dict[str, list[ComparedRun]]:
+    """Return by block the runs of equal width and of the greatest depth, where gradients have furthest to go."""
+    deepest = max(run.config.depth for run in log.runs)
+    runs = (run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest)
+    return {block: of_block for (block,), of_block in group(runs, "block").items()}
 
 
 def flow_figure(log: BlocksComparedLog) -> Figure:
-    """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian; untrained, then trained."""
+    """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each block."""
     runs = deepest_runs(log)
-    depth = runs[0].config.depth
-    figure, axes = new_figure(f"{figure_title(log)}, {depth} blocks, 50 wide", 6.4, nrows=2, ncols=2, sharey="row")
-    for (norms, values), when in zip(axes.T, STATES, strict=True):
-        flow_panel(norms, runs, when, "gradient_norms", first=0)
-        number_layers(norms.xaxis, depth)
-        norms.set(xlabel="input of block", title=when)
-        flow_panel(values, runs, when, "singular_values", first=1)
-        values.set(xlabel="singular value, by size")
-    axes[0, 0].set_ylabel("norm of dL/dx")
-    axes[1, 0].set_ylabel(f"singular value of dy/dx\nof block {depth // 2 + 1}")
+    config = runs["highway"][0].config
+    words = f"{figure_title(log)}, {config.depth} blocks, {config.hidden} wide"
+    figure, grid = new_figure(words, 5.6, nrows=2, ncols=len(BLOCKS), sharey="row")
+    for (norms, values), block in zip(grid.T, BLOCKS, strict=True):
+        draw_flow(norms, runs[block], "gradient_norms", last=config.depth)
+        draw_flow(values, runs[block], "singular_values", last=config.hidden)
+        norms.set_title(NAMES[block])
+    for axes, (ylabel, xlabel) in zip(
+        grid[:, 0],
+        [("norm of dL/dx", "input of block"), (f"singular values of dy/dx,\nblock {config.depth // 2 + 1}", "rank")],
+        strict=True,
+    ):
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+    for axes in grid[:, -1]:
+        label_ends(axes)
     return figure
 
 
-def deepest_runs(log: BlocksComparedLog) -> list[ComparedRun]:
-    """Return the runs of equal width and of the greatest depth, where gradients have furthest to go."""
-    deepest = max(run.config.depth for run in log.runs)
-    return [run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest]
+def draw_flow(axes: Axes, runs: list[ComparedRun], field: str, *, last: int) -> None:
+    """Draw a field of the flow, log scale, untrained and trained: every seed faint, the geometric mean bold.
 
-
-def flow_panel(axes: Axes, runs: list[ComparedRun], when: str, field: str, *, first: int) -> None:
-    """Draw a field of the flow, log scale: every seed faint, the geometric mean bold; nulls and zeros are left out."""
-    for block in BLOCKS:
-        rows = [getattr(getattr(run, when), field) for run in runs if run.config.block == block]
-        values = np.array([[value or np.nan for value in row] for row in rows], float)
+    Nulls and zeros are left out. The last tick is at `last`.
+    """
+    for when, color in STATES.items():
+        values = np.array([[value or np.nan for value in getattr(getattr(run, when), field)] for run in runs], float)
         exponents = np.log10(np.maximum(values, 1e-30))
-        x = np.arange(first, first + exponents.shape[1])
-        draw_seeds(axes, x, exponents, label=short_name(block), color=COLORS[block])
+        draw_seeds(axes, np.arange(1, exponents.shape[1] + 1), exponents, label=when, color=color)
+    axes.set_xticks((1, last))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:g}}}$")
-    label_ends(axes)
+
+
+# ----------------------------------------------------------------------------------- tables and verdicts
 
 
 def accuracy_table(log: BlocksComparedLog) -> str:
@@ -94,49 +109,88 @@ def accuracy_table(log: BlocksComparedLog) -> str:
     for equal, block in product(WIDTHS, BLOCKS):
         cells = [arms[equal, block, depth] for depth in depths]
         scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
-        rows.append([EQUAL[equal], block, str(cells[0][0].config.hidden), *scores])
+        rows.append([EQUAL[equal], NAMES[block], str(cells[0][0].config.hidden), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
     edges = edge_note(
-        log.tried, log.runs, arm, lambda equal, block, depth: f"{block} {depth} ({EQUAL[equal]})", steps=STEPS
+        log.tried, log.runs, arm, lambda equal, block, depth: f"{NAMES[block]} {depth} ({EQUAL[equal]})", steps=STEPS
     )
     return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edges}"
 
 
+def leads(log: BlocksComparedLog) -> dict[tuple[str, str], dict[int, Interval]]:
+    """Return points of test accuracy over the highway block, paired by seed: by what is equal and block, then depth."""
+    arms, found = group_by(log.runs, arm), {}
+    for (equal, block, depth), runs in arms.items():
+        if block != "highway":
+            lead = interval(points(runs) - points(arms[equal, "highway", depth]))
+            found.setdefault((equal, block), {})[depth] = lead
+    return {key: found[key] for key in product(WIDTHS, BLOCKS) if key in found}
+
+
+def judge_accuracy(log: BlocksComparedLog, block: str) -> Verdict:
+    """Judge "such blocks are as good as highway blocks": at every depth, at equal width and at equal parameters."""
+    found = (lead for (_, other), by_depth in leads(log).items() if other == block for lead in by_depth.values())
+    return combine(judge_as_good(lead, ACCURACY_MARGIN) for lead in found)
+
+
 def gaps_table(log: BlocksComparedLog) -> str:
     """Tabulate the points of test accuracy by which a block outperforms the highway block of the same depth."""
-    arms = group_by(log.runs, arm)
-    depths, rows = sorted({depth for _, _, depth in arms}), []
-    for equal, block in product(WIDTHS, (block for block in BLOCKS if block != "highway")):
-        gaps = [interval(points(arms[equal, block, depth]) - points(arms[equal, "highway", depth])) for depth in depths]
-        rows.append([EQUAL[equal], block, *(f"{gap}{' (not told apart)' * (not gap.sign)}" for gap in gaps)])
-    header = ["", "block", *(f"{depth} blocks" for depth in depths)]
-    seeds = len({run.config.seed for run in log.runs})
+    found = leads(log)
+    rows = [
+        [EQUAL[equal], NAMES[block], *(f"{lead} ({judge(lead, ACCURACY_MARGIN)})" for lead in by_depth.values())]
+        for (equal, block), by_depth in found.items()
+    ]
+    header = ["", "block", *(f"{depth} blocks" for depth in next(iter(found.values())))]
+    verdicts = ", ".join(f"{NAMES[block]}: {judge_accuracy(log, block)}" for block in FIXED)
     return (
-        f"{markdown(header, rows)}\n\nPoints of test accuracy ahead of the highway block: mean of the differences seed "
-        f"by seed, {seeds} of them, which share images, with its 95 % interval (t); a run that "
-        f"diverged counts as {CHANCE:.0%}. All share the highway block's runs; of "
-        "such intervals one in twenty is expected to miss its mean."
+        f"{markdown(header, rows)}\n\nPoints of test accuracy over highway, paired by seed: mean and 95 % interval "
+        f"(t, n = {len({run.config.seed for run in log.runs})}). As good at every depth (margin "
+        f"{ACCURACY_MARGIN:g}): {verdicts}."
     )
+
+
+def growth(runs: list[ComparedRun], when: str) -> list[float]:
+    """Return the orders of magnitude by which the norm of dL/dx grows on its way back through all blocks, by run."""
+    flows = (getattr(run, when).gradient_norms for run in runs if not run.diverged)
+    return [float(np.log10(norms[0] / norms[-1])) for norms in flows if norms[0] and norms[-1]]
+
+
+def judge_gradients(log: BlocksComparedLog, block: str) -> Verdict:
+    """Judge "gradients pass such blocks more surely" at every depth, untrained, at equal width.
+
+    More surely than in highway nets: on the way back, their norm changes by fewer orders of magnitude.
+    """
+
+    def change(block: str, depth: int) -> np.ndarray:
+        return np.abs(growth(arms["depth", block, depth], "untrained"))
+
+    arms = group_by(log.runs, arm)
+    depths = {depth for _, _, depth in arms}
+    return combine(judge_better(difference(change("highway", of), change(block, of)), LOSS_MARGIN) for of in depths)
 
 
 def flow_table(log: BlocksComparedLog) -> str:
     """Tabulate by block how the gradient grows on its way back through all of them, and one block's singular values."""
-    runs, rows = deepest_runs(log), []
-    for block, of_block in group(runs, "block").items():
-        cells = []
+    arms, deepest = group_by(log.runs, arm), deepest_runs(log)
+    depths = sorted({depth for _, _, depth in arms})
+    rows = []
+    for block, runs in deepest.items():
+        cells = [f"{interval(growth(arms['depth', block, depth], 'untrained')):.2f}" for depth in depths]
+        cells.append(f"{interval(growth(runs, 'trained')):.2f}")
         for when in STATES:
-            flows = [getattr(run, when) for run in of_block if not run.diverged]
-            ends = [(flow.gradient_norms[0], flow.gradient_norms[-1]) for flow in flows]
-            grown = [float(np.log10(first / last)) for first, last in ends if first and last]
-            values = [value for flow in flows for value in flow.singular_values if value is not None]
-            cells += [f"{interval(grown):.2f}", f"{min(values):.2g} to {max(values):.2g}" if values else "none"]
-        rows.append([*block, *cells])
-    header = ["block", "untrained: orders", "singular values", "trained: orders", "singular values"]
-    depth = runs[0].config.depth
+            flows = (getattr(run, when).singular_values for run in runs if not run.diverged)
+            values = [value for flow in flows for value in flow if value is not None]
+            cells.append(f"{min(values):.2g} to {max(values):.2g}" if values else "none")
+        rows.append([NAMES[block], *cells])
+    last = depths[-1]
+    header = ["block", *(f"{depth} blocks" for depth in depths), f"{last}, trained"]
+    header += [f"singular values, {last}", f"singular values, {last}, trained"]
+    verdicts = ", ".join(f"{NAMES[block]}: {judge_gradients(log, block)}" for block in FIXED)
     return (
-        f"{markdown(header, rows)}\n\nOrders of magnitude by which the norm of dL/dx grows from the output of the last "
-        f"of {depth} blocks to the input of the first; smallest to largest singular value of dy/dx of block "
-        f"{depth // 2 + 1}, of all seeds. {seeds_of(run.config for run in runs)}"
+        f"{markdown(header, rows)}\n\nUntrained unless said: orders of magnitude by which the norm of dL/dx grows from "
+        f"the last block's output to the first block's input; smallest to largest singular value of dy/dx of block "
+        f"{last // 2 + 1}, of all seeds. {seeds_of(run.config for run in log.runs)} Untrained, the norm changes less "
+        f"than in highway nets, at every depth: {verdicts}."
     )
 
 

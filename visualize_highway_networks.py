@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import product
 from operator import itemgetter
 from pathlib import Path
 
@@ -22,6 +21,7 @@ os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm
 from matplotlib.container import BarContainer
 from matplotlib.ticker import MaxNLocator
 
@@ -30,7 +30,7 @@ from conv_recipes import ConvConfig
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import lines_beside, read_unfinished
-from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.console import name_tested
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
     COLORS,
@@ -38,7 +38,6 @@ from highway_lab.figures import (
     draw_level,
     draw_seeds,
     label_ends,
-    markdown,
     new_figure,
     number_layers,
     pale,
@@ -99,7 +98,7 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
 
 def scored_on(log: Log) -> tuple[str, str]:
     """Name the images, beside the training images, that are scored after every epoch, and the field of these scores."""
-    return ("held-out", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
+    return ("validation", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
 
 
 def runs_with_gates(log: Log) -> list[Run]:
@@ -124,9 +123,15 @@ def describe(log: Log, runs: list[Run]) -> str:
     """Return data set, size and seeds of the runs in a picture, for its title."""
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
-    of_size = f", {kind} {min(sizes)}" if len(sizes) == 1 else ""
+    (size, *others) = sizes
+    of_size = "" if others else f", {name_depth(size) if kind == 'depth' else size}"
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
+
+
+def name_depth(depth: int) -> str:
+    """Return a number of blocks in words."""
+    return f"{depth} block{'s' * (depth != 1)}"
 
 
 def how_far(log: Log) -> str:
@@ -166,7 +171,7 @@ def mark_guessing(axes: Axes, log: Log, field: str) -> None:
         draw_level(axes, 1 / classes, "chance")
         axes.set_ylim(0, 1)
     else:
-        draw_level(axes, np.log(classes), f"log {classes} = {np.log(classes):.3f}")
+        draw_level(axes, np.log(classes), f"guessing, {np.log(classes):.3f}")
         axes.set_ylim(bottom=0)
 
 
@@ -251,97 +256,50 @@ def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
         axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
 
 
-def T_gate_bars(log: Log) -> np.ndarray:
+def T_gate_bars(log: Log) -> Axes:
     """Draw the mean T of each block before and after training, a dot for each seed."""
-    return draw_before_and_after(log, [runs_with_gates(log)])
+    runs, means = runs_with_gates(log), gate_means(log)
+    figure, axes = new_figure(f"Mean transform gate before and after training: {describe(log, runs)}", 3.5)
+    color, blocks = COLORS[runs[0].config.block], np.arange(1, means.shape[2] + 1)
+    for when, epoch, shift, shade in (("before", 0, -0.2, pale(color, 0.4)), ("after", -1, 0.2, color)):
+        bars = axes.bar(blocks + shift, means[:, epoch].mean(axis=0), 0.4, color=shade, label=f"{when} training")
+        draw_dots(axes, bars, means[:, epoch])
+    axes.set(xlabel="block, front to back", ylabel="mean T", xlim=(0.5, blocks[-1] + 0.5))
+    number_layers(axes.xaxis, blocks[-1])
+    figure.legend(loc="outside lower right", ncols=2, frameon=False)
+    return axes
 
 
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
-    """Draw the mean T before and after training, a panel a depth; at most MOST_PANELS depths, evenly spaced."""
+    """Draw the mean T after training, a panel a depth, a row a seed; white is the mean before training.
+
+    At most MOST_PANELS depths, evenly spaced.
+    """
     of_depths = group(log.runs, "depth")
-    groups = [runs_with_gates(dataclasses.replace(log, runs=of_depths[depth,])) for depth in depths_of(log)]
-    groups = [runs for runs in groups if runs]
-    return draw_before_and_after(log, [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)])
+    logs = [dataclasses.replace(log, runs=of_depths[depth,]) for depth in depths_of(log)]
+    logs = [of_depth for of_depth in logs if runs_with_gates(of_depth)]
+    logs = [logs[i] for i in evenly_spaced(len(logs), MOST_PANELS)]
+    shown = [run for of_depth in logs for run in runs_with_gates(of_depth)]
+    title = f"Mean transform gate after training, a row a run: {describe(log, shown)}"
+    figure, panels = new_figure(title, 1.2 + 0.9 * len(logs), nrows=len(logs), squeeze=False)
+    untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
+    lowest, highest = (edge(edge(run.gate_means[-1]) for run in shown) for edge in (min, max))
+    norm = CenteredNorm(untrained, max(highest - untrained, untrained - lowest))
+    for axes, of_depth in zip(panels[:, 0], logs, strict=True):
+        means = gate_means(of_depth)[:, -1]
+        seeds, depth = means.shape
+        cells = axes.imshow(means, cmap="RdBu_r", norm=norm, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5))
+        axes.set(ylabel=name_depth(depth), yticks=())
+        number_layers(axes.xaxis, depth)
+    axes.set_xlabel("block, front to back")
+    scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2f})", pad=0.02)
+    scale.ax.set_ylim(0, highest)
+    return panels[:, 0]
 
 
 def evenly_spaced(n: int, most: int) -> np.ndarray:
     """Return the indices 0 ... n − 1 or, if there are more, `most` of them, both ends included."""
     return np.rint(np.linspace(0, n - 1, min(n, most))).astype(int)
-
-
-def draw_before_and_after(log: Log, groups: list[list[Run]]) -> np.ndarray:
-    """Draw a panel for each group of runs of one depth, two bars a block; return the axes."""
-    shown = [run for runs in groups for run in runs]
-    title = f"Mean transform gate before and after training: {describe(log, shown)}"
-    figure, panels = new_figure(title, 1.6 + 1.9 * len(groups), nrows=len(groups), sharey=True, squeeze=False)
-    for axes, runs in zip(panels[:, 0], groups, strict=True):
-        color, blocks = COLORS[runs[0].config.block], np.arange(1, runs[0].config.depth + 1)
-        for when, epoch, shift, shade in (("before", 0, -0.2, pale(color, 0.4)), ("after", -1, 0.2, color)):
-            means = np.array([run.gate_means[epoch] for run in runs])  # (seeds, L)
-            bars = axes.bar(blocks + shift, means.mean(axis=0), 0.4, color=shade, label=f"{when} training")
-            draw_dots(axes, bars, means)
-        axes.set(ylabel="mean T", xlim=(0.5, blocks[-1] + 0.5))
-        number_layers(axes.xaxis, blocks[-1])
-        if len(groups) > 1:
-            axes.set_title(f"depth {blocks[-1]}")
-    axes.set_xlabel("block, front to back")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False)
-    return panels[:, 0]
-
-
-# ------------------------------------------------------------------------------------- one function a table
-
-
-SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
-    "test_score": {
-        "highway": {5: 0.903, 10: 0.913, 20: 0.910, 30: 0.926, 50: 0.905},
-        "plain": {5: 0.857, 10: 0.292, 20: 0.098, 30: 0.124, 50: 0.124},
-    },
-    "train_loss": {
-        "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
-        "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
-    },
-    "seconds": {"highway": {30: 4.9}, "plain": {30: 1.9}},
-}
-
-
-def in_sketch(field: str, block: str, depth: int, form: str = ".3f") -> str:
-    """Return the sketch's number for a net; empty where it reports none."""
-    reported = SKETCH[field].get(block, {}).get(depth)
-    return f"{reported:{form}}" if reported else ""
-
-
-def headline(log: Log) -> str:
-    """Return a table of each net's final scores, size and time, beside the sketch's."""
-    rows = []
-    for net, runs in group(log.runs, "block", "depth").items():
-        rows.append([f"{net[0]}, depth {net[1]}"])
-        for field in ("test_score", "train_loss"):
-            rows[-1] += [final(runs, field), in_sketch(field, *net)]
-        seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
-        rows[-1] += [f"{runs[0].n_params:,}", f"{seconds:.1f}", in_sketch("seconds", *net, ".1f")]
-    header = ["net", "test accuracy", "sketch", "training loss", "sketch", "parameters", "seconds", "sketch"]
-    return f"{markdown(header, rows)}{spread_note(log)}"
-
-
-def sweep_table(log: Log) -> str:
-    """Return a table of final scores by depth, a column for each kind of block, beside the sketch's."""
-    groups = group(log.runs, "block", "depth")
-    words = {"test_score": "test accuracy", "train_loss": "training loss"}
-    columns = list(product(words, by_block(log)))
-    header = ["depth", *(word for field, block in columns for word in (f"{block} {words[field]}", "sketch"))]
-    rows = []
-    for depth in depths_of(log):
-        rows.append([str(depth)])
-        for field, block in columns:
-            rows[-1] += [final(groups.get((block, depth), []), field), in_sketch(field, block, depth)]
-    return f"{markdown(header, rows)}{spread_note(log)}"
-
-
-def spread_note(log: Log) -> str:
-    """Return the sentence below a table of several seeds; empty for a single seed."""
-    several = len({run.config.seed for run in log.runs}) > 1
-    return f"\n\n{seeds_of(run.config for run in log.runs)} The sketch: one run, seed 0." if several else ""
 
 
 # -------------------------------------------------------------------------------------- from logs to files

@@ -25,6 +25,7 @@ from benchmarks.main_job import JobLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, step_words
+from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
@@ -32,7 +33,7 @@ from highway_lab.figures import fingerprint
 from highway_lab.files import atomic_write
 from highway_lab.logs import Log, RunLog
 from highway_networks import Config
-from visualize_highway_networks import COMMAND, SWEEP_COMMAND, headline, sweep_table
+from visualize_highway_networks import COMMAND, SWEEP_COMMAND
 
 MOST_LINKS = 4  # below a table, to logs
 ROOMS = ("experiments", "benchmarks")
@@ -86,8 +87,10 @@ def all_tables() -> dict[str, Table]:
         tables.update({table: Table(render, sources) for table, render in made.items()})
         tables[f"{name}_environment"] = Table(environments, sources)
 
-    add("run", {"headline": headline}, [Source(Path("run.json"), RunLog[Config], COMMAND)])
-    add("run_sweep", {"depth_sweep": sweep_table}, [Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)])
+    sweep = Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)
+    tables["headline"] = Table(headline, [sweep, *sources_of(load("tuned_plain"), ("mnist",))])
+    add("run", {"run": run_table}, [Source(Path("run.json"), RunLog[Config], COMMAND)])
+    add("run_sweep", {"sweep": sweep_table}, [sweep])
     for experiment in map(load, STEPS):
         add(experiment.name, experiment.tables, sources_of(experiment, experiment.datasets))
     for name, (figures, schema) in BENCHMARKS.items():

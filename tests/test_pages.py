@@ -24,9 +24,9 @@ def prose(text: str) -> str:
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_a_page_asks_answers_and_says_how_and_within_which_limits(name):
-    text = PAGES[load(name).page]
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem.islower()], ids=str)  # not the README's
+def test_a_page_asks_answers_and_says_how_and_within_which_limits(page):
+    text = PAGES[page]
     found = re.findall(r"^\*\*(\w+)\.\*\* ", text, re.MULTILINE)
     assert [part for part in found if part in PARTS] == list(PARTS)
     assert len(prose(text).split()) <= MOST_WORDS

@@ -261,7 +261,7 @@ def test_accuracy_and_loss_are_shown_beside_those_of_guessing(dataset, classes):
     assert list(line(pictures.learning_curves(log)[0], "chance").get_ydata()) == [1 / classes] * 2
     axes = pictures.plain_loss_collapse(log)
     np.testing.assert_array_equal(line(axes, "plain").get_ydata(), log.runs[1].history.train_loss)
-    assert list(line(axes, f"log {classes} = {np.log(classes):.3f}").get_ydata()) == [np.log(classes)] * 2
+    assert list(line(axes, f"guessing, {np.log(classes):.3f}").get_ydata()) == [np.log(classes)] * 2
 
 
 def test_a_diverged_seed_ends_the_mean_and_is_named():
@@ -303,30 +303,45 @@ def test_final_gates_are_bars_beside_the_untrained_value():
 
 
 def test_gate_bars_are_means_over_seeds_and_each_seed_is_a_dot():
-    log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
-    for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
-        means = np.array([run.gate_means for run in pictures.runs_with_gates(log) if run.config.depth == depth])
-        assert means.shape == (2, 4, depth)
-        for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
-            np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
-            np.testing.assert_allclose([line.get_ydata() for line in dots], means[:, epoch])
-            middles = [bar.get_center()[0] for bar in bars]
-            assert np.rint(middles).tolist() == list(range(1, depth + 1))
-            assert all(list(line.get_xdata()) == middles for line in dots)
-        assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
-        assert axes.get_title(loc="left") == f"depth {depth}"
-
-
-def test_gate_bars_of_very_many_depths_are_those_of_some(monkeypatch):
-    monkeypatch.setattr(pictures, "MOST_PANELS", 3)
-    panels = pictures.T_gate_bars_by_depth(made_up_log(depths=range(1, 10)))
-    assert [axes.get_title(loc="left") for axes in panels] == ["depth 1", "depth 5", "depth 9"]
+    log = made_up_log(depths=(5,), seeds=(0, 1, 2), diverged=[("highway", 2)])
+    axes, means = pictures.T_gate_bars(log), pictures.gate_means(log)
+    assert means.shape == (2, 4, 5)
+    for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
+        np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
+        np.testing.assert_allclose([line.get_ydata() for line in dots], means[:, epoch])
+        middles = [bar.get_center()[0] for bar in bars]
+        assert np.rint(middles).tolist() == [1, 2, 3, 4, 5]
+        assert all(list(line.get_xdata()) == middles for line in dots)
+    assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
 
 
 def test_gate_bars_of_one_seed_have_no_dots():
-    (axes,) = pictures.T_gate_bars(made_up_log(depths=(5,)))
-    assert [len(bars) for bars in axes.containers] == [5, 5]
-    assert list(axes.lines) == []
+    assert list(pictures.T_gate_bars(made_up_log(depths=(5,))).lines) == []
+
+
+def test_gates_by_depth_have_a_row_a_run_and_are_white_where_untrained():
+    log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
+    untrained = np.mean([np.mean(run.gate_means[0]) for run in pictures.runs_with_gates(log)])
+    for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
+        ended = [run.gate_means[-1] for run in pictures.runs_with_gates(log) if run.config.depth == depth]
+        (image,) = axes.images
+        np.testing.assert_array_equal(image.get_array(), ended)
+        assert image.get_extent() == [0.5, depth + 0.5, 2.5, 0.5]
+        assert min(image.cmap(image.norm(untrained))[:3]) > 0.95
+        assert axes.get_ylabel() == f"{depth} blocks"
+
+
+def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_PANELS", 3)
+    panels = pictures.T_gate_bars_by_depth(made_up_log(depths=range(1, 10)))
+    assert [axes.get_ylabel() for axes in panels] == ["1 block", "5 blocks", "9 blocks"]
+
+
+def test_gates_by_depth_are_those_of_the_furthest_runs_of_each_depth():
+    log = made_up_log(depths=(2, 5), blocks=["highway"])
+    log.finished, log.runs[1].gate_means = False, log.runs[1].gate_means[:2]
+    shown = [axes.images[0].get_array() for axes in pictures.T_gate_bars_by_depth(log)]
+    assert [row.tolist() for row in shown] == [[run.gate_means[-1]] for run in log.runs]
 
 
 # ------------------------------------------------------------------------------------- an unfinished log

@@ -6,24 +6,27 @@ import statistics
 from itertools import product
 from pathlib import Path
 
+import made_up
 import pytest
 from helpers import ROOT, assert_says, files_below
 from made_up import made_up_log
 from picture_helpers import cells, committed_log, outdated
 
 from experiments import readme_tables
+from experiments.depth_sweep import headline, run_table, sweep_table
+from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
 from highway_lab import InputError
 from highway_lab.figures import fingerprint
-from highway_lab.logs import write
-from visualize_highway_networks import headline, sweep_table
+from highway_lab.logs import DatasetInfo, write
+from highway_networks import Config
 
 T = {2: 12.706, 3: 4.303}  # Student's t of 97.5 %, by the number of values
 README = """# Title
 
-<!-- table: headline -->
+<!-- table: run -->
 <!-- end table -->
 Between the tables, a word on `<!-- table: NAME -->` and its <!-- end table -->.
-<!-- table: depth_sweep -->
+<!-- table: sweep -->
 anything
 
 at all
@@ -86,7 +89,7 @@ def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
     assert capsys.readouterr().err.count("python -m experiments.readme_tables") == 1
 
     text = Path("README.md").read_text(encoding="utf-8")
-    Path("README.md").write_text(text.replace("0.926", "0.936"), encoding="utf-8")
+    Path("README.md").write_text(text.replace("92.6", "93.6"), encoding="utf-8")
     before = files_below(folder)
     assert readme_tables.main(["--check"]) == 1
     assert "python -m experiments.readme_tables" in capsys.readouterr().err
@@ -104,43 +107,78 @@ def sketch(table: str, row: int = 0) -> list[str]:
     return [cell for name, cell in columns(table, row) if name == "sketch"]
 
 
-def test_headline_holds_the_final_scores_of_each_net_beside_the_sketch():
+def test_the_table_of_a_run_holds_final_scores_beside_the_sketch():
     log = made_up_log(depths=(30,))
-    table = headline(log)
+    table = run_table(log)
     for row, run in enumerate(log.runs):
         found = dict(columns(table, row))
-        assert f"{run.config.block}, depth 30" in found.values()
-        assert found["test accuracy"] == f"{run.history.test_score[-1]:.3f}"
+        assert found["net"] == f"{run.config.block}, 30 blocks"
+        assert found["test accuracy (%)"] == f"{100 * run.history.test_score[-1]:.1f}"
         assert found["training loss"] == f"{run.history.train_loss[-1]:.3f}"
         assert found["parameters"] == f"{run.n_params:,}"
         assert float(found["seconds"]) == pytest.approx(sum(run.history.seconds), abs=0.051)
-    assert (sketch(table, 0), sketch(table, 1)) == (["0.926", "0.189", "4.9"], ["0.124", "2.302", "1.9"])
+    assert (sketch(table, 0), sketch(table, 1)) == (["92.6", "0.189", "4.9"], ["12.4", "2.302", "1.9"])
 
 
 def test_seconds_are_those_of_one_run():
     log = made_up_log(depths=(30,), seeds=(0, 1))
     log.runs[0].history.seconds[0] += 4
     expected = sum(sum(run.history.seconds) for run in log.runs if run.config.block == "highway") / 2
-    assert float(dict(columns(headline(log)))["seconds"]) == pytest.approx(expected, abs=0.051)
+    assert float(dict(columns(run_table(log)))["seconds"]) == pytest.approx(expected, abs=0.051)
 
 
-def test_depth_sweep_holds_mean_and_interval_over_the_runs_that_finished():
+def in_words(values: list[float], form: str) -> str:
+    """Return mean and 95 % interval of some values, recomputed."""
+    half = T[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):{form}} ± {half:{form}}"
+
+
+def test_the_table_of_a_sweep_holds_means_and_intervals_of_each_depth():
     log = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
-    for run in log.runs:
-        run.diverged = (run.config.block, run.config.seed) == ("plain", 1)  # though its last numbers are finite
     table = sweep_table(log)
-    kinds, fields = ("highway", "plain"), {"test_score": "test accuracy", "train_loss": "training loss"}
-    for (row, depth), block, (field, words) in product(enumerate((5, 7)), kinds, fields.items()):
+    for (row, depth), block in product(enumerate((5, 7)), ("highway", "plain")):
         assert (table_row := columns(table, row))[0][1] == str(depth)
-        runs = [run for run in log.runs if (run.config.block, run.config.depth) == (block, depth) and not run.diverged]
-        values = [getattr(run.history, field)[-1] for run in runs]
-        expected = (
-            f"{statistics.mean(values):.3f} ± {T[len(values)] * statistics.stdev(values) / len(values) ** 0.5:.3f}"
-        )
-        assert dict(table_row)[f"{block} {words}"] == expected + " (1 diverged)" * (block == "plain")
-    assert sketch(table, 0) == ["0.903", "0.857", "0.190", "0.478"]
+        ends = [run.history for run in log.runs if (run.config.block, run.config.depth) == (block, depth)]
+        scores, losses = [100 * end.test_score[-1] for end in ends], [end.train_loss[-1] for end in ends]
+        assert dict(table_row)[f"{block} test accuracy (%)"] == in_words(scores, ".1f")
+        assert dict(table_row)[f"{block} training loss"] == in_words(losses, ".3f")
+    assert sketch(table, 0) == ["90.3", "85.7", "0.190", "0.478"]
     assert sketch(table, 1) == [""] * 4
     assert "3 seeds (0,1,2)" in table
+
+
+def test_a_run_that_diverged_guesses_and_has_no_loss():
+    table = sweep_table(made_up_log(depths=(5, 7), seeds=(0, 1), diverged=[("plain", 0), ("plain", 1)]))
+    found = dict(columns(table))
+    assert (found["plain test accuracy (%)"], found["plain training loss"]) == ("10.0 ± 0.0", "none")
+
+
+def test_the_headline_shows_one_setting_beside_the_settings_that_are_chosen():
+    sweep = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
+    scores = {("highway", 0.005): 0.6, ("plain", 0.005): 0.2, ("highway", 0.001): 0.9, ("plain", 0.001): 0.8}
+    runs = [
+        ScoredRun(None, Config(block=block, depth=depth, lr=lr, seed=seed), 1, False, 0.1, score + seed / 100, None)
+        for (block, lr), score in scores.items()
+        for depth, seed in product((5, 7), (0, 1, 2))
+    ]
+    tried = [
+        TriedSetting(block, 50, depth, "uniform", lr, -2.0, 100, score)
+        for (block, lr), score in scores.items()
+        for depth in (5, 7)
+    ]
+    tuned = made_up.log(TunedPlainLog, DatasetInfo("mnist", 6000, 2000), tried=tried, runs=runs)
+    table = headline(sweep, tuned)
+    for row, depth in enumerate((5, 7)):
+        ends = {block: [] for block in ("highway", "plain")}
+        for run in sweep.runs:
+            if run.config.depth == depth:
+                ends[run.config.block].append(100 * run.history.test_score[-1])
+        found = dict(columns(table, row))
+        assert found["blocks"] == str(depth)
+        assert found["highway, one setting"] == in_words(ends["highway"], ".1f")
+        assert found["plain, one setting"] == in_words(ends["plain"], ".1f")
+        assert (found["highway, tuned"], found["plain, tuned"]) == ("91.0 ± 2.5", "81.0 ± 2.5")
+    assert "6,000 MNIST images, 3 epochs of Adam at rate 0.005." in table
 
 
 def test_environment_names_what_a_rerun_needs():
@@ -154,12 +192,11 @@ def test_environment_names_what_a_rerun_needs():
 
 def test_each_table_of_run_logs_can_be_made(folder):
     tables = readme_tables.all_tables()
-    sources = {name: [source.log for source in table.sources if source.log.exists()] for name, table in tables.items()}
-    there = {name: logs for name, logs in sources.items() if logs}
-    assert there.keys() == {"headline", "run_environment", "depth_sweep", "run_sweep_environment"}
-    for name, (log,) in there.items():
+    there = {name: table.sources for name, table in tables.items() if all(of.log.exists() for of in table.sources)}
+    assert there.keys() == {"run", "run_environment", "sweep", "run_sweep_environment"}
+    for name, (source,) in there.items():
         made = readme_tables.make_table(name, Path("README.md"))
-        assert fingerprint(log) in made
+        assert fingerprint(source.log) in made
         assert list(marked(made)) == [name]
 
 

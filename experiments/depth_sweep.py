@@ -1,0 +1,92 @@
+"""Tables of the nets that highway_networks.py trains: run.json, and run_sweep.json beside nets that are tuned."""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+from highway_lab.console import name_data, seeds_of
+from highway_lab.figures import markdown
+from highway_lab.intervals import interval
+from highway_lab.logs import RunLog
+
+from .common import final_values, group, points
+from .common_figures import minus
+from .tuned_plain import HIGHWAY, PLAIN, TunedPlainLog
+from .tuned_plain_figures import accuracies, tuned_runs
+
+SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
+    "test_score": {
+        "highway": {5: 0.903, 10: 0.913, 20: 0.910, 30: 0.926, 50: 0.905},
+        "plain": {5: 0.857, 10: 0.292, 20: 0.098, 30: 0.124, 50: 0.124},
+    },
+    "train_loss": {
+        "highway": {5: 0.190, 10: 0.187, 20: 0.215, 30: 0.189, 50: 0.301},
+        "plain": {5: 0.478, 10: 1.773, 20: 2.303, 30: 2.302, 50: 2.302},
+    },
+    "seconds": {"highway": {30: 4.9}, "plain": {30: 1.9}},
+}
+FIELDS = {"test_score": "test accuracy (%)", "train_loss": "training loss"}
+ARMS = HIGHWAY, PLAIN
+
+
+def in_sketch(field: str, block: str, depth: int) -> str:
+    """Return the sketch's number for a net; empty where it reports none."""
+    reported = SKETCH[field].get(block, {}).get(depth)
+    if reported is None:
+        return ""
+    return (
+        f"{100 * reported:.1f}" if field == "test_score" else f"{reported:{'.3f' if field == 'train_loss' else '.1f'}}"
+    )
+
+
+def final(runs: Sequence[Any], field: str) -> str:
+    """Return the last value of a field of FIELDS, mean and interval; a diverged run guesses, and has no loss."""
+    return f"{interval(points(runs)):.1f}" if field == "test_score" else f"{interval(final_values(runs, field)):.3f}"
+
+
+def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
+    """Return a table of test accuracy by depth: highway and plain nets in the sweep's one setting, and tuned."""
+    config, of_sweep, of_tuned = sweep.runs[0].config, group(sweep.runs, "depth", "block"), tuned_runs(tuned)
+    rows = []
+    for depth in sorted({run.config.depth for run in sweep.runs}):
+        rows.append([str(depth)])
+        rows[-1] += [final(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
+        rows[-1] += [f"{interval(accuracies(of_tuned[arm, depth])):.1f}" for arm in ARMS]
+    header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
+    return (
+        f"{markdown(header, rows)}\n\nTest accuracy in %. {seeds_of(run.config for run in sweep.runs)} "
+        f"One setting: {config.n_train:,} {name_data(sweep.dataset.name)} images, {config.epochs} epochs of "
+        f"{config.optimizer.capitalize()} at rate {config.lr:g}. {config.hidden} {config.activation} units a block, "
+        f"{config.init} weights (±1/√fan_in), b_T {minus(config.gate_bias)}. Tuned: every depth and kind of net chose "
+        "initialisation and rate by validation accuracy, highway nets also b_T."
+    )
+
+
+def run_table(log: RunLog) -> str:
+    """Return a table of each net's final scores, size and time, beside the sketch's."""
+    rows = []
+    for (block, depth), runs in group(log.runs, "block", "depth").items():
+        rows.append([f"{block}, {depth} blocks"])
+        for field in FIELDS:
+            rows[-1] += [final(runs, field), in_sketch(field, block, depth)]
+        seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
+        rows[-1] += [f"{runs[0].n_params:,}", f"{seconds:.1f}", in_sketch("seconds", block, depth)]
+    return markdown(["net", *beside_sketch(FIELDS.values()), "parameters", *beside_sketch(["seconds"])], rows)
+
+
+def sweep_table(log: RunLog) -> str:
+    """Return a table of final scores by depth, a column for each kind of block, beside the sketch's."""
+    groups = group(log.runs, "depth", "block")
+    columns = list(product(FIELDS, dict.fromkeys(run.config.block for run in log.runs)))
+    rows = []
+    for depth in sorted({depth for depth, _ in groups}):
+        rows.append([str(depth)])
+        for field, block in columns:
+            rows[-1] += [final(groups[depth, block], field), in_sketch(field, block, depth)]
+    header = ["blocks", *beside_sketch(f"{block} {FIELDS[field]}" for field, block in columns)]
+    return f"{markdown(header, rows)}\n\n{seeds_of(run.config for run in log.runs)}"
+
+
+def beside_sketch(words: Iterable[str]) -> list[str]:
+    """Return titles of columns, the sketch's after each."""
+    return [title for word in words for title in (word, "sketch")]

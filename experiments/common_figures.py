@@ -49,6 +49,20 @@ def draw_against(
     draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
 
 
+def draw_dots(axes: Axes, values: Sequence[float], height: float, *, label: str = "", **style: Any) -> None:
+    """Draw at a height the value of every seed as a faint dot and their mean as a bold one."""
+    style |= {"marker": "o", "linestyle": "none", "clip_on": False}
+    axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
+    axes.plot(np.mean(values), height, markersize=7, label=label, **style)
+
+
+def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:
+    """Set a logarithmic horizontal scale for test errors in %, with these ticks."""
+    axes.set(xscale="log", xlabel="test error (%)")
+    axes.set_xticks(ticks, ticks)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
 def draw_chance(axes: Axes, dataset: str) -> None:
     """Draw the accuracy of a guess among the classes of a data set."""
     classes = DATASETS[dataset]

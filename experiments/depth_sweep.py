@@ -51,7 +51,7 @@ def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
     for depth in sorted({run.config.depth for run in sweep.runs}):
         rows.append([str(depth)])
         rows[-1] += [final(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
-        rows[-1] += [f"{interval(accuracies(of_tuned[arm, depth])):.1f}" for arm in ARMS]
+        rows[-1] += [f"{interval(accuracies(of_tuned[arm][depth])):.1f}" for arm in ARMS]
     header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
     return (
         f"{markdown(header, rows)}\n\nTest accuracy in %. {seeds_of(run.config for run in sweep.runs)} "

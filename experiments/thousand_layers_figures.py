@@ -14,7 +14,7 @@ from highway_lab.console import final, seeds_of
 from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, label_ends, markdown, new_figure
 from highway_lab.intervals import Interval, difference, interval
 
-from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_better
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_better
 from .common import CHANCE, final_values, group_by, points
 from .common_figures import draw_dots, minus, name_arm, scale_errors, title
 from .rates import edge_note
@@ -193,22 +193,15 @@ def blog_claim(log: ThousandLayersLog) -> Claim:
     """Judge whether the deepest nets from BLOG_BIAS reach about 95 %, and whether each uses about 15 blocks."""
     runs, (_, control, _) = deepest(log)[BLOG_BIAS], split(log)
     scores, needed = interval(points(runs)), [run.gates.needed for run in runs if run.gates]
+    above = interval(points(runs) - BLOG_ACCURACY)
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
     return Claim(
         "blog",
         "1,000 layers with b_T near −20 reach about 95 % and use about 15",
         f"{scores:.2f} % (no blocks: {interval(points(control)):.2f} %, n = {len(runs)}); blocks that the nets need: "
         f"{', '.join(map(str, needed))}",
-        combine([judge_about(scores, BLOG_ACCURACY), *as_many]),
+        combine([judge_about(above, ACCURACY_MARGIN), *as_many]),
     )
-
-
-def judge_about(score: Interval, stated: float) -> Verdict:
-    """Judge whether a score is the stated one, within ACCURACY_MARGIN on both sides."""
-    low, high = stated - ACCURACY_MARGIN, stated + ACCURACY_MARGIN
-    if low < score.low and score.high < high:
-        return Verdict.REPRODUCED
-    return Verdict.NOT_REPRODUCED if score.high < low or score.low > high else Verdict.INCONCLUSIVE
 
 
 def struggle_claim(log: ThousandLayersLog) -> Claim:

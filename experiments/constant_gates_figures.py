@@ -1,53 +1,66 @@
 """Picture, table and verdict of nets that are trained with gates that do not see their input."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, FAINT_INK, in_math, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, in_math, markdown, new_figure, pale
 from highway_lab.intervals import Interval, difference, interval, judge
 
-from .claims import Claim
+from .claims import Claim, Verdict, combine
 from .common import points
-from .constant_gates import CONSTANT, HIGHWAY, KINDS, RESIDUAL, ConstantGatesLog, ConstantGatesRun
+from .common_figures import minus
+from .constant_gates import CONSTANT, HIGHWAY, KINDS, ConstantGatesLog, ConstantGatesRun
 
+LARGEST = 3.2  # points: differences are drawn up to here
 Runs = dict[str, list[ConstantGatesRun]]  # by kind
 
 
 def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
-    """The runs of each setting, in the log's order, by kind."""
-    settings = {}
+    """Return the runs of each setting, in the log's order, by kind."""
+    settings: dict[str, Runs] = {}
     for run in log.runs:
         settings.setdefault(run.task.setting, {kind: [] for kind in KINDS})[run.task.kind].append(run)
     return settings
 
 
-def error_figure(log: ConstantGatesLog) -> Figure:
-    """Test error of every kind, a panel a setting: every seed a dot, the mean a bar; far larger errors as numbers."""
+def compare(runs: list[ConstantGatesRun], others: list[ConstantGatesRun]) -> Interval:
+    """Return the points of test accuracy by which runs outperform others."""
+    return difference(points(runs), points(others))
+
+
+def gaps_figure(log: ConstantGatesLog) -> Figure:
+    """Draw test accuracy minus highway's, a panel a setting: seeds faint, the mean and its interval bold."""
     settings, config = by_setting(log), log.runs[0].config
-    title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs, every seed and the mean"
-    figure, panels = new_figure(title, 3.2, ncols=len(settings), sharex=True, sharey=True)
-    heights = np.arange(len(KINDS))[::-1]
-    gated = [run for run in log.runs if run.task.kind != RESIDUAL]
-    largest = 1.2 * (100 - points(gated)).max()
+    title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs; intervals of 95 %"
+    figure, panels = new_figure(title, 3.4, ncols=len(settings), sharex=True, sharey=True)
     for axes, (setting, kinds) in zip(panels, settings.items(), strict=True):
-        axes.axvline((100 - points(kinds[HIGHWAY])).mean(), color=FAINT_INK, linewidth=1, zorder=0)
-        for height, (kind, runs) in zip(heights, kinds.items(), strict=True):
-            errors = 100 - points(runs)
-            color = {HIGHWAY: COLORS["highway"], RESIDUAL: COLORS["residual"]}.get(kind, COLORS["lstm"])
-            if errors.min() > largest:
-                axes.text(largest, height, f"{errors.mean():.0f} % →", color=color, ha="right", va="center")
-            else:
-                axes.plot(errors, [height] * len(errors), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
-                axes.plot([errors.mean()] * 2, [height - 0.3, height + 0.3], color=color)
-        axes.set(title=in_math(setting), xlabel="test error (%)", xlim=(0, largest))
-    panels[0].set_yticks(heights, KINDS)
-    panels[0].set_ylim(-0.5, len(KINDS) - 0.5)
+        axes.axvspan(-log.margin, log.margin, color=pale(FAINT_INK, 0.25), zorder=0)
+        axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
+        for row, (kind, runs) in enumerate(kinds.items()):
+            gaps_row(axes, row, runs, kinds[HIGHWAY], COLORS.get(kind, COLORS["lstm"]))
+        axes.set(title=in_math(setting), xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
+    panels[0].set_yticks(range(len(KINDS)), KINDS)
+    panels[0].text(log.margin + 0.1, len(KINDS) - 1, f"as good as:\n±{log.margin:g}", va="center")
+    panels[1].set_xlabel("test accuracy minus that of highway (points)")
     return figure
 
 
+def gaps_row(axes: Axes, row: int, runs: list[ConstantGatesRun], highway: list[ConstantGatesRun], color: str) -> None:
+    """Draw one kind; a number stands for a mean beyond the axes, and highway itself has no difference."""
+    gaps, between = points(runs) - points(highway).mean(), compare(runs, highway)
+    if between.value < -LARGEST:
+        axes.text(-LARGEST, row, f"← {minus(round(between.value))}", color=color, va="center")
+        return
+    axes.plot(gaps, [row] * len(gaps), "o", color=color, alpha=0.3, markersize=6)
+    axes.plot(between.value, row, "o", color=color, markersize=7)
+    if runs is not highway:
+        axes.plot([between.low, between.high], [row, row], color=color)
+
+
 def kinds_table(log: ConstantGatesLog) -> str:
-    """Test accuracy and training loss of each kind in each setting, and how far it is from highway."""
+    """Tabulate test accuracy and training loss of each kind in each setting, and the difference to highway."""
     rows = []
     for setting, kinds in by_setting(log).items():
         for kind, runs in kinds.items():
@@ -59,48 +72,46 @@ def kinds_table(log: ConstantGatesLog) -> str:
             loss = f"{np.mean(losses):.4f}" if losses else "none"
             rows.append([setting, kind, f"{n_trained:,}", score, between, loss])
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
-    seeds = len({run.config.seed for run in log.runs})
     return (
-        f"{markdown(header, rows)}\n\nMean and 95 % interval over {seeds} seeds (t; unequal variances for differences, "
-        f"in points); a diverged run counts as chance. As good as: the interval lies within {log.margin:g} points on "
-        "both sides of 0. Training loss: mean over runs that did not diverge."
+        f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {seeds(log)} seeds; a diverged run counts as "
+        "chance, and is left out of the mean training loss."
     )
 
 
-def compare(runs: list[ConstantGatesRun], others: list[ConstantGatesRun]) -> Interval:
-    """Points of test accuracy by which runs outperform others."""
-    return difference(points(runs), points(others))
-
-
 def judged(between: Interval, margin: float) -> str:
-    """A difference and what it says."""
+    """Return a difference and what it says."""
     return f"{between} ({judge(between, margin)})"
 
 
+def judge_setting(leads: list[Interval], margin: float) -> Verdict:
+    """Judge by highway's leads over the kinds of constants in one setting, by the rule of constant_gates.py."""
+    if all(lead.sign > 0 for lead in leads):
+        return Verdict.REPRODUCED
+    matched = any(lead.sign < 0 or judge(lead, margin) == "as good as" for lead in leads)
+    return Verdict.NOT_REPRODUCED if matched else Verdict.INCONCLUSIVE
+
+
 def claims(log: ConstantGatesLog) -> list[Claim]:
-    """The verdict on gates as computation."""
-    gaps = {
-        setting: {kind: compare(kinds[HIGHWAY], kinds[kind]) for kind in CONSTANT}
-        for setting, kinds in by_setting(log).items()
-    }
-    better = [setting for setting, of in gaps.items() if all(gap.sign > 0 for gap in of.values())]
-    matched = [
-        setting
-        for setting, of in gaps.items()
-        if any(gap.sign < 0 or judge(gap, log.margin) == "as good as" for gap in of.values())
+    """Return the verdict on gates as computation, with each setting's lead that is least certain to exist."""
+    verdicts, words = [], []
+    for setting, kinds in by_setting(log).items():
+        leads = [compare(kinds[HIGHWAY], kinds[kind]) for kind in CONSTANT]
+        verdicts.append(judge_setting(leads, log.margin))
+        words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
+    return [
+        Claim(
+            "4.1",
+            "gates are computation: nets trained with constant gates do worse",
+            f"points that highway leads the better constants, {seeds(log)} seeds each: {'; '.join(words)}",
+            combine(verdicts),
+        )
     ]
-    if len(better) == len(gaps):
-        verdict = "reproduced"
-    elif better:
-        verdict = f"partly: {'; '.join(better)}"
-    else:
-        verdict = "not reproduced" if len(matched) == len(gaps) else "inconclusive"
-    found = [
-        f"{setting}: {', '.join(f'{gap} beside {kind}' for kind, gap in of.items())}" for setting, of in gaps.items()
-    ]
-    paper = "gates are a part of the computation: constants, trained with, do not replace them"
-    return [Claim("4.1", paper, f"points of test accuracy by which highway outperforms, {'; '.join(found)}", verdict)]
 
 
-FIGURES = {"constant_gates.png": error_figure}
+def seeds(log: ConstantGatesLog) -> int:
+    """Return the number of seeds."""
+    return len({run.config.seed for run in log.runs})
+
+
+FIGURES = {"constant_gates.png": gaps_figure}
 TABLES = {"constant_gates": kinds_table}

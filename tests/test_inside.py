@@ -28,7 +28,7 @@ from experiments.common import load
 from experiments.depth_search import Trial
 from highway_lab import InputError
 from highway_lab.datasets import as_inputs
-from highway_lab.logs import write
+from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import DeepNet
 
@@ -416,16 +416,37 @@ def test_lesions_of_the_first_forty_layers_are_counted_net_by_net(needed, verdic
     assert claim.verdict == verdict
 
 
+def routes(name: str, leads: list[float], early: float = 1.0):
+    """A log in which gates outperform untrained gates by `leads` in accuracy; class differences are large early."""
+    log = replace(of_cifar("class_routing"), dataset=DatasetInfo(name, 60_000, 1000))
+    found = log.accuracies["logistic regression"]
+    found.untrained.test[:] = [0.3] * 49
+    found.gates.test[:] = [0.3 + lead for lead in leads]
+    log.routing.size[:] = [early] * 15 + [1.0] * 34
+    return log
+
+
 @pytest.mark.parametrize(
-    ("size", "verdict"),
-    [([2.5] * 49, "held"), ([5.0] * 15 + [2.5] * 34, "partly"), ([9.0] * 48 + [1.5], "not")],
+    ("leads", "early", "verdict"),
+    [
+        ([0.1] * 49, 1.0, REPRODUCED),
+        ([0.1] * 49, 9.0, PARTLY),  # 80 % of the differences lie in the first layers
+        ([0.1] * 48 + [-0.1], 1.0, PARTLY),
+        ([0.1] * 48 + [-0.1], 9.0, NOT_REPRODUCED),
+        ([0.1] * 48 + [0.03], 9.0, INCONCLUSIVE),  # a lead of 3.0 ± 4.1 points
+    ],
 )
-def test_class_differences_are_spread_out_where_every_layer_has_them(size, verdict):
-    log = of_cifar("class_routing")
-    log.routing.size[:], log.routing.size_of_random_groups[:] = size, [1.0] * 49
-    (claim,) = class_routing_figures.claims(log)
+def test_class_differences_are_spread_out_where_every_layer_tells_classes(leads, early, verdict):
+    (claim,) = class_routing_figures.claims(routes("cifar-10", leads, early))
     assert claim.verdict == verdict
-    assert f"have {sum(size[:15]) / sum(size):.0%} (random groups 31%, evenly 31%)" in claim.here
+    assert f"{100 * min(leads):+.1f} ± " in claim.why
+    assert f"share of layers 1 to 15: {15 * early / (15 * early + 34):.0%} (evenly 31%)" in claim.why
+
+
+@pytest.mark.parametrize(("least", "verdict"), [(0.1, REPRODUCED), (0.03, INCONCLUSIVE), (-0.1, NOT_REPRODUCED)])
+def test_the_first_layers_differ_by_class_if_each_beats_untrained_gates(least, verdict):
+    (claim,) = class_routing_figures.claims(routes("mnist", [0.2] * 14 + [least] + [0.0] * 34))
+    assert claim.verdict == verdict
 
 
 @pytest.mark.slow
@@ -486,5 +507,5 @@ def test_classifiers_without_an_error_are_drawn():
     scores = class_routing.Scores(validation=[1.0] * 3, test=[1.0] * 3)
     perfect = class_routing.Accuracies(scores, scores, scores, scores)
     axes = Figure().subplots()
-    class_routing_figures.error_panel(axes, "made up", perfect, 0.1)
+    class_routing_figures.error_panel(axes, perfect, 0.1)
     assert axes.get_ylim() == (0.1, 100)

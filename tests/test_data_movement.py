@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from picture_helpers import cells
 
 from experiments.beyond import data_movement as dm
-from experiments.beyond.data_movement_figures import costs_table, multiples_table
+from experiments.beyond.data_movement_figures import costs_table, judge_saving, multiples_table, rules_table
 from experiments.beyond.tracing import Event, Memory, Scalar, Trace, costs, depths
+from experiments.claims import Verdict
 from highway_networks import DeepNet
 
 D, L, B = 3, 4, 2
@@ -299,22 +300,31 @@ def rows(table: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("times", "more"),
-    [((1.5, 1.25, 1.75, 1.01), 4), ((0.9, 0.8, 0.75, 0.5), 0), ((0.9, 0.8, 1.1, 0.7), 1)],
+    ("times", "more", "verdict"),
+    [
+        ((1.5, 1.25, 1.75, 1.01), 4, "not reproduced"),
+        ((0.995, 0.8, 0.75, 0.5), 0, "not reproduced"),
+        ((0.9, 0.8, 1.1, 0.7), 1, "reproduced"),
+    ],
 )
-def test_the_table_of_multiples_counts_every_rule_and_setting(times, more):
-    found = rows(multiples_table(made_up_log(dict(zip(dm.RULES, times, strict=True)))))
-    usual, *others = (f"{multiple:.3f}" for multiple in times)
-    settings = 7 + 2 + 5  # depths, other widths, other batches
-    expected = [
-        *[usual] * 7,
-        *others,
-        f"{min(times):.3f} to {max(times):.3f}",
-        f"in {more * settings} of {4 * settings}",
+def test_the_tables_of_multiples_count_every_rule_and_setting(times, more, verdict):
+    log = made_up_log(dict(zip(dm.RULES, times, strict=True)))
+    found, settings = rows(multiples_table(log)), 7 + 2 + 5  # depths, other widths, other batches
+    usual, *_ = multiples = [f"{multiple:.3f}" for multiple in times]
+    assert found["equal parameters: 10 a block, highway"] == [
+        *(usual, usual, f"{min(times):.3f} to {max(times):.3f}"),
+        *(f"{more * settings} of {4 * settings}", verdict),
     ]
-    assert found["equal parameters: 10 a block, highway"] == expected
-    assert found["equal width: 14, residual"] == [*["2.000"] * 10, "2.000 to 2.000", "in 28 of 28"]
+    assert found["equal width: 14, residual"] == ["2.000", "2.000", "2.000 to 2.000", "28 of 28", "not reproduced"]
     assert len(found) == 1 + 4
+    assert [row[-7:] for row in cells(rules_table(log))[-4:]] == [[multiple] * 7 for multiple in multiples]
+
+
+def test_a_saving_in_some_settings_is_partly_reproduced():
+    comparisons = made_up_log(dict.fromkeys(dm.RULES, 1.0)).comparisons
+    assert judge_saving(comparisons, "highway") == Verdict.NOT_REPRODUCED
+    comparisons[-1].nets["highway"].costs[dm.USUAL] //= 2
+    assert judge_saving(comparisons, "highway") == Verdict.PARTLY
 
 
 def test_the_table_of_costs_says_how_they_grow_and_which_reads_cause_them():

@@ -1,21 +1,24 @@
-"""Pictures and tables of data movement: residual and highway nets compared with plain ones."""
+"""Pictures, tables and verdicts of data movement: residual and highway nets compared with plain ones."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from highway_lab.figures import COLORS, INK, draw_level, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, label_ends, markdown, new_figure
 
-from .data_movement import BLOCKS, COMBINATION, RULES, USUAL, Comparison, DataMovementLog, Movement
+from ..claims import Verdict, combine
+from .data_movement import ACTIVATION, AFFINE, BLOCKS, COMBINATION, RULES, USUAL, Comparison, DataMovementLog, Movement
 
-STYLES = {  # of lines, by rule
-    rule: {"linestyle": line, "linewidth": 2.5 if rule == USUAL else 1.2}
-    for rule, line in zip(RULES, ("-", "--", "-.", ":"), strict=True)
-}
 CARRYING = BLOCKS[1:]
 EQUAL = ("width", "parameters")
-NAMES = {"width": "width of highway blocks", "depth": "blocks", "batch": "samples in a batch"}
+LABELS = {"width": "width of highway blocks", "depth": "blocks", "batch": "samples in a batch"}
+SHARES = {  # parts of the cost, from below, and their colours
+    "weights": FAINT_INK,
+    "other operands of affine maps": "#BBBBBB",
+    ACTIVATION: COLORS["lstm"],
+    COMBINATION: COLORS["highway"],
+}
+MARGIN = 0.01  # of the plain net's cost: of "equal parameters", highway blocks read 1 % fewer, as they have more biases
 
 
 def name_setting(comparison: Comparison) -> str:
@@ -41,83 +44,104 @@ def sizes(comparisons: list[Comparison], name: str) -> list[int]:
 
 
 def multiples_figure(log: DataMovementLog) -> Figure:
-    """Draw multiples of the plain net's cost: above by depth, below at equal parameters by width and by batch."""
-    figure, axes = new_figure("Data movement of a step through all blocks / the plain net's", 8.0, nrows=2, ncols=2)
+    """Draw by how much a net's cost exceeds the plain net's: above by depth, below by width and by batch.
+
+    Bold: counted by USUAL; faint: by the other rules.
+    """
+    figure, axes = new_figure("Data movement, forward and backward, beside a plain net's", 7.2, nrows=2, ncols=2)
     panels = (("depth", "width"), ("depth", "parameters"), ("width", "parameters"), ("batch", "parameters"))
     for panel, (name, equal) in zip(axes.flat, panels, strict=True):
         comparisons = log.varied(name, equal)
-        draw_level(panel, 1, "plain")
+        draw_level(panel, 0, "plain")
         for block in CARRYING:
-            for rule, style in STYLES.items():
-                multiples = [comparison.relative(block, rule) for comparison in comparisons]
-                label = block if rule == USUAL else "_"
-                panel.plot(sizes(comparisons, name), multiples, label=label, color=COLORS[block], **style)
-        by = f"equal parameters, {comparisons[0].setting.depth} blocks, by {name}"
-        panel.set_title(name_setting(comparisons[0]) if name == "depth" else by)
+            for rule in reversed(RULES):
+                more = [100 * (comparison.relative(block, rule) - 1) for comparison in comparisons]
+                style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
+                panel.plot(sizes(comparisons, name), more, color=COLORS[block], marker="o", markersize=3, **style)
+        blocks = "" if name == "depth" else f", {comparisons[0].setting.depth} blocks"
+        panel.set_title(f"equal parameters{blocks}" if blocks else name_setting(comparisons[0]), fontsize=11)
         put_ticks(panel, name, comparisons)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("% more than plain")
     for panel in axes.flat:
         label_ends(panel)
-    handles = [Line2D([], [], color=INK, label=rule, **style) for rule, style in STYLES.items()]
-    figure.legend(handles=handles, ncols=2, loc="outside lower center", frameon=False)
-    return figure
-
-
-def shares_figure(log: DataMovementLog) -> Figure:
-    """Draw shares of the cost by batch at equal parameters: reads of weights; reads for gates, carry paths, copies."""
-    comparisons = log.varied("batch")
-    title = f"What is read, as shares of the cost, at equal parameters, {comparisons[0].setting.depth} blocks"
-    figure, axes = new_figure(title, 4.2, ncols=2, sharey=True)
-    wanted = {"weights": {"read": "weights"}, COMBINATION: {"part": COMBINATION}}
-    for panel, (title, reads) in zip(axes, wanted.items(), strict=True):
-        for block in BLOCKS:
-            shares = [100 * share(comparison.nets[block], **reads) for comparison in comparisons]
-            panel.plot(sizes(comparisons, "batch"), shares, color=COLORS[block], marker="o", label=block)
-        panel.set(title=title, ylim=(0, 100))
-        put_ticks(panel, "batch", comparisons)
-        label_ends(panel)
-    axes[0].set_ylabel("% of the cost")
     return figure
 
 
 def put_ticks(axes: Axes, name: str, comparisons: list[Comparison]) -> None:
     """Set the x axis to a log scale with a tick at each value of a size."""
-    axes.set(xscale="log", xlabel=NAMES[name])
+    axes.set(xscale="log", xlabel=LABELS[name])
     axes.set_xticks(sizes(comparisons, name), sizes(comparisons, name))
     axes.set_xticks([], minor=True)
 
 
-# ----------------------------------------------------------------------------------------------- tables
+def shares_figure(log: DataMovementLog) -> Figure:
+    """Draw what is read, as parts of the cost at equal parameters, for the smallest and the largest batch."""
+    smallest, *_, largest = log.varied("batch")
+    title = f"What is read, forward and backward: equal parameters, {largest.setting.depth} blocks"
+    figure, panels = new_figure(title, 4.4, ncols=2, sharey=True)
+    for axes, comparison in zip(panels, (smallest, largest), strict=True):
+        tops = np.zeros(len(BLOCKS))
+        for part, color in SHARES.items():
+            heights = 100 * np.array([parts_of(comparison.nets[block])[part] for block in BLOCKS])
+            heights *= [comparison.relative(block) for block in BLOCKS]
+            axes.bar(BLOCKS, heights, bottom=tops, color=color, width=0.6)
+            if comparison is largest:
+                axes.text(len(BLOCKS) - 0.6, tops[-1] + heights[-1] / 2, part, verticalalignment="center")
+            tops += heights
+        batch = comparison.setting.batch
+        axes.set_title(f"{batch} sample{'s' * (batch > 1)}")
+        axes.tick_params(axis="x", length=0)
+    panels[0].set_ylabel("cost, in % of the plain net's")
+    return figure
+
+
+def parts_of(net: Movement) -> dict[str, float]:
+    """Return a net's SHARES of its cost."""
+    weights = share(net, read="weights")
+    others = {part: share(net, part=part) for part in (AFFINE, ACTIVATION, COMBINATION)}
+    return dict(zip(SHARES, (weights, others.pop(AFFINE) - weights, *others.values()), strict=True))
+
+
+# ----------------------------------------------------------------------------------- tables and verdicts
+
+
+def judge_saving(comparisons: list[Comparison], block: str) -> Verdict:
+    """Judge "carry paths move less data": by USUAL, such a net costs less than the plain one by MARGIN or more."""
+    less = (comparison.relative(block) <= 1 - MARGIN for comparison in comparisons)
+    return combine(Verdict.REPRODUCED if saved else Verdict.NOT_REPRODUCED for saved in less)
 
 
 def multiples_table(log: DataMovementLog) -> str:
-    """Tabulate multiples of the plain net's cost: by depth, by the other rules at the last depth, and their range."""
-    rows, others = [], [rule for rule in RULES if rule != USUAL]
+    """Tabulate multiples of the plain net's cost for the fewest and the most blocks, their range, and verdicts."""
+    rows = []
     for equal in EQUAL:
-        comparisons = log.varied("depth", equal)
+        least, *_, most = log.varied("depth", equal)
+        comparisons = [comparison for comparison in log.comparisons if comparison.setting.equal == equal]
         for block in CARRYING:
-            multiples = [comparison.relative(block) for comparison in comparisons]
-            multiples += [comparisons[-1].relative(block, rule) for rule in others]
-            found = [of.relative(block, rule) for of in log.comparisons if of.setting.equal == equal for rule in RULES]
-            cells = [*(f"{multiple:.3f}" for multiple in multiples), f"{min(found):.3f} to {max(found):.3f}"]
-            dearer = f"in {sum(multiple > 1 for multiple in found)} of {len(found)}"
-            rows.append([f"{name_setting(comparisons[0])}, {block}", *cells, dearer])
-    depths = sizes(comparisons, "depth")
-    header = ["beside the plain net", *map(str, depths), *(f"{depths[-1]}, {rule}" for rule in others)]
-    by_width, by_batch = log.varied("width"), log.varied("batch")
-    wider = [comparison.nets["plain"].width for comparison in by_width]
+            found = [comparison.relative(block, rule) for comparison in comparisons for rule in RULES]
+            cells = [f"{comparison.relative(block):.3f}" for comparison in (least, most)]
+            cells += [f"{min(found):.3f} to {max(found):.3f}", f"{sum(cost > 1 for cost in found)} of {len(found)}"]
+            rows.append([f"{name_setting(least)}, {block}", *cells, str(judge_saving(comparisons, block))])
+    depths = [f"{comparison.setting.depth} blocks" for comparison in (least, most)]
+    header = ["cost / plain net's", *depths, "all comparisons", "more than plain", f"at least {MARGIN:.0%} less"]
     return (
-        f"{markdown([*header, 'all that was measured', 'more than plain'], rows)}\n\nCost of a step of so many blocks, "
-        f"forward and backward, as a multiple of the plain net's; one sample, {log.bytes} bytes a number. Counted by "
-        f'"{USUAL}", then in the other ways. All that was measured: every depth in every way, and at equal parameters '
-        f"also highway blocks {listed(sizes(by_width, 'width'))} wide beside others {listed(wider)} wide, and batches "
-        f"of {listed(sizes(by_batch, 'batch'))}, all with {by_batch[0].setting.depth} blocks. A cost "
-        "depends on sizes alone, not on seeds or values: no spread."
+        f"{markdown(header, rows)}\n\nAll comparisons: every size, counted in all four ways. Last "
+        f'column: counted by "{USUAL}".'
     )
 
 
-def listed(values: list[int]) -> str:
-    """Join numbers in words: `1, 2 and 4`."""
-    return f"{', '.join(map(str, values[:-1]))} and {values[-1]}"
+def rules_table(log: DataMovementLog) -> str:
+    """Tabulate multiples of the plain net's cost by depth, counted by each rule."""
+    rows = []
+    for equal in EQUAL:
+        comparisons = log.varied("depth", equal)
+        for block in CARRYING:
+            for rule in RULES:
+                multiples = (f"{comparison.relative(block, rule):.3f}" for comparison in comparisons)
+                rows.append([f"{name_setting(comparisons[0])}, {block}", rule, *multiples])
+    header = ["cost / plain net's", "way to count", *map(str, sizes(comparisons, "depth"))]
+    return f"{markdown(header, rows)}\n\nA step of so many blocks, one sample, {log.bytes} bytes a number."
 
 
 def costs_table(log: DataMovementLog) -> str:
@@ -137,13 +161,15 @@ def costs_table(log: DataMovementLog) -> str:
     header = ["net", "parameters", "operations", "cost, millions", "exponent", "weights", COMBINATION]
     return (
         f"{markdown(header, [[net, *cells] for net, cells in rows.items()])}\n\n"
-        f"{comparisons[-1].setting.depth} blocks (parameters and operations are theirs), one sample, counted by "
-        f'"{USUAL}". Exponent: p in cost ∝ depthᵖ, from the first two depths to the last two. The last columns are '
-        "shares of the cost: reads of weights; what blocks read for gates, carry paths and copies, without the sum of "
-        "what flows back through and around the affine maps. Who reads a saved value first pays for fetching it: in "
-        "highway blocks the gates, in the others the activation."
+        f'{comparisons[-1].setting.depth} blocks, one sample, counted by "{USUAL}". Exponent: p in cost ∝ depthᵖ, from '
+        "the first two depths to the last two. Last columns: shares of the cost; sums of the gradients through and "
+        "around the affine maps count as these maps'."
     )
 
 
 FIGURES = {"data_movement.png": multiples_figure, "data_movement_reads.png": shares_figure}
-TABLES = {"data_movement": multiples_table, "data_movement_costs": costs_table}
+TABLES = {
+    "data_movement": multiples_table,
+    "data_movement_rules": rules_table,
+    "data_movement_costs": costs_table,
+}

@@ -1,42 +1,41 @@
-"""Pictures and tables of which biases, rates, activations and initialisations let 50 blocks train."""
+"""Pictures, tables and claim of which biases, rates, activations and initialisations let 50 blocks train.
+
+Rule of the verdict: a negative bias suffices if every run of every pair of activation and initialisation learns, and if
+nets of 50 blocks outperform nets of no blocks, which learn in any case: the 95 % interval of the lead in test accuracy,
+its mean over the pairs for each seed, excludes 0.
+"""
+
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.console import final, seeds_of
-from highway_lab.figures import FAINT_INK, markdown, new_figure
-from highway_lab.intervals import interval
+from highway_lab.console import seeds_of
+from highway_lab.figures import COLORS, INK, markdown, new_figure
+from highway_lab.intervals import Interval, interval
 
-from .bias_and_rate import BiasAndRateLog, arm
-from .claims import Claim
-from .common import CHANCE, TrainedRun, final_values, group, group_by, points
-from .common_figures import draw_chance, minus, shade, title
+from .bias_and_rate import STARTS, BiasAndRateLog, arm
+from .claims import ACCURACY_MARGIN, Claim, Verdict, combine, judge_better, require
+from .common import CHANCE, TrainedRun, group, group_by, points
+from .common_figures import draw_dots, minus, scale_errors, title
 from .rates import edge_note
 
-ASKED = (-2.0, 5e-3)  # the bias and the rate from which 50 blocks fall behind
-LOWER = RATE, BIAS, BOTH = (-2.0, 1e-3), (-6.0, 5e-3), (-6.0, 1e-3)  # named by what is lower than in ASKED
-CONTRASTS = ((RATE, ASKED), (BIAS, ASKED), (BOTH, ASKED), (BOTH, RATE), (BOTH, BIAS))
-LEARNT = 0.5  # test accuracy above which a net has learned something: chance is about 0.11
-STRENGTHS = {0.0: 0.25, -2.0: 0.5, -4.0: 0.75, -8.0: 1.0}  # of the line's colour, by bias
+CONTRASTS = (  # what is changed, (bias, rate) and those that it is compared with: at -2 and 5e-3, 50 blocks fall behind
+    ("lower rate", (-2.0, 1e-3), (-2.0, 5e-3)),
+    ("lower bias", (-6.0, 5e-3), (-2.0, 5e-3)),
+    ("both", (-6.0, 1e-3), (-2.0, 5e-3)),
+    ("lower bias at the lower rate", (-6.0, 1e-3), (-2.0, 1e-3)),
+    ("lower rate at the lower bias", (-6.0, 1e-3), (-6.0, 5e-3)),
+)
+LEARNT = 50.0  # % of test accuracy above which a net has learned something: chance is about 11
+ERROR_TICKS = (10, 30, 90)  # %
+NO_BLOCKS = STARTS[-1]
+DIVERGED = f"A diverged run counts as {100 * CHANCE:.0f} %."
+
+Start = tuple[str, float, int]  # block, bias, depth
 
 
-def rate_figure(log: BiasAndRateLog) -> Figure:
-    """Draw mean test accuracy, a row a bias, a column a rate; below it the standard deviation over seeds."""
-    cells, biases, rates = rate_grid(log)
-    figure, axes = new_figure(title(log.dataset, log.by_rate, f"{depth_of(log.by_rate)} highway blocks"), 4.0)
-    scores = np.array([[final_values(cells[bias, lr], "test_score") for lr in rates] for bias in biases])
-    means = scores.mean(axis=-1)
-    image = axes.imshow(np.nan_to_num(means), aspect="auto", vmin=0, vmax=1)
-    for (row, column), mean in np.ndenumerate(means):
-        sd = f"\n± {scores[row, column].std(ddof=1):.3f}" if scores.shape[-1] > 1 else ""
-        color = "black" if mean > 0.6 else "white"
-        axes.text(column, row, f"{mean:.3f}{sd}", color=color, size=9, ha="center", va="center")
-    axes.set(xlabel="learning rate", ylabel="initial gate bias $b_T$")
-    axes.set_xticks(range(len(rates)), [f"{lr:g}" for lr in rates])
-    axes.set_yticks(range(len(biases)), [minus(bias) for bias in biases])
-    axes.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axes, label="test accuracy", aspect=30)
-    return figure
+# --------------------------------------------------------------------------------------- rate and bias
 
 
 def rate_grid(log: BiasAndRateLog) -> tuple[dict[tuple, list[TrainedRun]], list[float], list[float]]:
@@ -45,34 +44,56 @@ def rate_grid(log: BiasAndRateLog) -> tuple[dict[tuple, list[TrainedRun]], list[
     return cells, sorted({bias for bias, _ in cells}, reverse=True), sorted({lr for _, lr in cells})
 
 
-def init_figure(log: BiasAndRateLog) -> Figure:
-    """Draw the test accuracy of every seed: a panel an activation, initialisations side by side, a colour a start."""
-    by_activation = group(log.by_init, "activation")
-    words = f"{depth_of(log.by_init)} blocks (grey: none), rate of each chosen"
-    figure, panels = new_figure(
-        title(log.dataset, log.by_init, words), 4.4, ncols=len(by_activation), sharey=True, squeeze=False
-    )
-    for axes, ((activation,), runs) in zip(panels[0], by_activation.items(), strict=True):
-        inits = list(dict.fromkeys(run.config.init for run in runs))
-        starts = sorted(group(runs, "block", "gate_bias", "depth").items(), reverse=True)
-        for place, (start, of_start) in enumerate(starts):
-            shift = 0.14 * (place - (len(starts) - 1) / 2)
-            x = [inits.index(run.config.init) + shift for run in of_start]
-            color = shade(*start[:2], STRENGTHS) if start[-1] else FAINT_INK
-            style = {"color": color, "marker": "o", "markersize": 4, "linestyle": "none", "clip_on": False}
-            axes.plot(x, np.nan_to_num(final_values(of_start, "test_score")), label=name_start(*start), **style)
-        draw_chance(axes, log.dataset.name)
-        axes.set(title=activation, ylim=(0, 1))
-        axes.set_xticks(range(len(inits)), inits, size=9)
-    panels[0, 0].set_ylabel("test accuracy")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=len(labels), loc="outside lower center", frameon=False, handletextpad=0.2)
+def rate_figure(log: BiasAndRateLog) -> Figure:
+    """Draw mean test accuracy, a row a bias, a column a rate; below it its 95 % interval over seeds."""
+    cells, biases, rates = rate_grid(log)
+    figure, axes = new_figure(title(log.dataset, log.by_rate, f"{log.by_rate[0].config.depth} highway blocks"), 4.0)
+    scores = [[interval(points(cells[bias, lr])) for lr in rates] for bias in biases]
+    image = axes.imshow([[score.value for score in row] for row in scores], aspect="auto", vmin=0, vmax=100)
+    for row, column in np.ndindex(len(biases), len(rates)):
+        score = scores[row][column]
+        color = "black" if score.value > 60 else "white"
+        axes.text(column, row, f"{score:.1f}".replace(" ± ", "\n± "), color=color, size=9, ha="center", va="center")
+    axes.set(xlabel="learning rate", ylabel="initial gate bias $b_T$")
+    axes.set_xticks(range(len(rates)), [f"{lr:g}" for lr in rates])
+    axes.set_yticks(range(len(biases)), [minus(bias) for bias in biases])
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, label="test accuracy (%)", aspect=30)
     return figure
 
 
-def depth_of(runs: list[TrainedRun]) -> int:
-    """Return the depth of the nets that have blocks."""
-    return max(run.config.depth for run in runs)
+def rate_table(log: BiasAndRateLog) -> str:
+    """Tabulate final test accuracy by bias and rate."""
+    cells, biases, rates = rate_grid(log)
+    rows = [[f"{bias:g}", *(f"{interval(points(cells[bias, lr])):.1f}" for lr in rates)] for bias in biases]
+    table = markdown(["b_T", *(f"rate {lr:g}" for lr in rates)], rows)
+    return f"{table}\n\nTest accuracy (%). {seeds_of(run.config for run in log.by_rate)} {DIVERGED}"
+
+
+def gains_table(log: BiasAndRateLog) -> str:
+    """Tabulate the points gained by a lower rate, a lower bias and both, of CONTRASTS that the log has."""
+    cells, _, _ = rate_grid(log)
+    rows = [
+        [
+            change,
+            *(f"{b_T:g}, {lr:g}" for b_T, lr in (than, to)),
+            str(interval(points(cells[to]) - points(cells[than]))),
+        ]
+        for change, to, than in CONTRASTS
+        if {to, than} <= cells.keys()
+    ]
+    return f"{markdown(['change', 'from b_T, rate', 'to', 'points gained'], rows)}\n\nMean over seeds, seed by seed."
+
+
+# ------------------------------------------------------------------------ activation and initialisation
+
+
+def scores_of(log: BiasAndRateLog) -> tuple[list[tuple[str, str]], dict[Start, np.ndarray]]:
+    """Return the pairs of activation and initialisation, and test accuracy (%) by start, (pairs, seeds)."""
+    cells = group_by(log.by_init, arm)
+    pairs = list(dict.fromkeys(key[:2] for key in cells))
+    starts = sorted({key[2:] for key in cells}, key=lambda start: (-start[2], start[0] != "plain", -start[1]))
+    return pairs, {start: np.array([points(cells[*pair, *start]) for pair in pairs]) for start in starts}
 
 
 def name_start(block: str, bias: float, depth: int) -> str:
@@ -80,63 +101,98 @@ def name_start(block: str, bias: float, depth: int) -> str:
     return "no blocks" if not depth else block if block == "plain" else f"b_T {minus(bias)}"
 
 
-def rate_table(log: BiasAndRateLog) -> str:
-    """Tabulate final test accuracy by bias and rate."""
-    cells, biases, rates = rate_grid(log)
-    rows = [[f"{bias:g}", *(final(cells[bias, lr], "test_score") for lr in rates)] for bias in biases]
-    table = markdown(["b_T", *(f"lr {lr:g}" for lr in rates)], rows)
-    seeds = seeds_of(run.config for run in log.by_rate)
-    return f"{table}\n\nTest accuracy of {depth_of(log.by_rate)} blocks. {seeds} {describe_gains(cells)}"
+def depth_of(log: BiasAndRateLog) -> int:
+    """Return the depth of the nets that have blocks."""
+    return max(run.config.depth for run in log.by_init)
 
 
-def describe_gains(cells: dict[tuple, list[TrainedRun]]) -> str:
-    """Describe the gains of a lower rate, a lower bias and both where 50 blocks fall behind; "" for a smoke run."""
-    if not {ASKED, *LOWER} <= cells.keys():
-        return ""
-    gains = (
-        f"b_T {b:g}, lr {lr:g} over {than[0]:g}, {than[1]:g} {interval(points(cells[b, lr]) - points(cells[than]))}"
-        for (b, lr), than in CONTRASTS
-    )
-    return (
-        f"Points, seed by seed, with 95 % intervals (t; a run that diverged counts as {CHANCE:.0%}): "
-        f"{'; '.join(gains)}."
-    )
+def init_figure(log: BiasAndRateLog) -> Figure:
+    """Draw test error, a panel a start, a row a pair of activation and initialisation, beside nets of no blocks."""
+    pairs, scores = scores_of(log)
+    no_blocks = 100 - scores.pop(NO_BLOCKS)
+    names = f"{depth_of(log)} blocks, best rate of each"
+    figure, panels = new_figure(title(log.dataset, log.by_init, names), 5.2, ncols=len(scores), sharey=True)
+    gaps = np.cumsum([0, *(left[0] != right[0] for left, right in pairwise(pairs))])  # between activations
+    heights = -np.arange(len(pairs)) - 0.7 * gaps
+    for axes, (start, of_start) in zip(panels, scores.items(), strict=True):
+        for height, errors, baseline in zip(heights, 100 - of_start, no_blocks, strict=True):
+            draw_dots(axes, errors, height, color=COLORS[start[0]])
+            axes.plot(
+                baseline.mean(), height, marker="|", markersize=13, color=INK, linestyle="none", label="no blocks"
+            )
+        scale_errors(axes, ERROR_TICKS)
+        axes.set(title=name_start(*start).replace("b_T", "$b_T$"), xlim=(5, 100))
+    panels[0].set_yticks(heights, [", ".join(pair) for pair in pairs])
+    panels[len(panels) // 2].set_xlabel("test error (%)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles[:1], labels[:1], loc="outside lower right", frameon=False)
+    return figure
 
 
 def init_table(log: BiasAndRateLog) -> str:
     """Tabulate final test accuracy by activation and initialisation, with the chosen rate, a column a start."""
-    cells = group_by(log.by_init, arm)
-    starts = sorted({key[2:] for key in cells}, key=lambda start: (start[0] == "plain", -start[1], -start[2]))
-    rows = []
-    for pair in dict.fromkeys(key[:2] for key in cells):
-        runs = (cells[*pair, *start] for start in starts)
-        rows.append([*pair, *(f"{final(of, 'test_score')} (lr {of[0].config.lr:g})" for of in runs)])
-    header = ["activation", "initialisation", *(name_start(*start) for start in starts)]
+    cells, (pairs, scores) = group_by(log.by_init, arm), scores_of(log)
+    rows = [
+        [*pair, *(f"{interval(of[row]):.1f} ({cells[*pair, *start][0].config.lr:g})" for start, of in scores.items())]
+        for row, pair in enumerate(pairs)
+    ]
+    header = ["activation", "initialisation", *(name_start(*start) for start in scores)]
     edges = edge_note(log.tried, log.by_init, arm, lambda *arm: " ".join([*arm[:2], name_start(*arm[2:])]))
     seeds = seeds_of(run.config for run in log.by_init)
-    return f"{markdown(header, rows)}\n\nTest accuracy of {depth_of(log.by_init)} blocks. {seeds} {edges}"
+    return (
+        f"{markdown(header, rows)}\n\nTest accuracy (%) of {depth_of(log)} blocks, and rate. {seeds} {DIVERGED} {edges}"
+    )
+
+
+def lead_of(scores: dict[Start, np.ndarray], start: Start) -> Interval:
+    """Return the points by which nets outperform nets of no blocks: their mean over pairs for each seed."""
+    return interval((scores[start] - scores[NO_BLOCKS]).mean(axis=0))
+
+
+def starts_table(log: BiasAndRateLog) -> str:
+    """Tabulate by start how many runs and pairs learn, and how nets compare with nets of no blocks."""
+    pairs, scores = scores_of(log)
+    rows = []
+    for start, of_start in scores.items():
+        learn = of_start > LEARNT
+        row = [name_start(*start), f"{learn.sum()} of {learn.size}", f"{learn.all(axis=1).sum()} of {len(pairs)}"]
+        if start != NO_BLOCKS:
+            signs = [interval(lead).sign for lead in of_start - scores[NO_BLOCKS]]
+            row += [str(lead_of(scores, start)), str(signs.count(1)), str(signs.count(-1))]
+        rows.append(row + [""] * (6 - len(row)))
+    header = ["net", "runs that learn", "pairs that learn", "minus no blocks", "pairs above", "pairs below"]
+    return (
+        f"{markdown(header, rows)}\n\nTo learn is to exceed {LEARNT:g} %. Minus no blocks: points, mean over pairs, "
+        "interval over seeds. Above, below: pairs whose interval excludes 0."
+    )
 
 
 def claims(log: BiasAndRateLog) -> list[Claim]:
-    """Judge section 2.2's claim on negative biases: every seed of every pair is to learn from one of them."""
-    starts, pairs = {}, {key[:2] for key in group_by(log.by_init, arm)}
-    for (_, _, *start), runs in sorted(group_by(log.by_init, arm).items(), reverse=True):
-        starts.setdefault(tuple(start), []).append(np.nan_to_num(final_values(runs, "test_score")) > LEARNT)
-    enough = [bias for (block, bias, _), learnt in starts.items() if block == "highway" and bias < 0 and np.all(learnt)]
-    shown = "; ".join(
-        f"{name_start(*start)}: {np.all(learnt, axis=1).sum()} ({np.sum(learnt)})"
-        for start, learnt in sorted(starts.items(), reverse=True)
-    )
+    """Judge section 2.2's claim on negative biases."""
+    pairs, scores = scores_of(log)
+    verdicts, leads = {}, []
+    for start, of_start in scores.items():
+        if start[0] == "highway" and start[1] < 0:
+            name, lead = minus(start[1]), lead_of(scores, start)
+            learns = Verdict.REPRODUCED if np.all(of_start > LEARNT) else Verdict.NOT_REPRODUCED
+            verdicts[name] = require(learns, judge_better(lead, ACCURACY_MARGIN))
+            leads.append(f"{name}: {lead}")
+    enough = [name for name, verdict in verdicts.items() if verdict == Verdict.REPRODUCED]
     return [
         Claim(
             "2.2",
             "a negative gate bias suffices for learning, for various activations and zero-mean initialisations",
-            f"of {len(pairs)} pairs of these, {depth_of(log.by_init)} blocks learn in every seed (of all "
-            f"{len(log.by_init) // len(starts)} runs): {shown}",
-            f"held from {max(enough):g}" if enough else "not for all",
+            f"from b_T {' and '.join(enough) or 'none'}; points over nets of no blocks, mean of {len(pairs)} pairs, "
+            f"n = {of_start.shape[1]}, {'; '.join(leads)}",
+            combine(verdicts.values()),
         )
     ]
 
 
 FIGURES = {"bias_and_rate.png": rate_figure, "bias_by_init.png": init_figure}
-TABLES = {"bias_and_rate": rate_table, "bias_by_init": init_table}
+TABLES = {
+    "bias_and_rate": rate_table,
+    "bias_and_rate_gains": gains_table,
+    "bias_by_start": starts_table,
+    "bias_by_init": init_table,
+}

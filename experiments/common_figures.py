@@ -58,7 +58,7 @@ def draw_dots(axes: Axes, values: Sequence[float], height: float, *, label: str 
 
 def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:
     """Set a logarithmic horizontal scale for test errors in %, with these ticks."""
-    axes.set(xscale="log", xlabel="test error (%)")
+    axes.set_xscale("log")
     axes.set_xticks(ticks, ticks)
     axes.xaxis.set_minor_formatter(NullFormatter())
 

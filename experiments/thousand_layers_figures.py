@@ -91,8 +91,8 @@ def depth_figure(log: ThousandLayersLog) -> Figure:
             if shows_blocks(log, runs):
                 errors = 100 - points(runs) + lost(runs)[:, 0]
                 draw_dots(axes, errors, height - 0.13, label="all blocks closed", color=color, markerfacecolor="white")
-        axes.set(title=f"{depth:,} blocks", xlim=(4, 100))
         scale_errors(axes, ERROR_TICKS)
+        axes.set(title=f"{depth:,} blocks", xlabel="test error (%)", xlim=(4, 100))
     panels[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
     panels[0].set_ylim(-0.5, len(rows) - 0.2)
     handles, labels = panels[0].get_legend_handles_labels()

@@ -62,7 +62,7 @@ class Case:
 
     def __str__(self) -> str:
         unusual = (self.width, self.batch) != (Case.width, Case.batch)
-        return f"depth {self.depth:,}" + f", width {self.width}, batch {self.batch:,}" * unusual
+        return f"{self.depth:,} blocks" + f", width {self.width}, batch {self.batch:,}" * unusual
 
     def problem(self, clip: float = CLIP) -> tuple[DeepNet, np.ndarray, np.ndarray, float]:
         """Return a net, a batch x (B, d_in) and y (B,), and the norm to clip to: the same at every call."""

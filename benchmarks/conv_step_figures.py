@@ -6,7 +6,7 @@ from .contenders import CONV_CONTENDERS
 from .conv_contenders import ConvCase
 from .conv_step import ConvStepLog
 from .training_step import Row
-from .training_step_figures import fastest, table_of_passes, table_of_steps
+from .training_step_figures import fastest, judged, table_of_passes, table_of_steps
 
 OURS, EAGER = "ours-conv", ("torch-conv", "torch-conv-last")
 
@@ -58,10 +58,6 @@ def targets_table(log: ConvStepLog) -> str:
         f"memory of our training: at most {targets.peak_mib:,.0f} MiB",
     ]
     return markdown(header, lines)
-
-
-def judged(value: float, is_reached: bool) -> str:
-    return f"{value:.3g}{'' if is_reached else ', missed'}"
 
 
 TABLES = {

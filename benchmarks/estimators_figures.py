@@ -1,37 +1,34 @@
 """Tabulate a log of the estimators beside scikit-learn's."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import stats
 
 from highway_lab.figures import markdown
+from highway_lab.intervals import LEVEL, Interval, judge
 
 from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores
 
 LEFT, RIGHT = "highway, 3 blocks", "MLP, of that size"  # of differences_table
 
 
-def mean_sd(row: Scores) -> str:
-    """Return mean ± standard deviation over folds and seeds."""
-    return f"{np.mean(row.scores):.3f} ± {np.std(row.scores, ddof=1):.3f}"
+def corrected(values: Sequence[float], folds: int) -> Interval:
+    """Return the mean of a value of each fold of each seed, with its 95 % interval.
 
-
-def difference(left: Scores, right: Scores, log: EstimatorsLog) -> tuple[float, float]:
-    """Return the mean difference of two contenders' scores fold by fold, and half of its 95 % interval.
-
-    The test is the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert & Frank
-    2004).
+    It is that of the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert &
+    Frank 2004).
     """
-    by_fold = np.subtract(left.scores, right.scores)
-    n = len(by_fold)
-    error = np.sqrt(by_fold.var(ddof=1) * (1 / n + 1 / (log.folds - 1)))
-    return float(by_fold.mean()), float(stats.t.ppf(0.975, n - 1) * error)
+    n = len(values)
+    error = np.std(values, ddof=1) * np.sqrt(1 / n + 1 / (folds - 1))
+    return Interval(float(np.mean(values)), float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * error))
 
 
 def scores_table(log: EstimatorsLog) -> str:
     """Return a table of accuracy, or R² of a regression, and the median time of a fit, by data set."""
-    rows = [[row.dataset, row.contender, mean_sd(row), f"{row.fit_seconds.median:.2g}"] for row in log.scores]
+    rows = [[row.dataset, row.contender, cell(row, log), f"{row.fit_seconds.median:.2g}"] for row in log.scores]
     header = ["data set", "estimator", "accuracy, or R²", "seconds a fit"]
-    return f"{markdown(header, rows)}\n\nMean ± sample standard deviation over {runs(log)}."
+    return f"{markdown(header, rows)}\n\n{runs(log)}."
 
 
 def differences_table(log: EstimatorsLog) -> str:
@@ -39,23 +36,20 @@ def differences_table(log: EstimatorsLog) -> str:
     rows = []
     for of in dict.fromkeys(row.dataset for row in log.scores):
         left, right = (find(log.scores, of, name) for name in (LEFT, RIGHT))
-        mean, half = difference(left, right, log)
-        rows.append([of, mean_sd(left), mean_sd(right), f"{mean:+.4f} ± {half:.4f}", verdict(mean, half)])
-    header = ["data set", LEFT, RIGHT, "difference, 95 % interval", "which is"]
-    return (
-        f"{markdown(header, rows)}\n\n{runs(log).capitalize()}; the interval is that of the resampled t-test, "
-        "corrected for training sets that overlap."
-    )
+        lead = corrected(np.subtract(left.scores, right.scores), log.folds)
+        rows.append([of, cell(left, log), cell(right, log), f"{lead:+.4f}", judge(lead, margin=0)])
+    header = ["data set", LEFT, RIGHT, "difference", "the highway net"]
+    return f"{markdown(header, rows)}\n\n{runs(log)}."
 
 
 def depths_table(log: EstimatorsLog) -> str:
     """Return a table of accuracy on scikit-learn's digits by depth."""
     header = ["blocks", *(row.contender for row in log.deep[0].scores)]
-    rows = [[str(at.depth), *map(mean_sd, at.scores)] for at in log.deep]
+    rows = [[str(at.depth), *(cell(row, log) for row in at.scores)] for at in log.deep]
     chance = np.mean(find(log.scores, "digits", "commonest class").scores)
     return (
-        f"{markdown(header, rows)}\n\nscikit-learn's digits, {HIDDEN} units a layer, {runs(log)}; "
-        f"the commonest class: {chance:.3f}."
+        f"{markdown(header, rows)}\n\n{runs(log)}; scikit-learn's digits, {HIDDEN} units a layer. "
+        f"The commonest class: {chance:.3f}."
     )
 
 
@@ -77,14 +71,14 @@ def find(rows: list[Scores], dataset: str, contender: str) -> Scores:
     return next(row for row in rows if (row.dataset, row.contender) == (dataset, contender))
 
 
-def verdict(mean: float, half: float) -> str:
-    """Return the verdict of a difference and half of its interval."""
-    return "within noise" if abs(mean) <= half else "better" if mean > 0 else "worse"
+def cell(row: Scores, log: EstimatorsLog) -> str:
+    """Return the mean score and its interval."""
+    return f"{corrected(row.scores, log.folds):.3f}"
 
 
 def runs(log: EstimatorsLog) -> str:
-    """Return the number of fits behind a score, in words."""
-    return f"{log.folds} folds × {len(log.seeds)} seeds"
+    """Return the words below a table that define its ±."""
+    return f"Mean ± 95 % interval (corrected resampled t) over {log.folds} folds × {len(log.seeds)} seeds"
 
 
 TABLES = {

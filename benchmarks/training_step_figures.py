@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import INK, label_ends, markdown, new_figure, pale, save
+from highway_lab.figures import INK, label_ends, markdown, new_figure, save
 from highway_lab.logs import read
 
 from .contenders import CONTENDERS, Case, Entry
-from .training_step import TIMED_IN_ALL_CASES, Row, StepLog, TimedLog
+from .training_step import Row, StepLog, TimedLog
 
 LOG = Path("benchmarks/training_step.json")
 PICTURE = Path("viz/training_step.png")
@@ -26,7 +26,6 @@ MANY = 5  # depths that crowd an axis: then only powers of ten are marked
 OURS, TORCH, JAX = "#0072B2", "#D55E00", "#009E73"
 STYLES = {  # a hue for each library
     "ours": {"color": OURS, "linewidth": 3.5, "zorder": 3},
-    "ours-avx2": {"color": pale(OURS, 0.6), "linewidth": 2},
     "floor": {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.5},
     "torch-eager": {"color": TORCH, "linewidth": 2},
     "torch-fused": {"color": TORCH, "linewidth": 2, "alpha": 0.7},
@@ -34,27 +33,50 @@ STYLES = {  # a hue for each library
     "jax-scanned": {"color": JAX, "linewidth": 2},
     "jax-unrolled": {"color": JAX, "linewidth": 2, "alpha": 0.55},
 }
+PANELS = {  # contenders beside ours, by the title of their panel
+    "PyTorch": ("torch-eager", "torch-fused", "torch-compiled"),
+    "JAX": ("jax-scanned", "jax-unrolled"),
+    "matrix products alone": ("floor",),
+}
+TARGETS = {  # contenders, and the largest ratio of our time to that of the fastest of them, in each case
+    "matrix products alone": (("floor",), (2.1, 1.95, 1.95, 1.25)),
+    "JAX, the faster": (("jax-scanned", "jax-unrolled"), (0.85, 0.85, 0.85, 0.85)),
+    "PyTorch, compiled": (("torch-compiled",), (0.35, 0.42, 0.42, 0.65)),
+    "PyTorch, eager": (("torch-eager",), (0.22, 0.19, 0.19, 0.55)),
+}
+LARGEST_GROWTH = 10.5  # target of our time at 1,000 blocks over that at 100
 
 
 def step_figure(log: StepLog) -> Figure:
-    """Draw time against depth. Left: all contenders. Right: ours and the floor, over more depths."""
-    title = f"One training step: width {Case.width}, batch {Case.batch}, milliseconds by depth"
-    figure, (left, right) = new_figure(title, 4.4, ncols=2, width_ratios=(1.7, 1))
-    draw_times(left, log, CONTENDERS, [case.depth for case in timed_by_passes(log) if case == Case(case.depth)])
-    every = {row.case.depth for row in log.rows if row.case == Case(row.case.depth)}
-    draw_times(right, log, TIMED_IN_ALL_CASES, sorted(every))
+    """Draw time against depth, a panel for each library beside ours; the floor over all depths."""
+    title = f"A training step of {Case.width} units a block, batches of {Case.batch}"
+    figure, panels = new_figure(title, 4.2, ncols=len(PANELS), sharey=True)
+    for axes, (library, names) in zip(panels, PANELS.items(), strict=True):
+        draw_times(axes, log, ["ours", *names])
+        axes.set_title(library)
+    panels[0].set_ylabel("milliseconds")
+    for axes in panels:
+        label_ends(axes)
     return figure
 
 
-def draw_times(axes: Axes, log: StepLog, names: Sequence[str], depths: list[int]) -> None:
-    """Draw each contender's median time over these depths, at its better number of threads; quartiles as a band."""
+def draw_times(axes: Axes, log: StepLog, names: Sequence[str]) -> None:
+    """Draw each contender's median time by depth, at its better number of threads; quartiles as a band.
+
+    The depths are those at which all these contenders were timed.
+    """
+    timed = [
+        {row.case.depth for row in log.rows if row.contender == name and row.case == Case(row.case.depth)}
+        for name in names
+    ]
+    depths = sorted(set.intersection(*filter(None, timed)))
     for name in names:
         rows = [row for depth in depths if (row := fastest(log.rows, Case(depth), name))]
         if rows:
             at, style = [row.case.depth for row in rows], STYLES[name]
             low, median, high = zip(*((row.ms.low, row.ms.median, row.ms.high) for row in rows), strict=True)
             axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-            axes.plot(at, median, label=CONTENDERS[name].label, marker="o", clip_on=False, **style)
+            axes.plot(at, median, label=CONTENDERS[name].label.split(", ")[-1], marker="o", clip_on=False, **style)
     axes.set(xscale="log", yscale="log", xlabel="blocks")
     axes.margins(x=0)
     axes.set_xticks(depths if len(depths) < MANY else [depth for depth in depths if np.log10(depth).is_integer()])
@@ -62,7 +84,6 @@ def draw_times(axes: Axes, log: StepLog, names: Sequence[str], depths: list[int]
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
     axes.minorticks_off()
-    label_ends(axes)
 
 
 # ------------------------------------------------------------------------- tables, also of convolutional nets
@@ -122,12 +143,32 @@ def training_step_table(log: StepLog) -> str:
         *("milliseconds a step", lambda row: f"{row.ms.median:.3g}"),
         *("ours / it", lambda row: row.ours_over.median),
     )
-    hundred, thousand = (fastest(log.rows, Case(depth), "ours").ms.median for depth in (100, 1000))
     return (
-        f"{table}\n\nMedians over {log.rounds} rounds, each contender at its better number of "
-        f"threads; width {Case.width} and batch {Case.batch} unless stated. Our step at depth 1,000 takes "
-        f"{thousand / hundred:.1f} times as long as at depth 100."
+        f"{table}\n\nMedians over {log.rounds} rounds, each contender at its better number of threads; "
+        f"width {Case.width} and batch {Case.batch} unless stated."
     )
+
+
+def targets_table(log: StepLog) -> str:
+    """Return a table of the targets beside what was found."""
+    cases, reached, lines = timed_by_passes(log), [], []
+    for label, (names, limits) in TARGETS.items():
+        lines.append([f"ours / {label}"])
+        for case, limit in zip(cases, limits, strict=True):
+            found = fastest(log.rows, case, *names)
+            reached.append(bool(found) and found.ours_over.median <= limit)
+            lines[-1].append(f"{judged(found.ours_over.median, reached[-1])} (at most {limit:g})" if found else "")
+    hundred, thousand = (fastest(log.rows, Case(depth), "ours").ms.median for depth in (100, 1000))
+    growth = judged(thousand / hundred, thousand / hundred <= LARGEST_GROWTH)
+    return (
+        f"{markdown(['target', *map(str, cases)], lines)}\n\n{reached.count(False)} of {len(reached)} are missed. Our "
+        f"step of 1,000 blocks takes {growth} times as long as that of 100 (at most {LARGEST_GROWTH:g})."
+    )
+
+
+def judged(value: float, is_reached: bool) -> str:
+    """Return a value beside a target."""
+    return f"{value:.3g}{'' if is_reached else ', missed'}"
 
 
 def passes_table(log: StepLog) -> str:
@@ -139,7 +180,11 @@ def passes_table(log: StepLog) -> str:
 
 
 FIGURES = {PICTURE.name: step_figure}
-TABLES = {"training_step": training_step_table, "training_step_passes": passes_table}
+TABLES = {
+    "training_step": training_step_table,
+    "training_step_targets": targets_table,
+    "training_step_passes": passes_table,
+}
 
 
 def draw(arguments: argparse.Namespace) -> None:

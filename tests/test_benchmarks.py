@@ -39,7 +39,7 @@ from benchmarks.contenders import (
 )
 from benchmarks.conv_contenders import ConvCase, peak_mib
 from benchmarks.conv_step import ConvStepLog, Peak, Targets
-from benchmarks.main_job import JobLog
+from benchmarks.main_job import JobLog, Usage
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
 from benchmarks.worker import Team, seeing_cpus, teams
@@ -427,11 +427,10 @@ def conv_step_log() -> ConvStepLog:
 def test_table_shows_the_better_number_of_threads_and_what_is_missing():
     table = TABLES["training_step"](step_log(["ours", "floor"]))
     header, *rows = cells(table)
-    assert header[1::2] == ["depth 5", "depth 30", "depth 100", "depth 4, width 512, batch 1,024"]
+    assert header[1::2] == ["5 blocks", "30 blocks", "100 blocks", "4 blocks, width 512, batch 1,024"]
     assert rows[0] == ["this project", "5", "", "30", "", "100", "", "4", ""]
     assert rows[2][:3] == ["products alone", "15", f"{1 / 15:.2f}"]
     assert rows[-2][:3] == ["JAX, scanned", "no JAX", ""]
-    assert table.endswith("takes 10.0 times as long as at depth 100.")
 
 
 def test_tables_of_convolutional_nets_show_times_and_images_a_second():
@@ -459,6 +458,22 @@ def test_tables_of_passes_show_their_shares_beside_the_whole_step(name, log, row
     assert [row[1] for row in found] == rows
 
 
+def test_targets_of_the_dense_step_are_judged_and_counted(monkeypatch):
+    log = step_log()
+    _, *rows = cells(TABLES["training_step_targets"](log))
+    ratios = {row[0].removeprefix("ours / "): row[1] for row in rows}  # contender i, from 1, has 1 / (i blocks)
+    assert ratios["PyTorch, eager"] == f"{1 / 20:.3g} (at most 0.22)"
+    assert ratios["JAX, the faster"] == f"{1 / 35:.3g} (at most 0.85)"
+    assert "0 of 16 are missed. Our step of 1,000 blocks takes 10 times" in TABLES["training_step_targets"](log)
+    limits = {"PyTorch, eager": (["torch-eager"], (0.04, 0.04, 0.001, 0.0625))}
+    monkeypatch.setattr(figures, "TARGETS", limits)
+    monkeypatch.setattr(figures, "LARGEST_GROWTH", 9)
+    table = TABLES["training_step_targets"](log)
+    assert [", missed" in cell for cell in cells(table)[1][1:]] == [True, False, True, False]
+    assert "2 of 4 are missed." in table
+    assert "takes 10, missed times" in table
+
+
 def test_targets_are_judged_beside_the_better_eager_layout():
     log = conv_step_log()
 
@@ -475,12 +490,31 @@ def test_targets_are_judged_beside_the_better_eager_layout():
     assert judged()[1] == ""
 
 
-def test_every_table_has_its_place_in_the_readme():
-    text = (ROOT / "benchmarks/README.md").read_text()
-    environments = [f"{name}_environment" for name in ("training_step", "conv_step", "main_job")]
-    assert readme_tables.all_tables().keys() >= {*TABLES, *environments}
-    for name in (*TABLES, *environments):
-        assert f"\n<!-- table: {name} -->\n" in text
+@pytest.mark.parametrize("name", readme_tables.BENCHMARKS)
+def test_every_table_stands_on_the_page_of_its_measurement(name):
+    text = (ROOT / f"benchmarks/{name}.md").read_text()
+    module, _ = readme_tables.BENCHMARKS[name]
+    for table in (*module.TABLES, f"{name}_environment"):
+        assert table in readme_tables.all_tables()
+        assert f"\n<!-- table: {table} -->\n" in text
+    assert f"({name}.md)" in (ROOT / "benchmarks/README.md").read_text()
+
+
+def test_the_main_job_is_shown_beside_its_targets():
+    def use(name: str, seconds: float, mib: float) -> Usage:
+        return Usage(name, name, *(Spread(value, value, value) for value in (seconds, seconds, mib)))
+
+    usages = [
+        use("import", 0.1, 900),
+        use("help", 0.3, 40),
+        use(main_job.HEADLINE, 9, 160),
+        use("sweep, 1 job", 9, 900),
+    ]
+    once = Spread(0.5, 0.5, 0.5)
+    log = made_up.log(JobLog, rounds=1, usages=usages, sweep_2_jobs_over_1=once, over_other=None, other_commit=None)
+    assert [row[-1] for row in cells(TABLES["main_job"](log))[1:]] == [
+        *("at most 0.25 s: reached", "at most 0.25 s: missed", "at most 160 MiB: reached", "")
+    ]
 
 
 def test_spread_is_the_median_and_the_quartiles():
@@ -497,17 +531,18 @@ def test_picture_shows_the_log_and_is_drawn_the_same_twice(tmp_path):
         assert figures.main([str(source), "--out", str(picture)]) == 0
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
-    left, right = figures.step_figure(log).axes
-    lines = {line.get_label(): line for line in left.lines}
-    assert list(lines) == [entry.label for entry in CONTENDERS.values()]
-    assert list(lines["JAX, scanned"].get_xdata()) == DEPTHS
-    assert list(lines["JAX, scanned"].get_ydata()) == [7 * depth for depth in DEPTHS]
-    assert [line.get_label() for line in right.lines] == ["this project", "products alone"]
-    assert list(right.lines[0].get_xdata()) == [*DEPTHS, 1000]
-    assert left.get_xscale() == left.get_yscale() == "log"
+    torch, jax, floor = figures.step_figure(log).axes
+    assert [line.get_label() for line in torch.lines] == ["this project", "eager", "fused", "compiled"]
+    lines = {line.get_label(): line for line in jax.lines}
+    assert list(lines) == ["this project", "scanned", "unrolled"]
+    assert list(lines["scanned"].get_xdata()) == list(lines["this project"].get_xdata()) == DEPTHS
+    assert list(lines["scanned"].get_ydata()) == [7 * depth for depth in DEPTHS]
+    assert [line.get_label() for line in floor.lines] == ["this project", "products alone"]
+    assert list(floor.lines[0].get_xdata()) == [*DEPTHS, 1000]
+    assert {axes.get_xscale() for axes in (torch, jax, floor)} == {torch.get_yscale()} == {"log"}
 
-    left, _ = figures.step_figure(step_log(["ours"], [Case(5), Case(30)])).axes
-    assert [line.get_label() for line in left.lines] == ["this project"]
+    for axes in figures.step_figure(step_log(["ours"], [Case(5), Case(30)])).axes:
+        assert [line.get_label() for line in axes.lines] == ["this project"]
 
 
 def test_committed_picture_is_that_of_the_committed_log(tmp_path):

@@ -1,20 +1,16 @@
 """The comparison of estimators: equal sizes, an interval with a known answer, a log that reads back, its tables."""
 
-import dataclasses
-
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT
 from picture_helpers import cells
 from sklearn.datasets import load_diabetes, load_wine
 from test_benchmarks import LINUX_ONLY, logged
 
 from benchmarks import estimators
 from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets
-from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, difference, verdict
+from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, corrected
 from benchmarks.measures import Spread
-from experiments import readme_tables
 from highway_lab.logs import DatasetInfo
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -53,30 +49,43 @@ def rows_of(name: str) -> list[list[str]]:
     return cells(TABLES[name](made_up_log()))[1:]
 
 
-def test_tables_show_means_with_their_spread_and_the_target():
-    assert rows_of("estimators")[0] == ["digits", LEFT, "0.650 ± 0.071", "2"]
+def test_tables_show_means_with_their_interval_and_the_target():
+    # sd 0.0707; its error, of two values in two folds, √(1/2 + 1) times that; Student's t, 1 degree of freedom: 12.706
+    half = f"{12.706 * 0.1 * 0.5**0.5 * 1.5**0.5:.3f}"
+    assert rows_of("estimators")[0] == ["digits", LEFT, f"0.650 ± {half}", "2"]
     assert rows_of("estimators_depth") == [
-        ["3", "0.350 ± 0.071", "0.350 ± 0.071"],
-        ["8", "0.850 ± 0.071", "0.850 ± 0.071"],
+        ["3", *[f"0.350 ± {half}"] * 2],
+        ["8", *[f"0.850 ± {half}"] * 2],
     ]
-    assert "the commonest class: 0.150." in TABLES["estimators_depth"](made_up_log())
+    assert "The commonest class: 0.150." in TABLES["estimators_depth"](made_up_log())
     assert [row[-1] for row in rows_of("estimators_epoch")] == [
         *("1.00 (1.00–1.00)", "0.40 (0.40–0.40)", "0.80 (0.80–0.80)"),  # of a width without a target
         *("1.00 (1.00–1.00)", "0.40 (0.40–0.40), 0.5 reached", "0.80 (0.80–0.80), 0.5 missed"),
     ]
 
 
-def test_the_interval_of_a_difference_is_that_of_the_corrected_t_test():
-    log = dataclasses.replace(made_up_log(), folds=5, seeds=[0])
-    left, right = (
-        Scores("digits", 100, name, scores, Spread(1, 2, 3))
-        for name, scores in (("a", [0.5, 0.6, 0.7, 0.8, 0.9]), ("b", [0.4] * 5))
-    )
-    mean, half = difference(left, right, log)
+def test_the_interval_of_a_mean_is_that_of_the_corrected_t_test():
+    mean, half = corrected([0.1, 0.2, 0.3, 0.4, 0.5], folds=5)
     assert mean == pytest.approx(0.3)
     # sd² = 0.025; its error √(0.025·(1/5 + 1/4)); Student's t at 97.5 %, 4 degrees of freedom: 2.776
     assert half == pytest.approx(2.776 * (0.025 * 0.45) ** 0.5, rel=1e-3)
-    assert [verdict(mean, half) for mean in (-0.2, 0.0, 0.2) for half in (0.1,)] == ["worse", "within noise", "better"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "word"),
+    [
+        ([0.6, 0.7], [0.5, 0.6], "outperforms"),
+        ([0.5, 0.6], [0.6, 0.7], "falls behind"),
+        ([0.5, 0.7], [0.5, 0.6], "inconclusive"),
+    ],
+)
+def test_shallow_nets_differ_where_the_interval_excludes_0(left, right, word):
+    log = made_up_log()
+    for row in log.scores:
+        row.scores = {LEFT: left, RIGHT: right}.get(row.contender, row.scores)
+    ((*_, difference, found),) = cells(TABLES["estimators_shallow"](log))[1:]
+    assert difference.startswith(f"{np.mean(left) - np.mean(right):+.4f} ± ")
+    assert found == word
 
 
 @LINUX_ONLY
@@ -99,10 +108,3 @@ def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
         assert min(ratios[precision, name] for name in (estimators.MLP, estimators.MLP_ALONE)) == 1
     assert all(table(log) for table in TABLES.values())
     assert "ms an epoch" in capsys.readouterr().out
-
-
-def test_every_table_is_registered_and_has_its_place():
-    text = (ROOT / "benchmarks/README.md").read_text()
-    for name in (*TABLES, "estimators_environment"):
-        assert name in readme_tables.all_tables()
-        assert f"\n<!-- table: {name} -->\n" in text

@@ -2,35 +2,44 @@
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import name_data, seeds_of
-from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, new_figure, pale
+from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, markdown, new_figure
 from highway_lab.intervals import interval
 
 from .cifar_net import CifarNetLog, means
 from .common import curve, group
 
+CHOICE = {"color": INK, "marker": "o", "linestyle": "", "markersize": 13, "fillstyle": "none", "zorder": 4}
+
 
 def grid_figure(log: CifarNetLog) -> Figure:
-    """Draw validation accuracy and training loss from epoch 1, a line for each rate; a dot marks the choice."""
+    """Draw validation accuracy and training loss by epoch, a column a rate.
+
+    Dots are epochs whose mean accuracy is within the margin of the highest; the ring is the choice among them.
+    """
+    by_rate, scores, losses = group(log.runs, "lr"), means(log.runs, "test_score"), means(log.runs, "train_loss")
+    lowest = np.nanmax([values[1:] for values in scores.values()]) - log.margin
     title = f"{name_data(log.dataset.name)}: {log.runs[0].config.depth} highway blocks by learning rate"
-    figure, panels = new_figure(title, 4.2, ncols=2)
-    by_rate = group(log.runs, "lr")
-    shown = {"test_score": "accuracy on held-out images", "train_loss": "training loss"}
-    for axes, (field, words) in zip(panels, shown.items(), strict=True):
-        for (lr,), strength in zip(by_rate, np.linspace(0.4, 1, len(by_rate)), strict=True):
-            values = np.array([curve(run, field)[1:] for run in by_rate[lr,]])
-            color = pale(COLORS["highway"], strength)
-            draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=f"{lr:g}", color=color)
-        axes.margins(x=0)
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-        chosen = means(log.runs, field)[log.lr][log.epochs]
-        axes.plot(log.epochs, chosen, "o", color=INK, clip_on=False, zorder=4)
-        axes.set_title(words)
-        label_ends(axes)
-    panels[1].annotate("chosen", (log.epochs, chosen), (-8, -16), textcoords="offset points", ha="right")
+    figure, grid = new_figure(title, 5, nrows=2, ncols=len(by_rate), sharex=True, sharey="row", squeeze=False)
+    for column, ((lr,), runs) in zip(grid.T, by_rate.items(), strict=True):
+        within = [epoch for epoch, score in enumerate(scores[lr]) if epoch and score >= lowest]
+        for axes, field, of, scale in zip(
+            column, ("test_score", "train_loss"), (scores, losses), (100, 1), strict=True
+        ):
+            values = scale * np.array([curve(run, field)[1:] for run in runs])
+            draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=None, color=COLORS["highway"])
+            dots = axes.plot(within, scale * of[lr][within], "o", color=SETTINGS[1], markersize=5, zorder=3)
+            if lr == log.lr:
+                ring = axes.plot(log.epochs, scale * of[lr][log.epochs], **CHOICE)
+        draw_level(column[0], 100 * lowest, None)
+        draw_level(column[1], losses[log.lr][log.epochs], None)
+        column[0].set_title(f"rate {lr:g}")
+        column[1].set(xlabel="epoch", xlim=(1, None))
+    grid[0, 0].set_ylabel("validation accuracy (%)")
+    grid[1, 0].set_ylabel("training loss")
+    words = [f"within {100 * log.margin:.1f} points of the highest accuracy", "chosen: the lowest loss of these"]
+    figure.legend([*dots, *ring], words, ncols=2, loc="outside lower center", frameon=False)
     return figure
 
 
@@ -39,17 +48,15 @@ def grid_table(log: CifarNetLog) -> str:
     rows = []
     for (lr,), runs in group(log.runs, "lr").items():
         epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
-        scores = (
-            f"{interval([curve(run, field)[epoch] for run in runs]):.3f}" for field in ("test_score", "train_loss")
-        )
-        rows.append([f"{lr:g}", str(epoch), *scores])
-    table = markdown(["learning rate", "best epoch", "held-out accuracy", "training loss"], rows)
-    return (
-        f"{table}\n\n{seeds_of(run.config for run in log.runs)} The lowest training loss within "
-        f"{100 * log.margin:.1f} points of the highest held-out accuracy: rate {log.lr:g}, {log.epochs} epochs. So the "
-        f"net that is kept was trained on all {log.dataset.n_train:,} training images; accuracy "
-        f"{log.net.train_score:.3f} on these, {log.net.test_score:.3f} on the {log.dataset.test_set}."
+        score, loss = ([curve(run, field)[epoch] for run in runs] for field in ("test_score", "train_loss"))
+        rows.append([f"{lr:g}", str(epoch), f"{interval(100 * np.array(score)):.1f}", f"{interval(loss):.3f}"])
+    table = markdown(["learning rate", "best epoch", "validation accuracy (%)", "training loss"], rows)
+    note = (
+        f"{seeds_of(run.config for run in log.runs)} Chosen: rate {log.lr:g}, {log.epochs} epochs. Accuracy of "
+        f"the net: {log.net.train_score:.1%} on {log.dataset.n_train:,} training images, {log.net.test_score:.1%} on "
+        f"{log.dataset.test_set}."
     )
+    return f"{table}\n\n{note}"
 
 
 FIGURES = {"cifar_net.png": grid_figure}

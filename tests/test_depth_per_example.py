@@ -10,7 +10,8 @@ from scipy.stats import spearmanr
 from experiments import models
 from experiments.beyond import depth_per_example as dpe
 from experiments.beyond import early_exit
-from experiments.beyond.depth_per_example_figures import verdict
+from experiments.beyond.depth_per_example_figures import judge_hardness, judge_variation
+from experiments.claims import Verdict
 from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
 from highway_networks import DeepNet
@@ -180,19 +181,27 @@ def test_an_exit_is_measured_on_images_that_did_not_choose_it():
 
 
 @pytest.mark.parametrize(
-    ("trained", "untrained", "words"),
+    ("trained", "untrained", "verdict"),
     [
-        ([0.30, 0.31, 0.32], [0.0, 0.01, 0.0], "more layers"),
-        ([-0.30, -0.31, -0.32], [0.0, 0.01, 0.0], "fewer layers"),
-        ([0.30, 0.31, 0.32], [0.30, 0.33, 0.31], "not told apart"),  # from an untrained net
-        ([0.30, 0.31, 0.32], [0.6, 0.61, 0.6], "not told apart"),
-        ([0.30, -0.31, 0.32], [0.0, 0.01, 0.0], "not told apart"),
-        ([0.30, 0.31, 0.32], [None, None, None], "more layers"),
-        ([0.30, 0.31, None], [0.0, 0.0, 0.0], "not told apart"),
+        ([0.30, 0.31, 0.32], [0.0, 0.01, 0.0], Verdict.REPRODUCED),
+        ([-0.30, -0.31, -0.32], [0.0, 0.01, 0.0], Verdict.NOT_REPRODUCED),
+        ([0.30, 0.31, 0.32], [0.30, 0.33, 0.31], Verdict.INCONCLUSIVE),  # beside an untrained net
+        ([0.30, 0.31, 0.32], [0.6, 0.61, 0.6], Verdict.INCONCLUSIVE),
+        ([0.30, -0.31, 0.32], [0.0, 0.01, 0.0], Verdict.INCONCLUSIVE),
+        ([0.30, 0.31, 0.32], [None, None, None], Verdict.REPRODUCED),
+        ([0.30, 0.31, None], [0.0, 0.0, 0.0], Verdict.INCONCLUSIVE),
     ],
 )
-def test_the_verdict_needs_both_intervals(trained, untrained, words):
-    assert verdict(np.array(trained, float), np.array(untrained, float)) == words
+def test_harder_images_use_more_layers_if_both_intervals_say_so(trained, untrained, verdict):
+    assert judge_hardness(np.array(trained, float), np.array(untrained, float)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("trained", "verdict"),
+    [([25, 26, 27], Verdict.REPRODUCED), ([9, 10, 11], Verdict.NOT_REPRODUCED), ([5, 15, 25], Verdict.INCONCLUSIVE)],
+)
+def test_depth_varies_if_training_raises_its_variation_enough(trained, verdict):
+    assert judge_variation(np.array(trained), np.array([1.0, 2.0, 3.0])) is verdict
 
 
 # ------------------------------------------------------------------------------------- end to end

@@ -48,7 +48,7 @@ def depths_table(log: EstimatorsLog) -> str:
     rows = [[str(at.depth), *(cell(row, log) for row in at.scores)] for at in log.deep]
     chance = np.mean(find(log.scores, "digits", "commonest class").scores)
     return (
-        f"{markdown(header, rows)}\n\n{runs(log)}; scikit-learn's digits, {HIDDEN} units a layer. "
+        f"{markdown(header, rows)}\n\n{runs(log)}. Data: scikit-learn's digits, {HIDDEN} units a layer. "
         f"The commonest class: {chance:.3f}."
     )
 

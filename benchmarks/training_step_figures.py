@@ -162,7 +162,7 @@ def targets_table(log: StepLog) -> str:
     growth = judged(thousand / hundred, thousand / hundred <= LARGEST_GROWTH)
     return (
         f"{markdown(['target', *map(str, cases)], lines)}\n\n{reached.count(False)} of {len(reached)} are missed. Our "
-        f"step of 1,000 blocks takes {growth} times as long as that of 100 (at most {LARGEST_GROWTH:g})."
+        f"step of 1,000 blocks takes {growth} times as long as that of 100. Its target: at most {LARGEST_GROWTH:g}."
     )
 
 

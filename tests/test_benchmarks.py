@@ -471,7 +471,7 @@ def test_targets_of_the_dense_step_are_judged_and_counted(monkeypatch):
     table = TABLES["training_step_targets"](log)
     assert [", missed" in cell for cell in cells(table)[1][1:]] == [True, False, True, False]
     assert "2 of 4 are missed." in table
-    assert "takes 10, missed times" in table
+    assert "takes 10, missed times as long as that of 100. Its target: at most 9." in table
 
 
 def test_targets_are_judged_beside_the_better_eager_layout():

@@ -194,7 +194,7 @@ def test_the_table_has_a_row_a_class(saved):
     log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))
     log = dataclasses.replace(log, trained=dataclasses.replace(log.trained, mean=list(range(10)), sd=[0.25] * 10))
     rows = gate_explorer_figures.depths_table(log).splitlines()
-    assert [row.split(" | ")[2] for row in rows[2:12]] == [f"{label}.00 ± 0.25" for label in range(10)]
+    assert [row.split(" | ")[2] for row in rows[2:12]] == [f"{label}.00 (sd 0.25)" for label in range(10)]
 
 
 # -------------------------------------------------------------------------------------- the template

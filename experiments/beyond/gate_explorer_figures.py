@@ -87,17 +87,13 @@ def color_table(name: str) -> str:
 
 def depths_table(log: GateExplorerLog) -> str:
     """Tabulate the effective depth of each class's images, trained and untrained."""
-    kinds, depth = (log.trained, log.untrained), log.model.net["depth"]
+    kinds = (log.trained, log.untrained)
     rows = [
-        [str(label), f"{images:,}", *(f"{of.mean[label]:.2f} ± {of.sd[label]:.2f}" for of in kinds)]
+        [str(label), f"{images:,}", *(f"{of.mean[label]:.2f} (sd {of.sd[label]:.2f})" for of in kinds)]
         for label, images in enumerate(log.images)
     ]
-    return (
-        f"{markdown(['class', 'images', 'effective depth', 'untrained'], rows)}\n\nThe sum over {depth} layers of the "
-        f"mean T of a layer's units: mean ± sample standard deviation over the test images of "
-        f"{name_data(log.dataset.name)}, by class; one net, of test accuracy {log.model.test_score:.4f}, and an "
-        "untrained one of the same settings."
-    )
+    note = f"Mean and sd over the test images of {name_data(log.dataset.name)}; 1 net and 1 untrained net."
+    return f"{markdown(['class', 'images', 'effective depth', 'untrained'], rows)}\n\n{note}"
 
 
 FIGURES = {"gate_explorer.html": page}

@@ -8,12 +8,23 @@ import made_up
 import numpy as np
 import pytest
 from helpers import assert_says, small_log
+from picture_helpers import cells
 from scipy.stats import rankdata
 
 from experiments import __main__ as experiments
 from experiments.beyond import factor_model as fm
 from experiments.beyond import simulated_markets as sm
-from experiments.beyond.factor_model_figures import days_figure, regimes_table, returns_table, verdict
+from experiments.beyond.factor_model_figures import (
+    by_regime_table,
+    days_figure,
+    judge_gates,
+    leads_table,
+    regimes_table,
+    returns_table,
+    settings_table,
+    verdicts_table,
+)
+from experiments.claims import Verdict
 from experiments.common import Experiment, ExperimentJob, load
 from highway_lab import InputError, logs
 
@@ -374,29 +385,28 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
 @pytest.mark.parametrize(
     ("mean_T", "untrained", "expected"),
     [
-        ({"nonlinear": 0.8}, 0.5, "held"),
-        ({"nonlinear": 0.8, "both linear": 0.8}, 0.5, "partly"),
-        ({"nonlinear": 0.8, "noise": 0.8}, 0.5, "partly"),
-        ({"nonlinear": 0.8, "noise": 0.9}, 0.5, "not"),
-        ({"nonlinear": 0.8}, 0.8, "partly"),
-        ({"nonlinear": 0.51}, 0.5, "open"),
-        ({"nonlinear": 0.2}, 0.5, "not"),
+        ({"nonlinear": 0.8}, 0.5, Verdict.REPRODUCED),
+        ({"nonlinear": 0.8, "both linear": 0.8}, 0.5, Verdict.PARTLY),
+        ({"nonlinear": 0.8, "noise": 0.8}, 0.5, Verdict.PARTLY),
+        ({"nonlinear": 0.8, "noise": 0.9}, 0.5, Verdict.NOT_REPRODUCED),
+        ({"nonlinear": 0.8}, 0.8, Verdict.PARTLY),
+        ({"nonlinear": 0.51}, 0.5, Verdict.INCONCLUSIVE),
+        ({"nonlinear": 0.2}, 0.5, Verdict.NOT_REPRODUCED),
     ],
 )
 def test_the_verdict_needs_a_lead_over_every_baseline(mean_T, untrained, expected):
     log = made_up_log(HALF | mean_T, untrained)
-    assert f"regime: {expected}; " in verdict(log, fm.GATED[0])
-    other = "open" if untrained == 0.5 else "not"  # of the other net, whose AUC is one half in all markets
-    assert f"regime: {other}; " in verdict(log, fm.GATED[1])
-    assert verdict(log, fm.GATED[0]) in regimes_table(log)
+    other = Verdict.INCONCLUSIVE if untrained == 0.5 else Verdict.NOT_REPRODUCED  # its AUC is ½ in all markets
+    assert [judge_gates(log, net) for net in fm.GATED] == [expected, other]
+    assert [row[-1] for row in cells(verdicts_table(log))] == ["verdict", expected, other]
 
 
 def test_one_seed_has_no_interval_and_none_no_value():
     log = made_up_log(HALF | {"nonlinear": 0.8})
     log.runs = [run for run in log.runs if run.task.seed == 1]
-    assert "AUC of mean T +0.300 over ½, +0.300 over" in verdict(log, fm.GATED[0])
+    assert cells(verdicts_table(log))[1][1:] == ["+0.300"] * 4 + ["inconclusive"]
     log.runs[0].detections[f"{fm.GATED[0]}: mean T"].auc = None
-    assert "AUC of mean T none over ½, none over" in verdict(log, fm.GATED[0])
+    assert cells(verdicts_table(log))[1][1:] == ["none"] * 4 + ["inconclusive"]
 
 
 def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
@@ -411,13 +421,21 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
 @pytest.mark.parametrize(("p", "counts"), [(0.01, ("3, 0", "1, 1", "0, 3")), (0.2, ("0, 0", "0, 0", "0, 0"))])
 def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
     table = regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
-    cells = [f"{mean} ± 0.020 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
-    assert f"| {fm.GATED[0]}: mean T | {' | '.join(cells)} |" in table
+    found = [f"{mean} ± 0.050 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
+    assert cells(table)[1][:4] == [f"{fm.GATED[0]}: mean T", *found]
 
 
-def test_leads_are_taken_seed_by_seed():
-    row = "| nonlinear | ridge | 0.101 ± 0.001 | 0.100 ± 0.000 | nan ± nan | +0.061 ± 0.001 | b: 6 of 9 |"
-    assert row in returns_table(made_up_log(HALF)).splitlines()
+def test_tables_of_models_have_a_column_for_each_market():
+    log = made_up_log(HALF)
+    for tabulate, cell in (
+        (returns_table, "0.101 ± 0.002"),
+        (by_regime_table, "0.100 ± 0.000; none"),
+        (leads_table, "+0.061 ± 0.001"),
+        (settings_table, "b: 6 of 9"),
+    ):
+        header, first, *_ = cells(tabulate(log))
+        assert header[1:] == [*sm.MARKETS]
+        assert first == ["ridge"] + [cell] * 4
 
 
 def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):

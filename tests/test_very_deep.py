@@ -7,9 +7,12 @@ import made_up
 import numpy as np
 import pytest
 
-from experiments.beyond.very_deep import BIASES, run_config
+from experiments.beyond.very_deep import BIAS_DEPTHS, BIASES, VeryDeepLog, run_config
+from experiments.beyond.very_deep_figures import claims
+from experiments.claims import Verdict
 from experiments.common import final_values, group
 from highway_lab.datasets import as_inputs
+from highway_lab.logs import DatasetInfo
 from highway_networks import Config, DeepNet, softmax_cross_entropy
 
 # ------------------------------------------------------------------------------------ what is measured
@@ -32,6 +35,32 @@ def test_runs_are_grouped_by_what_they_share_and_the_diverged_score_none():
     grouped = group(runs, "block", "depth")
     assert list(grouped.items()) == [(("highway", 2), [runs[1]]), (("highway", 3), [runs[0], runs[2]])]
     np.testing.assert_array_equal(final_values(grouped["highway", 3], "test_score"), [0.8, math.nan])
+
+
+def log_of(low: float, high: float, spread: float = 0.01) -> VeryDeepLog:
+    """Return a log of these test accuracies of the lowest and the highest bias, which differ between seeds."""
+    by_bias = [
+        made_up.trained_run(Config(depth=depth, gate_bias=bias, seed=seed), [score + spread * seed])
+        for depth in BIAS_DEPTHS
+        for bias, score in ((-40.0, low), (-6.0, 0.9), (4.0, high))
+        for seed in (0, 1, 2)
+    ]
+    return made_up.log(VeryDeepLog, DatasetInfo("mnist", 6000, 2000), by_depth=[], by_bias=by_bias)
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        (log_of(0.1, 0.1), Verdict.REPRODUCED),
+        (log_of(0.9, 0.1), Verdict.PARTLY),
+        (log_of(0.9, 0.9), Verdict.NOT_REPRODUCED),
+        (log_of(0.4, 0.4, spread=0.1), Verdict.INCONCLUSIVE),
+    ],
+)
+def test_both_extreme_biases_must_fail(log, verdict):
+    (claim,) = claims(log)
+    assert claim.verdict == verdict
+    assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 (" in claim.why
 
 
 # ------------------------------------------------------------------------------------ the arithmetic

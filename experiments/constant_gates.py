@@ -35,19 +35,14 @@ from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
 
 from . import models
+from .claims import ACCURACY_MARGIN
 from .common import Experiment, ExperimentJob, start
 
 FIRST = "tanh, b_T -2"
 EPOCHS = 10
 N_SCORED = 10_000  # training images for the training loss
-MARGIN = 0.5  # points of test accuracy within which two kinds are as good as each other
-HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS = (
-    "highway",
-    "learned constants",
-    "mean gates",
-    "untrained gates",
-    "residual",
-)
+KINDS = ("highway", "learned constants", "mean gates", "untrained gates", "residual")
+HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS
 CONSTANT = (LEARNED, MEAN)  # kinds whose gates do not see the input
 FROZEN = {LEARNED: ("W_T",), MEAN: ("W_T", "b_T"), UNTRAINED: ("W_T", "b_T")}  # parameters that are not trained
 
@@ -80,7 +75,7 @@ class ConstantGatesRun(Result):
 class ConstantGatesLog(Log):
     """runs/constant_gates.json."""
 
-    margin: float  # points of test accuracy
+    margin: float  # points of test accuracy within which two kinds are as good as each other
     runs: list[ConstantGatesRun]
 
 
@@ -118,7 +113,7 @@ def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:
 
 
 def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """Mean T (L, D) of each unit of each block over images (n, ...), uint8; below 1 and above 0."""
+    """Return the mean T (L, D) of each unit of each block over images (n, ...), uint8; below 1 and above 0."""
     starts = range(0, len(images), models.ROWS)
     parts = [images[start : start + models.ROWS] for start in starts]
     sums = sum(net.forward(as_inputs(part, net.dtype))[1].T.sum(axis=-1, dtype=np.float64) for part in parts)
@@ -155,7 +150,7 @@ def net_path(config: Config) -> Path:
 
 
 def plan(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Task]]:
-    """Every kind with every seed, by setting; that of the paper's MNIST net first."""
+    """Return every kind with every seed, by setting; that of the paper's MNIST net first."""
     tasks = {}
     for setting, sources in sorted(models.by_setting(dataset, data, smoke).items(), key=lambda item: item[0] != FIRST):
         configs = [shorten(source.training, 2 if smoke else EPOCHS) for source in sources]
@@ -167,7 +162,7 @@ def plan(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Task]]:
 
 
 def shorten(config: Config, epochs: int) -> Config:
-    """The configuration for fewer epochs, at whose end the learning rate is what it was at the end of all."""
+    """Return the configuration for fewer epochs, at whose end the learning rate is what it was at the end of all."""
     n_scored = min(N_SCORED, config.n_train)
     lr_decay = config.lr_decay ** (config.epochs / epochs)
     return replace(config, epochs=epochs, lr_decay=lr_decay, n_scored=n_scored)
@@ -180,7 +175,7 @@ def run(job: ExperimentJob) -> None:
     for tasks in plan(job.dataset, job.data, job.smoke).values():
         finish([task for task in tasks if task.kind == HIGHWAY])
         runs += finish(tasks)
-    job.keep(runs[0].config, margin=MARGIN, runs=runs)
+    job.keep(runs[0].config, margin=ACCURACY_MARGIN, runs=runs)
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")

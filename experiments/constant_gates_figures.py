@@ -67,20 +67,16 @@ def kinds_table(log: ConstantGatesLog) -> str:
             (n_trained,) = {run.n_trained for run in runs}
             losses = [run.history.train_loss[-1] for run in runs if not run.diverged]
             diverged = len(runs) - len(losses)
-            between = "" if kind == HIGHWAY else judged(compare(runs, kinds[HIGHWAY]), log.margin)
+            between = compare(runs, kinds[HIGHWAY])
+            beside = "" if kind == HIGHWAY else f"{between} ({judge(between, log.margin)})"
             score = f"{interval(points(runs)):.2f}" + (f" ({diverged} diverged)" if diverged else "")
             loss = f"{np.mean(losses):.4f}" if losses else "none"
-            rows.append([setting, kind, f"{n_trained:,}", score, between, loss])
+            rows.append([setting, kind, f"{n_trained:,}", score, beside, loss])
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
     return (
         f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {seeds(log)} seeds; a diverged run counts as "
         "chance, and is left out of the mean training loss."
     )
-
-
-def judged(between: Interval, margin: float) -> str:
-    """Return a difference and what it says."""
-    return f"{between} ({judge(between, margin)})"
 
 
 def judge_setting(leads: list[Interval], margin: float) -> Verdict:

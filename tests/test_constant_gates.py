@@ -7,30 +7,9 @@ import made_up
 import numpy as np
 import pytest
 
+from experiments import constant_gates as cg
 from experiments import models
-from experiments.constant_gates import (
-    CONSTANT,
-    EPOCHS,
-    EXPERIMENT,
-    FIRST,
-    FROZEN,
-    HIGHWAY,
-    KINDS,
-    LEARNED,
-    MARGIN,
-    MEAN,
-    RESIDUAL,
-    ConstantGatesLog,
-    ConstantGatesRun,
-    GateTraining,
-    Task,
-    mean_gates,
-    plan,
-    prepare,
-    run_task,
-    shorten,
-    trained_highway,
-)
+from experiments.claims import ACCURACY_MARGIN
 from experiments.constant_gates_figures import claims
 from highway_lab.datasets import as_inputs
 from highway_networks import Config
@@ -42,9 +21,9 @@ SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
 def trained(digits):
     """Train a kind with mean gates of 0.3; returns its training and its parameters before."""
 
-    def train(kind: str) -> tuple[GateTraining, dict[str, np.ndarray]]:
-        training = GateTraining(SHORT, digits)
-        prepare(training.net, kind, np.full((3, 8), 0.3))
+    def train(kind: str) -> tuple[cg.GateTraining, dict[str, np.ndarray]]:
+        training = cg.GateTraining(SHORT, digits)
+        cg.prepare(training.net, kind, np.full((3, 8), 0.3))
         before = {name: tensor.copy() for name, tensor in training.net.params.items()}
         for _ in training.epochs():
             pass
@@ -53,50 +32,50 @@ def trained(digits):
     return train
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != RESIDUAL])
+@pytest.mark.parametrize("kind", [kind for kind in cg.KINDS if kind != cg.RESIDUAL])
 def test_only_what_a_kind_freezes_stays(trained, kind):
     training, before = trained(kind)
     same = {name for name, tensor in training.net.params.items() if np.array_equal(tensor, before[name])}
-    assert same == set(FROZEN.get(kind, ()))
+    assert same == set(cg.FROZEN.get(kind, ()))
 
 
-@pytest.mark.parametrize("kind", [LEARNED, MEAN])
+@pytest.mark.parametrize("kind", [cg.LEARNED, cg.MEAN])
 def test_constant_gates_do_not_see_the_input(trained, kind, digits):
     training, _ = trained(kind)
     T = training.net.forward(as_inputs(digits.test_x[:20], np.float32))[1].T  # (L, D, B)
     np.testing.assert_array_equal(T, np.broadcast_to(T[:, :, :1], T.shape))
-    assert len(np.unique(T)) == (1 if kind == MEAN else T[:, :, 0].size), "each unit has learned its own"
-    if kind == MEAN:
+    assert len(np.unique(T)) == (1 if kind == cg.MEAN else T[:, :, 0].size), "each unit has learned its own"
+    if kind == cg.MEAN:
         np.testing.assert_allclose(T, 0.3, rtol=1e-5)
 
 
 def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed(workdir, digits):
-    task = Task("a setting", HIGHWAY, SHORT)
-    run_task(task, digits)
-    net, images = trained_highway(task, digits), GateTraining(SHORT, digits).data.train_x
+    task = cg.Task("a setting", cg.HIGHWAY, SHORT)
+    cg.run_task(task, digits)
+    net, images = cg.trained_highway(task, digits), cg.GateTraining(SHORT, digits).data.train_x
     T = net.forward(as_inputs(images, np.float32))[1].T
-    np.testing.assert_allclose(mean_gates(net, images), T.mean(axis=-1), rtol=1e-5)
-    kept = run_task(replace(task, kind=MEAN), digits)
+    np.testing.assert_allclose(cg.mean_gates(net, images), T.mean(axis=-1), rtol=1e-5)
+    kept = cg.run_task(replace(task, kind=cg.MEAN), digits)
     (path,) = models.CHECKPOINTS.iterdir()
     path.unlink()
-    alone = run_task(replace(task, kind=MEAN), digits)
+    alone = cg.run_task(replace(task, kind=cg.MEAN), digits)
     assert alone.history.test_loss == kept.history.test_loss, "a net that is not kept is trained again"
     assert kept.n_trained == alone.n_trained == net.params.flat.size - 3 * 8 * 9
 
 
 def test_every_kind_is_trained_in_every_setting_with_every_seed(as_many_as_mnist):
-    by_setting = plan("mnist", as_many_as_mnist, smoke=False)
-    assert next(iter(by_setting)) == FIRST
+    by_setting = cg.plan("mnist", as_many_as_mnist, smoke=False)
+    assert next(iter(by_setting)) == cg.FIRST
     tasks = [task for of_setting in by_setting.values() for task in of_setting]
-    assert len(tasks) == len(set(tasks)) == 3 * len(KINDS) * len(models.SEEDS)
-    assert {task.config.epochs for task in tasks} == {EPOCHS}
+    assert len(tasks) == len(set(tasks)) == 3 * len(cg.KINDS) * len(models.SEEDS)
+    assert {task.config.epochs for task in tasks} == {cg.EPOCHS}
     for task in tasks:
-        assert task.config.block == ("residual" if task.kind == RESIDUAL else "highway")
+        assert task.config.block == ("residual" if task.kind == cg.RESIDUAL else "highway")
 
 
 def test_a_shortened_schedule_ends_at_the_same_rate():
     config = replace(SHORT, epochs=60, lr_decay=0.99)
-    assert shorten(config, 10).lr_decay ** 10 == pytest.approx(0.99**60)
+    assert cg.shorten(config, 10).lr_decay ** 10 == pytest.approx(0.99**60)
 
 
 @pytest.mark.parametrize(
@@ -115,20 +94,20 @@ def test_a_shortened_schedule_ends_at_the_same_rate():
 def test_the_verdict_follows_its_rule(constants, noise, verdict):
     """Accuracy of both kinds of constants in two settings, noise from seed to seed; other kinds have 97 %."""
 
-    def run(setting: str, kind: str, seed: int, score: float | None) -> ConstantGatesRun:
+    def run(setting: str, kind: str, seed: int, score: float | None) -> cg.ConstantGatesRun:
         history = made_up.history(1.0, 0.5, test_score=[0.1, score and (score + noise * seed) / 100])
-        return ConstantGatesRun(None, Task(setting, kind, replace(SHORT, seed=seed)), 10, score is None, history)
+        return cg.ConstantGatesRun(None, cg.Task(setting, kind, replace(SHORT, seed=seed)), 10, score is None, history)
 
     runs = [
-        run(setting, kind, seed, score if kind in CONSTANT else 97)
+        run(setting, kind, seed, score if kind in cg.CONSTANT else 97)
         for setting, score in zip("ab", constants, strict=True)
-        for kind in KINDS
+        for kind in cg.KINDS
         for seed in (0, 1, 2)
     ]
-    assert claims(made_up.log(ConstantGatesLog, margin=MARGIN, runs=runs))[0].verdict == verdict
+    assert claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))[0].verdict == verdict
 
 
 def test_the_experiment_runs_and_reads_its_log(workdir):
-    assert EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = EXPERIMENT.read(Path("runs/constant_gates-smoke.json"))
-    assert {run.task.kind for run in log.runs} == set(KINDS)
+    assert cg.EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = cg.EXPERIMENT.read(Path("runs/constant_gates-smoke.json"))
+    assert {run.task.kind for run in log.runs} == set(cg.KINDS)

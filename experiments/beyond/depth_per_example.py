@@ -71,9 +71,7 @@ class Depths:
     by_class: list[list[float]]  # QUARTILES of each class
     of_class: float  # share of the variance that classes explain (eta squared)
     of_random_groups: float  # share that random groups of these sizes explain
-    missed: (
-        float | None
-    )  # mean of the images that the trained net gets wrong, each minus the mean of its class's others
+    missed: float | None  # mean of what the trained net gets wrong, each minus the mean of its class's others
     spread: float  # standard deviation within classes
 
 

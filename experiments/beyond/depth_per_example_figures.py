@@ -17,7 +17,6 @@ from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Dept
 HARDNESS = ("own margin", JUDGE, "other seeds")  # in the table; a net's loss ranks images nearly as its margin does
 STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 VARIED = 10  # points, see judge_variation
-LAYERS = {Verdict.REPRODUCED: "more layers", Verdict.NOT_REPRODUCED: "fewer layers"}  # what a harder image uses
 
 
 def depths_of(setting: SettingDepth, state: str) -> list[Depths]:
@@ -196,15 +195,15 @@ def correlations_table(log: DepthPerExampleLog) -> str:
             within, *others = (correlations(trained, hardness, which) for which in ("within", "all", *held))
             before = correlations(depths_of(setting, "untrained"), hardness)
             cells = map(signed, (within, before, *others))
-            rows.append([setting.setting.name, hardness, *cells, layers(within, before)])
+            rows.append([setting.setting.name, hardness, *cells, judge_hardness(within, before)])
     header = ["setting", "hardness", "within classes", "untrained", "all images", *(f"{of} held" for of in held)]
     judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
     return (
-        f"{markdown([*header, 'a harder image uses'], rows)}\n\nSpearman's correlation of effective depth with "
-        "hardness: the margin of the best wrong class in this net; the loss of logistic regression on pixels "
-        f'({judge}); the mean loss of the other seeds\' nets. Means over classes, but for "all images". Held constant: '
-        "mean pixel, norm of the first block's input, norm of the last block's output. Both intervals, that within "
-        f"classes and that of its difference to the untrained nets, must agree. {intervals_note(log)}"
+        f"{markdown([*header, 'harder images use more layers'], rows)}\n\nSpearman's correlation of effective depth "
+        "with hardness: this net's margin for the best wrong class; the loss of a judge, logistic regression on pixels "
+        f"({judge}); the mean loss of the other seeds' nets. Means over classes, but for all images. Held constant: "
+        "mean pixel, norm of the first block's input, norm of the last block's output. "
+        f"{intervals_note(log)}"
     )
 
 
@@ -217,19 +216,13 @@ def measures_table(log: DepthPerExampleLog) -> str:
             means = (interval([net.mean[measure] for net in nets]) for nets in (trained, untrained))
             within = [correlations(nets, JUDGE, measure=measure) for nets in (trained, untrained)]
             cells = [*(f"{mean:.1f}" for mean in means), *map(signed, within)]
-            rows.append([setting.setting.name, measure, *cells, layers(*within)])
-    header = ["setting", "depth", "mean", "untrained", "correlation", "untrained", "a harder image uses"]
+            rows.append([setting.setting.name, measure, *cells, judge_hardness(*within)])
+    header = ["setting", "depth", "mean", "untrained", "correlation", "untrained", "harder images use more layers"]
     return (
         f"{markdown(header, rows)}\n\nEffective depth, and the number of blocks with ‖y − x‖ above a share of ‖x‖: "
-        "mean over test images, and correlation with the judge's loss within classes; none where all images have the "
-        f"same depth. {intervals_note(log)}"
+        "mean over test images, and correlation with the judge's loss within classes (none: all depths are equal). "
+        f"{intervals_note(log)}"
     )
-
-
-def layers(trained: np.ndarray, untrained: np.ndarray) -> str:
-    """Return the verdict on hardness as a cell: what a harder image uses."""
-    verdict = judge_hardness(trained, untrained)
-    return LAYERS.get(verdict, verdict)
 
 
 def early_table(log: DepthPerExampleLog) -> str:

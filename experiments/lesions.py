@@ -6,7 +6,7 @@ if any of the early layers is removed; layers 15 to 45 have close to no effect; 
 contribute.
 
 Here the same, error and loss, for three nets of one setting (seeds 0, 1, 2) beside the net of the depth search. Ours: a
-layer is idle if closing it changes the error by less than 0.1 percentage points (the log has other thresholds, too),
+layer is idle if closing it changes the error by less than 0.1 percentage points (the log has other thresholds),
 and needed if the error rises by more than one point. Beyond the paper, on 10,000 training images: layers closed one
 after another, from the back, from the front, those of least single loss first, and in ten random orders; and how many
 can be closed before accuracy has fallen by one point.

@@ -1,18 +1,64 @@
-"""Figures, table and claim of lesions."""
+"""Figures, tables and claims of lesions; the rules of figure 4's verdicts."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import name_data
-from highway_lab.figures import COLORS, INK, draw_by_layer, draw_seeds, label_ends, markdown, part_each, set_title
+from highway_lab.figures import (
+    COLORS,
+    FAINT_INK,
+    INK,
+    draw_by_layer,
+    draw_seeds,
+    label_ends,
+    markdown,
+    part_each,
+    set_title,
+)
+from highway_lab.intervals import interval
 
-from .claims import Claim
+from .claims import Claim, Verdict, judge_about, judge_as_good, judge_better
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
-DASHES = ("-", "-", "--", "-")  # by order: the third curve lies on the first
-FIRST, LATER = slice(0, 40), slice(40, None)  # layers of CIFAR's nets, as the paper divides them
+EARLY, LATE = slice(0, 14), slice(14, 45)  # the paper's layers 1 to 14 and 15 to 45 of its net for MNIST
+FIRST = slice(0, 40)  # of its net for CIFAR-100
+ABOUT = 10  # points: margin of "about 60 % of the layers"
+NEARLY_ALL = 80  # % of the layers that count as "any of them": the paper's borders are approximate
+ORDERS = {  # by their names in the log: their names here, and their dashes, as the third curve lies on the first
+    "last first": ("closed from the back", "-"),
+    "first first": ("closed from the front", "-"),
+    "least loss first": ("least loss first", "--"),
+    "random": ("random", "-"),
+}
+PAPER_LAYERS = {  # first and last of the layers of which the paper says so
+    "mnist": ((15, 45), "the paper: close to no effect"),
+    "cifar": ((1, 40), "the paper, CIFAR-100: each raises the error noticeably"),
+}
+BAND = "#E4E4E4"  # of the rises of idle layers
+
+
+class Lesioned(Protocol):
+    """Errors of a net, as shares of the images: of the whole net and, by layer, with the layer closed."""
+
+    error: float
+    lesioned_error: list[float]
+
+
+def rise(net: Lesioned) -> np.ndarray:
+    """Return the points by which the error rises with each layer closed, (L,)."""
+    return 100 * (np.array(net.lesioned_error) - net.error)
+
+
+def share_of_costly(net: Lesioned, layers: slice, idle: float) -> float:
+    """Return how many % of these layers raise the error by more than an idle layer may when they are closed."""
+    return 100 * float(np.mean(rise(net)[layers] > 100 * idle))
+
+
+# ---------------------------------------------------------------------------------------- figures
 
 
 def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
@@ -22,99 +68,181 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
 
 
-@part_each(height=6.0)
+@part_each(height=3.2)
 def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
-    """Draw error and loss by closed layer; dashed: none closed."""
-    set_title(figure, f"Training set with one layer closed: {name_data(log.dataset.name)}")
-    panels = figure.subplots(nrows=2, sharex=True)
-    for axes, field, factor in zip(panels, ("error", "loss"), (100, 1), strict=True):
-        for name, nets in groups(log).items():
-            color = COLORS["highway"] if nets[0].source.training else INK
-            curves = factor * np.array([getattr(net, f"lesioned_{field}") for net in nets])
-            draw_by_layer(axes, curves, label=name, color=color)
-            level = factor * np.mean([getattr(net, field) for net in nets])
-            axes.axhline(level, color=color, linewidth=1, linestyle=(0, (3, 5)), label="none closed")
-    panels[0].set_title("error (%)")
-    begin_at_zero(panels[0], margin=0.04)  # so that the line of a net without errors shows
-    panels[1].set(title="mean loss (nats)", xlabel="closed layer")
-    decades = np.log10(panels[1].dataLim.intervaly)
-    if np.ptp(decades) > 1:
-        panels[1].set_yscale("log")
-        panels[1].set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
-        panels[1].yaxis.set_minor_formatter(NullFormatter())
-    for axes in panels:
-        label_ends(axes)
+    """Draw by how much the error rises, by closed layer, beside what the paper says of these layers."""
+    set_title(figure, f"One layer closed at a time: {name_data(log.dataset.name)}, all training images")
+    axes = figure.subplots()
+    for name, nets in groups(log).items():
+        color = COLORS["highway"] if nets[0].source.training else INK
+        draw_by_layer(axes, np.array([rise(net) for net in nets]), label=name, color=color)
+    draw_idle(axes, 100 * log.idle)
+    top = axes.get_ylim()[1]
+    axes.set(xlabel="closed layer", ylabel="rise in error (points)", ylim=(-0.18 * top, 1.2 * top))  # room for words
+    layers, words = PAPER_LAYERS["cifar" if log.dataset.name.startswith("cifar") else "mnist"]
+    if layers[1] <= axes.get_xlim()[1]:
+        place = {"transform": axes.get_xaxis_transform()}
+        axes.plot(layers, [0.9, 0.9], color=FAINT_INK, linewidth=1, **place)
+        axes.text(layers[1], 0.93, words, horizontalalignment="right", size=9, **place)
+    label_ends(axes)
 
 
-def begin_at_zero(axes: Axes, margin: float = 0) -> None:
-    """Let the axis begin at zero, or a margin below it, unless all values lie far above."""
-    low, high = axes.dataLim.intervaly
-    if low < high / 2:
-        axes.set_ylim(bottom=-margin * axes.get_ylim()[1])
+def draw_idle(axes: Axes, idle: float, *, named: bool = True) -> None:
+    """Draw the band of rises in error, in points, within which a layer is idle, and name it."""
+    axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
+    axes.axhspan(-idle, idle, color=BAND, linewidth=0, zorder=0)
+    label = f"idle: within ±{idle:g} points" if named else ""
+    place = {"xycoords": axes.get_yaxis_transform(), "xytext": (-2, -2), "textcoords": "offset points"}
+    axes.annotate(label, (1, -idle), **place, horizontalalignment="right", verticalalignment="top", size=9)
 
 
-@part_each(height=4.2)
+@part_each(height=3.9)
 def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
-    """Draw the error by number of closed layers: a curve an order, a panel a group of nets."""
+    """Draw the rise in error by number of closed layers: a curve an order, a panel a group of nets."""
     kinds = groups(log)
-    set_title(figure, f"{log.set_images:,} training images with several layers closed: {name_data(log.dataset.name)}")
-    panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)
-    for axes, (name, nets) in zip(panels[0], kinds.items(), strict=True):
-        for order, color, dashes in zip(nets[0].closings, COLORS.values(), DASHES, strict=False):
-            errors = 100 * np.concatenate([net.closings[order].errors for net in nets])
-            draw_seeds(axes, np.arange(errors.shape[1]), errors, label=order, color=color, linestyle=dashes)
-        axes.set(title=name, xlabel="closed layers", xlim=(0, errors.shape[1] - 1))
-    panels[0, 0].set_ylabel("error (%)")
-    begin_at_zero(panels[0, 0])
+    set_title(figure, f"Several layers closed: {name_data(log.dataset.name)}, {log.set_images:,} training images")
+    panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)[0]
+    for axes, (name, nets) in zip(panels, kinds.items(), strict=True):
+        for (order, (label, dashes)), color in zip(ORDERS.items(), COLORS.values(), strict=False):
+            errors = 100 * np.array([np.mean(net.closings[order].errors, axis=0) for net in nets])
+            closed = np.arange(errors.shape[1])
+            draw_seeds(axes, closed, errors - errors[:, :1], label=label, color=color, linestyle=dashes)
+        axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
+        axes.set(title=name, xlabel="closed layers", xlim=(0, closed[-1]))
+    panels[0].set_ylabel("rise in error (points)")
     # A legend below, as all curves end at the same point: the net with all layers closed.
-    lines = [line for line in panels[0, 0].lines if not line.get_label().startswith("_")]
+    lines = [line for line in panels[0].lines if not line.get_label().startswith("_")]
     figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
 
 
+# ----------------------------------------------------------------------------------------- tables
+
+
 def lesions_table(*logs: LesionsLog) -> str:
-    """Tabulate, by net, its error, its idle and needed layers, and how many layers can be closed by order."""
-    orders = list(logs[0].nets[0].closings)
-    rows = []
-    for log in logs:
-        for net in log.nets:
-            needed = f"{len(net.needed)} ({min(net.needed)} to {max(net.needed)})" if net.needed else "none"
-            spared = [f"{np.mean(net.closings[order].spared):.0f}" for order in orders]
-            name = f"{name_data(log.dataset.name)}, {net.source.label}"
-            rows.append([name, f"{net.error:.2%}", f"{net.idle_share:.0%}", needed, *spared])
-    table = markdown(["net", "training error", "idle layers", "needed layers", *orders], rows)
-    return "\n\n".join([table, *dict.fromkeys(map(lesions_note, logs))])
+    """Tabulate, by net, its error, its idle layers by several thresholds, and the layers that it needs."""
+    log = logs[0]
+    thresholds = [value for value in log.idle_thresholds if log.idle / 2 <= value <= 2 * log.idle]
+    parts = {"1 to 14": EARLY, "15 to 45": LATE, "1 to 40": FIRST}
+    rows = [
+        [
+            name_net(of, net),
+            f"{net.error:.2%}",
+            *(f"{net.idle[of.idle_thresholds.index(value)] / len(net.lesioned_error):.0%}" for value in thresholds),
+            *(f"{np.count_nonzero(rise(net)[part] > 100 * of.idle)}" for part in parts.values()),
+            f"{len(net.needed)}",
+        ]
+        for of in logs
+        for net in of.nets
+    ]
+    idle = [f"idle, {100 * value:g} points" for value in thresholds]
+    costly = [f"costly, layers {words}" for words in parts]
+    note = (
+        f"Idle: closing the layer changes the error by less than so much. Costly: it rises by over {100 * log.idle:g} "
+        f"points. The last column: by over {100 * log.point:g}."
+    )
+    return f"{markdown(['net', 'training error', *idle, *costly, 'layers of a point'], rows)}\n\n{note}"
 
 
-def lesions_note(log: LesionsLog) -> str:
-    """Return the note below the table on one log."""
+def sets_table(*logs: LesionsLog) -> str:
+    """Tabulate, by net, how many layers can be closed in each order before accuracy has fallen by a point."""
+    rows = [
+        [name_net(log, net), *(f"{np.mean(net.closings[order].spared):.0f}" for order in ORDERS)]
+        for log in logs
+        for net in log.nets
+    ]
     return (
-        f"Idle: closing the layer changes the error by less than {100 * log.idle:g} percentage points; needed: it "
-        f"rises by over {100 * log.point:g}. The last columns: how many layers can be closed, in that order, before "
-        f"accuracy has fallen by {100 * log.point:g}. The paper: about {PAPER_IDLE:.0%} idle on MNIST."
+        f"{markdown(['net', *(label for label, _ in ORDERS.values())], rows)}\n\n"
+        f"Layers that can be closed in this order before accuracy has fallen by {100 * logs[0].point:g} points; "
+        "random: the mean of ten orders."
     )
 
 
+def name_net(log: LesionsLog, net: NetLesions) -> str:
+    return f"{name_data(log.dataset.name)}, {net.source.label}"
+
+
+# --------------------------------------------------------------------------------------- verdicts
+
+
+def judge_any(shares: Iterable[float]) -> Verdict:
+    """Judge "closing any of these layers raises the error" by each net's share of costly layers, in %.
+
+    The claim is on every layer of a net, so a net fulfils it or not: all nets must.
+    """
+    fulfilled = {share >= NEARLY_ALL for share in shares}
+    return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
+
+
+def judge_no_effect(changes: Sequence[float], idle: float) -> Verdict:
+    """Judge "closing one of these layers hardly changes the error" by the nets' mean changes, in points."""
+    return judge_as_good(interval(np.negative(changes)), 100 * idle)
+
+
+def judge_idle(shares: Sequence[float]) -> Verdict:
+    """Judge "about 60 % of the layers do not contribute" by the nets' shares of idle layers, in %."""
+    return judge_about(interval(np.subtract(shares, 100 * PAPER_IDLE)), ABOUT)
+
+
 def claims(log: LesionsLog) -> list[Claim]:
-    """Return the paper's claim on figure 4 and CIFAR-100, judged by each net."""
-    rises = [np.array(net.lesioned_error) - net.error for net in log.nets]
-    early, late = ([int(np.count_nonzero(rise[part] > log.idle)) for rise in rises] for part in (FIRST, LATER))
-    at_all = [int(np.count_nonzero(rise[FIRST] > 0)) for rise in rises]
-    idle = [net.idle_share for net in log.nets]
+    """Return the paper's claims on figure 4 and the data set, for nets as deep as the paper's."""
+    if min(len(net.lesioned_error) for net in log.nets) < LATE.stop:
+        return []
+    return cifar_claims(log) if log.dataset.name.startswith("cifar") else mnist_claims(log)
+
+
+def mnist_claims(log: LesionsLog) -> list[Claim]:
+    """Return the claims on MNIST, judged by the nets of one setting."""
+    nets = next(iter(groups(log).values()))
+    costly = [share_of_costly(net, EARLY, log.idle) for net in nets]
+    changes = [float(np.abs(rise(net)[LATE]).mean()) for net in nets]
+    idle = [100 * net.idle_share for net in nets]
+    n = f"n = {len(nets)}"
+    return [
+        Claim(
+            "4.2, figure 4",
+            "closing any of the early layers raises the error",
+            f"{interval(costly):.0f} % of layers 1 to 14 cost over {100 * log.idle:g} points; {n}",
+            judge_any(costly),
+            detail=True,
+        ),
+        Claim(
+            "4.2, figure 4",
+            "closing one of layers 15 to 45 hardly changes the error",
+            f"mean change {interval(changes):.2f} points; {n}",
+            judge_no_effect(changes, log.idle),
+            detail=True,
+        ),
+        Claim(
+            "4.2, figure 4",
+            f"about {PAPER_IDLE:.0%} of the layers do not contribute",
+            f"{interval(idle):.0f} % of the layers are idle; {n}",
+            judge_idle(idle),
+            detail=True,
+        ),
+    ]
+
+
+def cifar_claims(log: LesionsLog) -> list[Claim]:
+    """Return the claims on CIFAR-100; with fewer idle layers than the paper's net for MNIST, a net uses more layers."""
+    costly = [share_of_costly(net, FIRST, log.idle) for net in log.nets]
+    idle = interval([100 * net.idle_share for net in log.nets])
+    data, n = name_data(log.dataset.name), f"n = {len(log.nets)}"
     return [
         Claim(
             "4.2, figure 4",
             "on CIFAR-100, closing any of the first 40 layers raises the error noticeably",
-            f"CIFAR-10, by over {100 * log.idle:g} points: {listed(early)} of 40 (at all: {listed(at_all)}), "
-            f"{listed(late)} of 9; "
-            f"idle: {' to '.join(dict.fromkeys((f'{min(idle):.0%}', f'{max(idle):.0%}')))}",
-            "held" if min(early) == 40 else "mostly" if min(early) > 30 else "partly" if min(early) > 20 else "not",
-        )
+            f"{data}: {interval(costly):.0f} % of them cost over {100 * log.idle:g} points; {n}",
+            judge_any(costly),
+        ),
+        Claim(
+            "4.2",
+            "for a complex problem, a net uses more of its layers",
+            f"{data}: {idle:.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}",
+            judge_better(idle._replace(value=100 * PAPER_IDLE - idle.value), 0),
+            detail=True,
+        ),
     ]
 
 
-def listed(counts: list[int]) -> str:
-    return ", ".join(map(str, counts))
-
-
 FIGURES = {"fig4_lesions.png": lesions_figure, "lesion_sets.png": sets_figure}
-TABLES = {"lesions": lesions_table}
+TABLES = {"lesions": lesions_table, "lesions_sets": sets_table}

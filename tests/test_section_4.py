@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from helpers import ROOT
 from made_up import job
-from picture_helpers import committed_log
+from picture_helpers import cells, committed_log
 
 import highway_lab.logs
 from experiments import lesions, models, section_4
+from experiments.claims import Verdict
 from experiments.common import load
-from experiments.section_4 import EXPERIMENT, NetSeen, Section4Log, Seen, deep_net, examine
-from experiments.section_4_figures import claims, idle_layers, idle_shares, late_minus_early, lesions_table, verdict
+from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
+from experiments.section_4_figures import TABLES, claims, idle_layers, idle_share
 from highway_lab.training import Training
 from highway_networks import train
 
 LOG = EXPERIMENT.log_path(smoke=True)
+REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +80,17 @@ def test_a_net_from_a_file_stands_beside_one_with_fresh_weights(log, digits, mon
     assert seen.untrained.error > 0.8 > seen.trained.error
 
 
-def test_the_deeper_net_has_a_note_below_the_table(log):
-    assert "smoke-digits-seed-0.npz, 6 blocks: training error" in lesions_table(log)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_has_all_nets_before_and_after_training(log, table):
+    settings = ("ReLU", "tanh from −2", "tanh from −4", "one 6-block net")
+    _, *rows = cells(TABLES[table](log))
+    assert [row[0] for row in rows] == [f"{name}, {state}" for name in settings for state in ("trained", "untrained")]
 
 
 # ------------------------------------------------------------------------------------ what is made of it
 
 
-def made_up(log: Section4Log, rises: list[float], **changed) -> Seen:
+def made_up(log: Section4Log, rises: list[float], **gates) -> Seen:
     """A net whose error (in points) and loss rise by so much when each layer is closed."""
     seen = log.nets[0].trained
     return replace(
@@ -95,94 +100,87 @@ def made_up(log: Section4Log, rises: list[float], **changed) -> Seen:
         lesioned_error=[0.01 + rise / 100 for rise in rises],
         lesioned_loss=[0.02 + rise for rise in rises],
         flips=[abs(rise) / 100 for rise in rises],
-        **changed,
+        gates=replace(seen.gates, **gates),
+        group_difference=[0.5] * 6,
     )
 
 
-def of_nets(log: Section4Log, trained: list[Seen], untrained: Seen) -> Section4Log:
-    """A log of two nets of each of the two tanh settings, trained differently by setting."""
-    of_tanh = [net for net in log.nets if net.source.training.activation == "tanh"]
-    nets = [replace(net, trained=trained[index // 2], untrained=untrained) for index, net in enumerate(of_tanh)]
-    return replace(log, nets=nets)
+@pytest.fixture
+def as_in_the_paper(log) -> Seen:
+    """A net that fulfils all claims; its layers 1 and 2 are early, 3 to 5 late."""
+    gates = {"biases_decreased": 0.9, "closed_for_a_sample": 0.9, "selective_beyond_rare": 0.5}
+    gates |= {"change": [10.0, 8.0, 1.0, 1.0, 1.0, 1.0], "bias_and_layer": 0.6, "bias_and_mean_T": -0.3}
+    return replace(made_up(log, [2.0, 1.5, 0.0, 0.0, 0.0, 0.01], **gates), class_difference=[1.5] * 6)
+
+
+@pytest.fixture
+def otherwise(log) -> Seen:
+    """A net that fulfils none."""
+    gates = {"biases_decreased": 0.1, "closed_for_a_sample": 0.1, "selective_beyond_rare": 0.0}
+    gates |= {"change": [1.0] * 6, "bias_and_layer": -0.6, "bias_and_mean_T": -0.3}
+    return replace(made_up(log, [0.0, 0.0, 2.0, 1.5, 1.0, 1.0], **gates), class_difference=[0.9] * 6)
+
+
+def judged(log: Section4Log, trained: list[Seen], untrained: Seen) -> list[Verdict]:
+    """The verdicts on two nets of each of two settings, trained differently by setting."""
+    nets = [replace(net, trained=trained[index // 2], untrained=untrained) for index, net in enumerate(log.nets[2:])]
+    return [claim.verdict for claim in claims(replace(log, nets=nets, deep=[]))]
 
 
 def test_layers_are_idle_by_the_error_by_the_loss_or_by_flips(log):
     seen = made_up(log, [20.0, 0.19, 0.15, 0.05, -0.15, 0.0])
-    idle = idle_layers(seen, log)
-    assert idle["error"].tolist() == [False, False, False, True, False, True], "a layer that does harm is not idle"
-    assert idle["loss"].tolist() == [False, True, True, True, True, True], "1 % of the costliest is 0.2"
-    assert idle["flips"].tolist() == idle["error"].tolist()
+    by_error, by_loss, by_flips = (idle_layers(seen, log, rule).tolist() for rule in ("error", "loss", "flips"))
+    assert by_error == [False, False, False, True, False, True], "a layer that does harm is not idle"
+    assert by_loss == [False, True, True, True, True, True], "1 % of the costliest is 0.2"
+    assert by_flips == by_error
     seen.flips[3], seen.flips[2] = 0.5, 0.0
-    assert idle_layers(seen, log)["flips"].tolist() == [False, False, True, False, False, True]
+    assert idle_layers(seen, log, "flips").tolist() == [False, False, True, False, False, True]
+    assert idle_share(seen, log, "error") == pytest.approx(100 / 3)
 
 
-def test_early_and_late_layers_are_those_that_the_log_names(log):
-    seen = made_up(log, [2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
-    assert log.late == (3, 5)
-    assert idle_shares(seen, log, "error") == pytest.approx((1 / 2, 1 / 2, 2 / 3))
-    by_default = replace(log, late=(2, 4))
-    assert idle_shares(seen, by_default, "error") == pytest.approx((1 / 2, 0, 1))
+def test_claims_are_reproduced_in_all_settings_in_some_or_in_none(log, as_in_the_paper, otherwise):
+    *figures_2_and_3, any_early, late, by_error, by_loss, by_flips = judged(log, [as_in_the_paper] * 2, otherwise)
+    assert figures_2_and_3 == [REPRODUCED] * 7
+    assert [any_early, late] == [REPRODUCED] * 2
+    assert [by_error, by_loss, by_flips] == [REPRODUCED] * 3, "4 of 6 are about 60 %"
+    assert judged(log, [as_in_the_paper, otherwise], otherwise) == [PARTLY] * 12
+    assert judged(log, [otherwise] * 2, as_in_the_paper) == [NOT_REPRODUCED] * 12
 
 
-def test_late_layers_are_idle_more_often_only_if_seeds_agree(log):
-    late, early = made_up(log, [2.0, 2.0, 0, 0, 0, 0]), made_up(log, [0, 0, 2.0, 2.0, 2.0, 2.0])
-
-    def nets(*seen: Seen) -> list[NetSeen]:
-        return [replace(log.nets[0], trained=of) for of in seen]
-
-    pairs = ((late, late), (early, early), (early, late), (late,))
-    assert [late_minus_early(nets(*seeds), log, "loss").sign for seeds in pairs] == [1, -1, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("trained", "untrained", "words"),
-    [
-        ([3, 3, 3], [0, 0, 0], "held"),
-        ([3, 3, 3], [0, 3, 1], "held; untrained in 0, 3, 1"),
-        ([3, 0, 2], [0, 0, 0], "in 3, 0, 2 of 3 nets"),
-        ([1, 0, 0], [3, 3, 3], "in 1, 0, 0 of 3 nets; untrained, too"),
-        ([0, 0, 0], [3, 3, 3], "not"),
-    ],
-)
-def test_a_verdict_counts_nets_and_names_the_untrained(trained, untrained, words):
-    assert verdict(trained, untrained, 3) == words
+def test_what_an_untrained_net_fulfils_even_better_is_not_reproduced(log, as_in_the_paper):
+    gates = {"closed_for_a_sample": 0.95, "change": [20.0, 8.0, 1.0, 1.0, 1.0, 1.0]}
+    gates = replace(as_in_the_paper.gates, **gates)
+    untrained = replace(as_in_the_paper, gates=gates, class_difference=[1.6] * 6)
+    biases, gradient, *by_training, any_early, late, _, _, _ = judged(log, [as_in_the_paper] * 2, untrained)
+    assert by_training == [NOT_REPRODUCED] * 5
+    assert {biases, gradient, any_early, late} == {REPRODUCED}, "these are judged by themselves"
 
 
-def test_claims_hold_of_the_nets_of_which_they_are_true(log):
-    def gates(decreased: float, closed: float, selective: float, change: list[float]):
-        fields = {"biases_decreased": decreased, "closed_for_a_sample": closed, "selective_beyond_rare": selective}
-        return replace(log.nets[0].trained.gates, change=change, **fields)
+def test_nets_that_disagree_are_inconclusive(log, as_in_the_paper, otherwise):
+    nets = [replace(net, trained=seen) for net, seen in zip(log.nets, (as_in_the_paper, otherwise), strict=False)]
+    nets = [replace(net, untrained=otherwise) for net in nets]
+    found = claims(replace(log, nets=nets, deep=[]))
+    assert {claim.verdict for claim in found} == {INCONCLUSIVE}
+    assert len({claim.paper for claim in found}) == len(found)
 
-    early, even, by_chance = [10.0, 8.0, 1.0, 1.0, 1.0, 1.0], [1.0] * 6, [0.5] * 6
-    as_in_the_paper = made_up(
-        *(log, [2.0, 1.5, 0.0, 0.0, 0.0, 0.0]),
-        gates=gates(0.9, 0.9, 0.5, early),
-        class_difference=[1.5, 1.5, 1.0, 1.0, 1.0, 1.0],
-        group_difference=by_chance,
+
+def test_a_reason_names_settings_intervals_and_untrained_nets(log, as_in_the_paper, otherwise):
+    nets = [
+        replace(net, trained=as_in_the_paper if net.source.training.gate_bias == -2 else otherwise, untrained=otherwise)
+        for net in log.nets[2:]
+    ]
+    reason = claims(replace(log, nets=nets, deep=[]))[3].why
+    assert reason == (
+        "selective gates, %, tanh from −2: 50 ± 0 (reproduced); tanh from −4: 0 ± 0 (not reproduced); "
+        "untrained: 0, 0; n = 2 each"
     )
-    otherwise = made_up(
-        *(log, [0.0, 0.0, 2.0, 1.5, 1.0, 1.0]),
-        gates=gates(0.1, 0.1, 0.0, even),
-        class_difference=[0.9, 1.5, 9.0, 9.0, 9.0, 9.0],
-        group_difference=by_chance,
-    )
-    *found, order, by_error, by_loss = claims(of_nets(log, [as_in_the_paper, otherwise], otherwise))
-    assert [claim.verdict for claim in found] == ["in 2, 0 of 2 nets"] * 5
-    assert found[0].here == "tanh, b_T -2: 90 ± 0% (untrained 10); tanh, b_T -4: 10 ± 0% (untrained 10)"
-    assert "3 ± 0 times random groups' (untrained 2)" in found[4].here
-    assert order.verdict == "in 1 of 2 settings"
-    assert "tanh, b_T -2: +" in order.here
-    assert "; tanh, b_T -4: -" in order.here
-    assert {claim.verdict for claim in (by_error, by_loss)} == {"in 2, 0 of 2 nets"}, "67 % are idle, or 33 %"
 
-    of_all = claims(of_nets(log, [as_in_the_paper] * 2, otherwise))
-    assert {claim.verdict for claim in of_all} == {"held"}
-    of_none = claims(of_nets(log, [otherwise] * 2, as_in_the_paper))
-    assert [claim.verdict for claim in of_none[:5]] == ["not"] * 5
-    of_both = claims(of_nets(log, [as_in_the_paper] * 2, as_in_the_paper))
-    assert of_both[2].verdict == "not", "no more selective than untrained"
-    assert of_both[3].verdict == "held; untrained, too"
-    assert len({claim.paper for claim in of_all}) == len(of_all)
+
+def test_a_single_deeper_net_leaves_a_claim_partly(log, as_in_the_paper, otherwise):
+    nets = [replace(net, trained=as_in_the_paper, untrained=otherwise) for net in log.nets]
+    biases, *others = claims(replace(log, nets=nets))
+    assert (biases.verdict, {claim.verdict for claim in others}) == (PARTLY, {REPRODUCED})
+    assert "one 6-block net: " in biases.why
 
 
 def test_a_smoke_run_leaves_the_nets_of_whole_runs_alone(digits):

@@ -15,10 +15,10 @@ from highway_lab.figures import (
     COLORS,
     INK,
     differences,
+    draw_by_layer,
     draw_level,
     label_ends,
     markdown,
-    number_layers,
     pale,
     part_each,
     set_title,
@@ -61,41 +61,31 @@ def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 def error_panel(axes: Axes, found: Accuracies, chance: float) -> None:
     """Draw a classifier's test error by layer for gates and outputs, beside untrained gates, pixels and chance."""
 
-    def error(accuracy: object) -> np.ndarray:
-        return 100 * (1 - np.array(accuracy))
+    def error(accuracies: list[float]) -> np.ndarray:
+        return 100 * (1 - np.array([accuracies]))  # (1, L)
 
-    layers = np.arange(1, len(found.gates.test) + 1)
-    axes.plot(layers, error(found.untrained.test), color=pale(COLORS["highway"], 0.55), label="gates, untrained")
-    axes.plot(layers, error(found.gates.test), color=COLORS["highway"], label="gates")
-    axes.plot(layers, error(found.outputs.test), color=INK, linewidth=1.5, label="outputs")
-    draw_level(axes, error(found.pixels.test[0]), "pixels")
-    draw_level(axes, error(chance), "chance")
-    lowest = error(max(found.gates.test + found.outputs.test))
+    draw_by_layer(axes, error(found.untrained.test), color=pale(COLORS["highway"], 0.55), label="gates, untrained")
+    draw_by_layer(axes, error(found.gates.test), color=COLORS["highway"], label="gates")
+    draw_by_layer(axes, error(found.outputs.test), color=INK, linewidth=1.5, label="outputs")
+    draw_level(axes, error(found.pixels.test).item(), "pixels")
+    draw_level(axes, 100 * (1 - chance), "chance")
+    lowest = error(found.gates.test + found.outputs.test).min()
     ticks = next((ticks for ticks in TICKS if ticks[0] < lowest), TICKS[-1])
-    title = f"test error (%) of {JUDGED}"
-    axes.set(title=title, xlabel="layer", yscale="log", ylim=ticks[:: len(ticks) - 1], xlim=(1, layers[-1]))
+    axes.set(title=f"test error (%) of {JUDGED}", xlabel="layer", yscale="log", ylim=(ticks[0], ticks[-1]))
     axes.set_yticks(ticks, ticks)
     axes.yaxis.set_minor_formatter(NullFormatter())
-    number_layers(axes.xaxis, layers[-1])
     label_ends(axes)
 
 
 def size_panel(axes: Axes, routing: Routing, first: int) -> None:
     """Draw the mean |difference| of class means by layer, beside random groups, and the first layers' share."""
-    layers = np.arange(1, len(routing.size) + 1)
     axes.axvspan(1, first, color=INK, alpha=0.07, linewidth=0)
-    axes.plot(layers, routing.size, color=COLORS["highway"], label="classes")
-    axes.plot(layers, routing.size_of_random_groups, color=INK, linewidth=1.5, label="random groups")
-    axes.set(title="mean |class difference of mean T|", xlabel="layer", xlim=(1, layers[-1]), ylim=(0, None))
-    words = f"← {share_in_first(routing.size, first):.0%} of the sum;\n    evenly spread {first / layers[-1]:.0%}"
-    axes.text(first + 1, 0.98, words, transform=axes.get_xaxis_transform(), va="top")
-    number_layers(axes.xaxis, layers[-1])
+    draw_by_layer(axes, np.array([routing.size]), color=COLORS["highway"], label="classes")
+    draw_by_layer(axes, np.array([routing.size_of_random_groups]), color=INK, linewidth=1.5, label="random groups")
+    axes.set(title="mean |class difference of mean T|", xlabel="layer", ylim=(0, None))
+    words = f"{routing.share_in_first_layers:.0%} of the sum;\n    evenly spread {first / len(routing.size):.0%}"
+    axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top")
     label_ends(axes)
-
-
-def share_in_first(sizes: list[float], first: int) -> float:
-    """Return the share of the first layers in the sum over all."""
-    return sum(sizes[:first]) / sum(sizes)
 
 
 def class_routing_table(*logs: ClassRoutingLog) -> str:
@@ -105,25 +95,25 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
         for name, found in log.accuracies.items():
             gates = found.gates
             best = [f"{of.test[of.best]:.1%} ({of.best + 1})" for of in (gates, found.outputs, found.untrained)]
-            others = [f"{accuracy:.1%}" for accuracy in (gates.test[0], gates.test[-1], found.pixels.test[0])]
-            rows.append([name_data(log.dataset.name), name, best[0], *others[:2], *best[1:], *others[2:]])
+            first, last, pixels = (
+                f"{accuracy:.1%}" for accuracy in (gates.test[0], gates.test[-1], *found.pixels.test)
+            )
+            rows.append([name_data(log.dataset.name), name, best[0], first, last, *best[1:], pixels])
     gates = ("gates", "gates, layer 1", "gates, last layer")
-    header = ["images", "classifier", *gates, "outputs", "untrained gates", "pixels"]
+    table = markdown(["images", "classifier", *gates, "outputs", "untrained gates", "pixels"], rows)
     chance = " and ".join(f"{log.chance:.1%}" for log in logs)
     n_test = " and ".join(f"{log.dataset.n_test:,}" for log in logs)
-    note = (
-        f"Test accuracy on {n_test} images; the commonest class: {chance}. In brackets: the layer of highest validation"
-    )
-    return f"{markdown(header, rows)}\n\n{note} accuracy."
+    note = f"Test accuracy on {n_test} images; the commonest class: {chance}. In brackets: the layer of highest"
+    return f"{table}\n\n{note} validation accuracy."
 
 
 def clusters_table(*logs: ClassRoutingLog) -> str:
     """Tabulate how well k-means of each kind of vectors agrees with the classes."""
-    kinds = [log.clusters for log in logs]
-    rows = [[name, *(f"{interval(of[name].adjusted_mutual_information):.2f}" for of in kinds)] for name in kinds[0]]
-    seeds = len(next(iter(kinds[0].values())).purity)
-    note = f"Adjusted mutual information with the classes (1: the same, 0: chance), {seeds} seeds of k-means."
-    return f"{markdown(['clusters of', *(name_data(log.dataset.name) for log in logs)], rows)}\n\n{note}"
+    clusters = [log.clusters for log in logs]
+    rows = [[of, *(f"{interval(by[of].adjusted_mutual_information):.2f}" for by in clusters)] for of in clusters[0]]
+    table = markdown(["clusters of", *(name_data(log.dataset.name) for log in logs)], rows)
+    seeds = f"{len(clusters[0]['gates'].purity)} seeds of k-means"
+    return f"{table}\n\nAdjusted mutual information with the classes (1: the same, 0: chance), {seeds}."
 
 
 def claims(log: ClassRoutingLog) -> list[Claim]:
@@ -145,7 +135,7 @@ def early_claim(log: ClassRoutingLog) -> Claim:
 def spread_claim(log: ClassRoutingLog) -> Claim:
     """Return the claim on all layers: each tells classes, and the first ones do not have most of the differences."""
     first, depth = log.first_layers, len(log.routing.size)
-    lead, share, even = least_lead(log, depth), share_in_first(log.routing.size, first), first / depth
+    lead, share, even = least_lead(log, depth), log.routing.share_in_first_layers, first / depth
     return Claim(
         "4.1, figure 3",
         "on CIFAR-100, class differences are spread out over all layers",

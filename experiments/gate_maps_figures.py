@@ -37,31 +37,25 @@ def draw_map(axes: Axes, values: np.ndarray, **style) -> AxesImage:
 
 @part_each(height=4.7)
 def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
-    """Draw the four maps; above each stands the end of its colour scale, as scales differ between nets."""
+    """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
     net, maps = log.model.net, {name: np.array(values) for name, values in vars(log.maps).items()}
-    moved = maps["b_T"] - net["gate_bias"]
+    moved, tanh = maps["b_T"] - net["gate_bias"], net["activation"] == "tanh"
     bias_end, mean_end = (np.quantile(np.abs(values), SHOWN) for values in (moved, maps["mean_T"]))
-    y_end, signed = maps["sample_y"].max(), net["activation"] == "tanh"
-    outputs = differences(np.array(1)) if signed else {"vmin": 0, "vmax": y_end}
+    outputs = differences(np.array(1)) if tanh else {"vmin": 0}
     panels = (
-        ("change of bias", f"±{bias_end:.2f}", "$b_T$, after − before", moved, differences(bias_end), "both"),
-        (
-            "mean gate",
-            f"0 to {mean_end:.2f}",
-            "T, mean of all images",
-            maps["mean_T"],
-            {"vmin": 0, "vmax": mean_end},
-            "max",
-        ),
-        ("gate, one image", "0 to 1", "T", maps["sample_T"], {"vmin": 0, "vmax": 1}, "neither"),
-        ("output, same image", "±1" if signed else f"0 to {y_end:.0f}", "y", maps["sample_y"], outputs, "neither"),
+        ("change of bias", "$b_T$, after − before", moved, differences(bias_end), "both"),
+        ("mean gate", "T, mean of all images", maps["mean_T"], {"vmin": 0, "vmax": mean_end}, "max"),
+        ("gate, one image", "T", maps["sample_T"], {"vmin": 0, "vmax": 1}, "neither"),
+        ("output, same image", "y", maps["sample_y"], outputs, "neither"),
     )
     start = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
     set_title(figure, f"{name_data(log.dataset.name)}: {net['depth']} highway layers by unit ({start})")
     grid = figure.subplots(ncols=len(panels), sharey=True)
-    for axes, (title, scale, label, values, style, extend) in zip(grid, panels, strict=True):
+    for axes, (title, label, values, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)
-        axes.set(title=f"{title}\n$\\bf{{scale~{scale.replace(' ', '~')}}}$", xlabel="unit")
+        lowest, highest = image.get_clim()
+        scale = f"±{highest:.2g}" if lowest < 0 else f"0~to~{highest:.2g}"
+        axes.set(title=f"{title}\n$\\bf{{scale~{scale}}}$", xlabel="unit")
         bar = figure.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend, label=label)
         bar.ax.xaxis.set_major_locator(MaxNLocator(2))
     grid[0].set_ylabel("layer, from input to output")
@@ -73,63 +67,60 @@ def judge_beside(share: float, *baselines: float) -> Verdict:
 
 
 def claims(log: GateMapsLog) -> list[Claim]:
-    """Return the paper's claims on figure 2, judged by a net and an untrained one."""
-    return cifar_claims(log) if log.dataset.name.startswith("cifar") else mnist_claims(log)
-
-
-def mnist_claims(log: GateMapsLog) -> list[Claim]:
-    """Return the paper's claims on MNIST."""
-    found, before, data = log.claims, log.untrained, f"1 {log.model.net['activation']} net"
-    sparse = [judge_beside(found.closed_for_a_sample, of) for of in (HALF, before.closed_for_a_sample)]
-    return [
-        bias_claim(log, data),
-        gradient_claim(log, f"MNIST stands in; {data}"),
-        Claim(
-            "4, figure 2",
-            "the gates of one sample are sparse",
-            f"below {log.closed} for one image: {found.closed_for_a_sample:.1%}; over half: {sparse[0]}; more than "
-            f"untrained ({before.closed_for_a_sample:.1%}): {sparse[1]}; {data}",
-            combine(sparse),
-        ),
-        Claim(
-            "4.1, figure 2",
-            "gates are selective: other samples open other gates",
-            f"{found.selective_beyond_rare:.0%} of gates are above {log.open} for {log.rare:.0%} to "
-            f"{1 - log.rare:.0%} of the images; untrained {before.selective_beyond_rare:.0%}; {data}",
-            judge_beside(found.selective_beyond_rare, before.selective_beyond_rare),
-        ),
-        change_claim(log, MNIST_LAYERS, data),
-    ]
-
-
-def cifar_claims(log: GateMapsLog) -> list[Claim]:
-    """Return the paper's claims on CIFAR-100."""
-    data = f"CIFAR-10 stands in; 1 {log.model.net['activation']} net"
-    on_average, untrained = (1 - of.closed_in_the_mean for of in (log.claims, log.untrained))
-    of_one = 1 - log.claims.closed_for_a_sample
-    claims = [
-        bias_claim(log, data),
-        gradient_claim(log, data),
-        Claim(
-            "4.1, figure 2",
-            "on CIFAR-100, most gates are active on average, few for one sample",
-            f"T above {log.closed}: {on_average:.1%} on average (untrained {untrained:.1%}), "
-            f"{of_one:.1%} for one image; {data}",
-            judge_beside(min(on_average, 1 - of_one), HALF),
-        ),
-        change_claim(log, CIFAR_LAYERS, data),
-    ]
-    return [claim._replace(detail=True) for claim in claims]
+    """Return the paper's claims on figure 2; CIFAR-10 stands in for CIFAR-100."""
+    net = f"1 {log.model.net['activation']} net"
+    if log.dataset.name.startswith("cifar"):
+        found = bias_claim, gradient_claim, average_claim, change_claim
+        return [claim(log, f"CIFAR-10 stands in; {net}")._replace(detail=True) for claim in found]
+    found = bias_claim, sparse_claim, selective_claim, change_claim
+    return [*(claim(log, net) for claim in found), gradient_claim(log, f"MNIST stands in; {net}")]
 
 
 def bias_claim(log: GateMapsLog, data: str) -> Claim:
-    """Return the claim on falling biases; `data` ends the reason, here and below."""
+    """Return the claim on falling biases; here and below, `data` says what was measured."""
     share, change = log.claims.biases_decreased, log.claims.bias_change
     return Claim(
         "4, figure 2",
         "most gate biases decrease in training",
         f"{share:.1%} of them (by chance 50%), mean change {change:+.3f}; {data}",
         judge_beside(share, HALF),
+    )
+
+
+def sparse_claim(log: GateMapsLog, data: str) -> Claim:
+    """Return the claim on one sample's gates: most are closed, and more than in an untrained net."""
+    closed, untrained = (of.closed_for_a_sample for of in (log.claims, log.untrained))
+    most, more = judge_beside(closed, HALF), judge_beside(closed, untrained)
+    return Claim(
+        "4, figure 2",
+        "the gates of one sample are sparse",
+        f"below {log.closed} for one image: {closed:.1%}; over half: {most}; more than untrained ({untrained:.1%}): "
+        f"{more}; {data}",
+        combine((most, more)),
+    )
+
+
+def selective_claim(log: GateMapsLog, data: str) -> Claim:
+    """Return the claim on gates that are open for some samples only."""
+    share, untrained = (of.selective_beyond_rare for of in (log.claims, log.untrained))
+    return Claim(
+        "4.1, figure 2",
+        "gates are selective: other samples open other gates",
+        f"{share:.0%} of gates are above {log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the images; untrained "
+        f"{untrained:.0%}; {data}",
+        judge_beside(share, untrained),
+    )
+
+
+def average_claim(log: GateMapsLog, data: str) -> Claim:
+    """Return the claim on gates that are active on average, of which few are active for one sample."""
+    mean, untrained = (1 - of.closed_in_the_mean for of in (log.claims, log.untrained))
+    one = 1 - log.claims.closed_for_a_sample
+    return Claim(
+        "4.1, figure 2",
+        "on CIFAR-100, most gates are active on average, few for one sample",
+        f"T above {log.closed}: on average {mean:.1%} (untrained {untrained:.1%}), one image {one:.1%}; {data}",
+        judge_beside(min(mean, 1 - one), HALF),
     )
 
 
@@ -147,9 +138,9 @@ def gradient_claim(log: GateMapsLog, data: str) -> Claim:
     )
 
 
-def change_claim(log: GateMapsLog, first: int, data: str) -> Claim:
+def change_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on the first layers' share of the change, beside an untrained net and an even spread."""
-    depth = len(log.maps.b_T)
+    first, depth = CIFAR_LAYERS if log.dataset.name.startswith("cifar") else MNIST_LAYERS, len(log.maps.b_T)
     share, untrained = (sum(of.change[:first]) / sum(of.change) for of in (log.claims, log.untrained))
     even = first / depth
     return Claim(

@@ -389,7 +389,7 @@ def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, samp
     found = replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
     active = judged("gate_maps", replace(log, claims=found), "active on average")
     assert active.verdict == verdict
-    assert f"above 0.1: {1 - mean:.1%} on average (untrained 0.0%), {1 - sample:.1%} for one image" in active.why
+    assert f"above 0.1: on average {1 - mean:.1%} (untrained 0.0%), one image {1 - sample:.1%};" in active.why
 
 
 @pytest.mark.parametrize(
@@ -453,12 +453,12 @@ def test_figure_4_of_mnist_is_judged_by_the_nets_of_one_setting(costly, idle, ve
 
 
 def routes(name: str, leads: list[float], early: float = 1.0):
-    """A log in which gates outperform untrained gates by `leads` in accuracy; class differences are large early."""
+    """A log in which gates outperform untrained gates by `leads`, and early class differences are larger."""
     log = replace(of_cifar("class_routing"), dataset=DatasetInfo(name, 60_000, 1000))
     found = log.accuracies["logistic regression"]
     found.untrained.test[:] = [0.3] * 49
     found.gates.test[:] = [0.3 + lead for lead in leads]
-    log.routing.size[:] = [early] * 15 + [1.0] * 34
+    log.routing.share_in_first_layers = 15 * early / (15 * early + 34)
     return log
 
 
@@ -542,8 +542,8 @@ def test_training_and_measuring_need_no_pictures():
 
 
 def test_classifiers_without_an_error_are_drawn():
-    scores = class_routing.Scores(validation=[1.0] * 3, test=[1.0] * 3)
-    perfect = class_routing.Accuracies(scores, scores, scores, scores)
+    layers, pixels = (class_routing.Scores(validation=[1.0] * n, test=[1.0] * n) for n in (3, 1))
+    perfect = class_routing.Accuracies(layers, layers, layers, pixels)
     axes = Figure().subplots()
     class_routing_figures.error_panel(axes, perfect, 0.1)
     assert axes.get_ylim() == (0.1, 100)

@@ -1,5 +1,6 @@
 """Pictures, tables and verdicts of the blocks side by side: how well they train, how gradients flow through them."""
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,7 @@ from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, markd
 from highway_lab.intervals import Interval, difference, interval, judge
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
-from ..common import group, group_by, points
+from ..common import group_by, points
 from ..common_figures import draw_against, title
 from ..rates import edge_note
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
@@ -24,13 +25,17 @@ COLUMNS = {  # of panels: their blocks, and ticks of the test error in %
     "blocks with gates": (("highway", "highway-uncoupled", "lstm"), (6, 7, 8, 9, 10)),
 }
 NAMES = {**{block: block for block in BLOCKS}, "residual-scaled": "residual / L", "highway-uncoupled": "uncoupled"}
-FIXED = ("residual", "residual-scaled")  # blocks whose path carries x unchanged, without a gate
 STEPS = 2  # of the grid of rates that are to lie beyond a chosen one
 
 
 def figure_title(log: BlocksComparedLog) -> str:
     """Return what the titles of both figures begin with."""
     return title(log.dataset, log.runs, "best rate of each")
+
+
+def depths_of(log: BlocksComparedLog) -> list[int]:
+    """Return the numbers of blocks, ascending."""
+    return sorted({run.config.depth for run in log.runs})
 
 
 def error_figure(log: BlocksComparedLog) -> Figure:
@@ -56,29 +61,19 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     return figure
 
 
-def deepest_runs(log: BlocksComparedLog) -> dict[str, list[ComparedRun]]:
-    """Return by block the runs of equal width and of the greatest depth, where gradients have furthest to go."""
-    deepest = max(run.config.depth for run in log.runs)
-    runs = (run for run in log.runs if run.task.equal == "depth" and run.config.depth == deepest)
-    return {block: of_block for (block,), of_block in group(runs, "block").items()}
-
-
 def flow_figure(log: BlocksComparedLog) -> Figure:
     """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each block."""
-    runs = deepest_runs(log)
-    config = runs["highway"][0].config
-    words = f"{figure_title(log)}, {config.depth} blocks, {config.hidden} wide"
+    arms, depth = group_by(log.runs, arm), depths_of(log)[-1]
+    width = arms["depth", "highway", depth][0].config.hidden
+    words = f"{figure_title(log)}, {depth} blocks, {width} wide"
     figure, grid = new_figure(words, 5.6, nrows=2, ncols=len(BLOCKS), sharey="row")
     for (norms, values), block in zip(grid.T, BLOCKS, strict=True):
-        draw_flow(norms, runs[block], "gradient_norms", last=config.depth)
-        draw_flow(values, runs[block], "singular_values", last=config.hidden)
+        runs = arms["depth", block, depth]
+        draw_flow(norms, runs, "gradient_norms", last=depth)
+        draw_flow(values, runs, "singular_values", last=width)
         norms.set_title(NAMES[block])
-    for axes, (ylabel, xlabel) in zip(
-        grid[:, 0],
-        [("norm of dL/dx", "input of block"), (f"singular values of dy/dx,\nblock {config.depth // 2 + 1}", "rank")],
-        strict=True,
-    ):
-        axes.set(xlabel=xlabel, ylabel=ylabel)
+    grid[0, 0].set(xlabel="input of block", ylabel="norm of dL/dx")
+    grid[1, 0].set(xlabel="rank", ylabel=f"singular values of dy/dx,\nblock {depth // 2 + 1}")
     for axes in grid[:, -1]:
         label_ends(axes)
     return figure
@@ -104,49 +99,46 @@ def draw_flow(axes: Axes, runs: list[ComparedRun], field: str, *, last: int) -> 
 def accuracy_table(log: BlocksComparedLog) -> str:
     """Tabulate final test accuracy of each block by depth, with the chosen rate."""
     arms = group_by(log.runs, arm)
-    depths = sorted({depth for _, _, depth in arms})
     rows = []
     for equal, block in product(WIDTHS, BLOCKS):
-        cells = [arms[equal, block, depth] for depth in depths]
+        cells = [arms[equal, block, depth] for depth in depths_of(log)]
         scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
         rows.append([EQUAL[equal], NAMES[block], str(cells[0][0].config.hidden), *scores])
-    header = ["", "block", "width", *(f"{depth} blocks" for depth in depths)]
+    header = ["", "block", "width", *(f"{depth} blocks" for depth in depths_of(log))]
     edges = edge_note(
         log.tried, log.runs, arm, lambda equal, block, depth: f"{NAMES[block]} {depth} ({EQUAL[equal]})", steps=STEPS
     )
     return f"{markdown(header, rows)}\n\nTest accuracy. {seeds_of(run.config for run in log.runs)} {edges}"
 
 
-def leads(log: BlocksComparedLog) -> dict[tuple[str, str], dict[int, Interval]]:
-    """Return points of test accuracy over the highway block, paired by seed: by what is equal and block, then depth."""
-    arms, found = group_by(log.runs, arm), {}
-    for (equal, block, depth), runs in arms.items():
-        if block != "highway":
-            lead = interval(points(runs) - points(arms[equal, "highway", depth]))
-            found.setdefault((equal, block), {})[depth] = lead
-    return {key: found[key] for key in product(WIDTHS, BLOCKS) if key in found}
+def leads(log: BlocksComparedLog) -> dict[tuple[str, str, int], Interval]:
+    """Return points of test accuracy over the highway block, paired by seed, by what is equal, block and depth."""
+    arms = group_by(log.runs, arm)
+    return {of: interval(points(runs) - points(arms[of[0], "highway", of[2]])) for of, runs in arms.items()}
 
 
 def judge_accuracy(log: BlocksComparedLog, block: str) -> Verdict:
     """Judge "such blocks are as good as highway blocks": at every depth, at equal width and at equal parameters."""
-    found = (lead for (_, other), by_depth in leads(log).items() if other == block for lead in by_depth.values())
-    return combine(judge_as_good(lead, ACCURACY_MARGIN) for lead in found)
+    return combine(judge_as_good(lead, ACCURACY_MARGIN) for of, lead in leads(log).items() if of[1] == block)
 
 
 def gaps_table(log: BlocksComparedLog) -> str:
     """Tabulate the points of test accuracy by which a block outperforms the highway block of the same depth."""
-    found = leads(log)
-    rows = [
-        [EQUAL[equal], NAMES[block], *(f"{lead} ({judge(lead, ACCURACY_MARGIN)})" for lead in by_depth.values())]
-        for (equal, block), by_depth in found.items()
-    ]
-    header = ["", "block", *(f"{depth} blocks" for depth in next(iter(found.values())))]
-    verdicts = ", ".join(f"{NAMES[block]}: {judge_accuracy(log, block)}" for block in FIXED)
+    found, rows = leads(log), []
+    for equal, block in product(WIDTHS, (block for block in BLOCKS if block != "highway")):
+        cells = (found[equal, block, depth] for depth in depths_of(log))
+        rows.append([EQUAL[equal], NAMES[block], *(f"{lead} ({judge(lead, ACCURACY_MARGIN)})" for lead in cells)])
+    header = ["", "block", *(f"{depth} blocks" for depth in depths_of(log))]
+    seeds, verdicts = len({run.config.seed for run in log.runs}), list_verdicts(judge_accuracy, log)
     return (
         f"{markdown(header, rows)}\n\nPoints of test accuracy over highway, paired by seed: mean and 95 % interval "
-        f"(t, n = {len({run.config.seed for run in log.runs})}). As good at every depth (margin "
-        f"{ACCURACY_MARGIN:g}): {verdicts}."
+        f"(t, n = {seeds}). As good at every depth (margin {ACCURACY_MARGIN:g}): {verdicts}."
     )
+
+
+def list_verdicts(judge_block: Callable[[BlocksComparedLog, str], Verdict], log: BlocksComparedLog) -> str:
+    """List the verdicts on blocks whose path carries x unchanged, without a gate."""
+    return ", ".join(f"{NAMES[block]}: {judge_block(log, block)}" for block in ("residual", "residual-scaled"))
 
 
 def growth(runs: list[ComparedRun], when: str) -> list[float]:
@@ -160,21 +152,20 @@ def judge_gradients(log: BlocksComparedLog, block: str) -> Verdict:
 
     More surely than in highway nets: on the way back, their norm changes by fewer orders of magnitude.
     """
+    arms = group_by(log.runs, arm)
 
     def change(block: str, depth: int) -> np.ndarray:
         return np.abs(growth(arms["depth", block, depth], "untrained"))
 
-    arms = group_by(log.runs, arm)
-    depths = {depth for _, _, depth in arms}
-    return combine(judge_better(difference(change("highway", of), change(block, of)), LOSS_MARGIN) for of in depths)
+    gains = (difference(change("highway", depth), change(block, depth)) for depth in depths_of(log))
+    return combine(judge_better(gain, LOSS_MARGIN) for gain in gains)
 
 
 def flow_table(log: BlocksComparedLog) -> str:
     """Tabulate by block how the gradient grows on its way back through all of them, and one block's singular values."""
-    arms, deepest = group_by(log.runs, arm), deepest_runs(log)
-    depths = sorted({depth for _, _, depth in arms})
-    rows = []
-    for block, runs in deepest.items():
+    arms, depths, rows = group_by(log.runs, arm), depths_of(log), []
+    for block in BLOCKS:
+        runs = arms["depth", block, depths[-1]]  # equally wide
         cells = [f"{interval(growth(arms['depth', block, depth], 'untrained')):.2f}" for depth in depths]
         cells.append(f"{interval(growth(runs, 'trained')):.2f}")
         for when in STATES:
@@ -185,12 +176,11 @@ def flow_table(log: BlocksComparedLog) -> str:
     last = depths[-1]
     header = ["block", *(f"{depth} blocks" for depth in depths), f"{last}, trained"]
     header += [f"singular values, {last}", f"singular values, {last}, trained"]
-    verdicts = ", ".join(f"{NAMES[block]}: {judge_gradients(log, block)}" for block in FIXED)
     return (
         f"{markdown(header, rows)}\n\nUntrained unless said: orders of magnitude by which the norm of dL/dx grows from "
         f"the last block's output to the first block's input; smallest to largest singular value of dy/dx of block "
         f"{last // 2 + 1}, of all seeds. {seeds_of(run.config for run in log.runs)} Untrained, the norm changes less "
-        f"than in highway nets, at every depth: {verdicts}."
+        f"than in highway nets, at every depth: {list_verdicts(judge_gradients, log)}."
     )
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
@@ -54,17 +55,12 @@ MOST_PANELS = 8
 # ---------------------------------------------------------------------------------- from logs to arrays
 
 
-def group(runs: list[Run], *names: str) -> dict[tuple, list[Run]]:
-    """Group runs by hyperparameters, in the order of the log."""
+def group(runs: list[Run], name: str) -> dict[Any, list[Run]]:
+    """Group runs by a hyperparameter, in the order of the log."""
     groups = {}
     for run in runs:
-        groups.setdefault(tuple(getattr(run.config, name) for name in names), []).append(run)
+        groups.setdefault(getattr(run.config, name), []).append(run)
     return groups
-
-
-def by_block(log: Log) -> dict[str, list[Run]]:
-    """Group a log's runs by their kind of block."""
-    return {block: runs for (block,), runs in group(log.runs, "block").items()}
 
 
 def depths_of(log: Log) -> list[int]:
@@ -151,7 +147,7 @@ def name_line(block: str, runs: list[Run]) -> str:
 
 def draw_history(axes: Axes, log: Log, field: str) -> None:
     """Draw a field of the histories against epoch, in a colour for each kind of block."""
-    for block, runs in by_block(log).items():
+    for block, runs in group(log.runs, "block").items():
         values = curves(runs, field)
         draw_seeds(axes, np.arange(values.shape[1]), values, color=COLORS[block], label=name_line(block, runs))
     axes.margins(x=0)
@@ -202,7 +198,7 @@ def depth_sweep(log: Log) -> np.ndarray:
     depths = depths_of(log)
     columns = {"test_score": "test accuracy", "train_loss": "training loss (nats)"}
     for axes, (field, title) in zip(panels, columns.items(), strict=True):
-        for block, runs in by_block(log).items():
+        for block, runs in group(log.runs, "block").items():
             values = finals(runs, field, depths)
             draw_seeds(axes, np.array(depths), values, color=COLORS[block], label=name_line(block, runs), marker="o")
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
@@ -271,28 +267,27 @@ def T_gate_bars(log: Log) -> Axes:
 
 
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
-    """Draw the mean T after training, a panel a depth, a row a seed; white is the mean before training.
+    """Draw the mean T after training, a panel a depth, a row a run; white is the mean before training.
 
     At most MOST_PANELS depths, evenly spaced.
     """
-    of_depths = group(log.runs, "depth")
-    logs = [dataclasses.replace(log, runs=of_depths[depth,]) for depth in depths_of(log)]
-    logs = [of_depth for of_depth in logs if runs_with_gates(of_depth)]
-    logs = [logs[i] for i in evenly_spaced(len(logs), MOST_PANELS)]
-    shown = [run for of_depth in logs for run in runs_with_gates(of_depth)]
+    logs = [dataclasses.replace(log, runs=runs) for _, runs in sorted(group(log.runs, "depth").items())]
+    groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
+    groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
+    shown = [run for runs in groups for run in runs]
     title = f"Mean transform gate after training, a row a run: {describe(log, shown)}"
-    figure, panels = new_figure(title, 1.2 + 0.9 * len(logs), nrows=len(logs), squeeze=False)
+    figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
     untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
     lowest, highest = (edge(edge(run.gate_means[-1]) for run in shown) for edge in (min, max))
     norm = CenteredNorm(untrained, max(highest - untrained, untrained - lowest))
-    for axes, of_depth in zip(panels[:, 0], logs, strict=True):
-        means = gate_means(of_depth)[:, -1]
+    for axes, runs in zip(panels[:, 0], groups, strict=True):
+        means = np.array([run.gate_means[-1] for run in runs])
         seeds, depth = means.shape
         cells = axes.imshow(means, cmap="RdBu_r", norm=norm, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5))
         axes.set(ylabel=name_depth(depth), yticks=())
         number_layers(axes.xaxis, depth)
     axes.set_xlabel("block, front to back")
-    scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2f})", pad=0.02)
+    scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
     scale.ax.set_ylim(0, highest)
     return panels[:, 0]
 

@@ -7,6 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import INK, label_ends, markdown, new_figure, save
+from highway_lab.figures import COLORS, INK, label_ends, markdown, new_figure, pale, save
 from highway_lab.logs import read
 
 from .contenders import CONTENDERS, Case, Entry
@@ -23,21 +24,12 @@ from .training_step import Row, StepLog, TimedLog
 LOG = Path("benchmarks/training_step.json")
 PICTURE = Path("viz/training_step.png")
 MANY = 5  # depths that crowd an axis: then only powers of ten are marked
-OURS, TORCH, JAX = "#0072B2", "#D55E00", "#009E73"
-STYLES = {  # a hue for each library
-    "ours": {"color": OURS, "linewidth": 3.5, "zorder": 3},
-    "floor": {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.5},
-    "torch-eager": {"color": TORCH, "linewidth": 2},
-    "torch-fused": {"color": TORCH, "linewidth": 2, "alpha": 0.7},
-    "torch-compiled": {"color": TORCH, "linewidth": 2, "alpha": 0.45},
-    "jax-scanned": {"color": JAX, "linewidth": 2},
-    "jax-unrolled": {"color": JAX, "linewidth": 2, "alpha": 0.55},
+PANELS = {  # by title: a colour, and the contenders beside ours
+    "PyTorch": (COLORS["plain"], ("torch-eager", "torch-fused", "torch-compiled")),
+    "JAX": (COLORS["residual"], ("jax-scanned", "jax-unrolled")),
+    "matrix products alone": (INK, ("floor",)),
 }
-PANELS = {  # contenders beside ours, by the title of their panel
-    "PyTorch": ("torch-eager", "torch-fused", "torch-compiled"),
-    "JAX": ("jax-scanned", "jax-unrolled"),
-    "matrix products alone": ("floor",),
-}
+SHADES = (1, 0.75, 0.55)  # of the contenders of a panel
 TARGETS = {  # contenders, and the largest ratio of our time to that of the fastest of them, in each case
     "matrix products alone": (("floor",), (2.1, 1.95, 1.95, 1.25)),
     "JAX, the faster": (("jax-scanned", "jax-unrolled"), (0.85, 0.85, 0.85, 0.85)),
@@ -51,8 +43,10 @@ def step_figure(log: StepLog) -> Figure:
     """Draw time against depth, a panel for each library beside ours; the floor over all depths."""
     title = f"A training step of {Case.width} units a block, batches of {Case.batch}"
     figure, panels = new_figure(title, 4.2, ncols=len(PANELS), sharey=True)
-    for axes, (library, names) in zip(panels, PANELS.items(), strict=True):
-        draw_times(axes, log, ["ours", *names])
+    for axes, (library, (color, names)) in zip(panels, PANELS.items(), strict=True):
+        ours = {"ours": {"color": COLORS["highway"], "linewidth": 3.5, "zorder": 3}}
+        others = {name: {"color": pale(color, shade)} for name, shade in zip(names, SHADES, strict=False)}
+        draw_times(axes, log, ours | others)
         axes.set_title(library)
     panels[0].set_ylabel("milliseconds")
     for axes in panels:
@@ -60,23 +54,21 @@ def step_figure(log: StepLog) -> Figure:
     return figure
 
 
-def draw_times(axes: Axes, log: StepLog, names: Sequence[str]) -> None:
-    """Draw each contender's median time by depth, at its better number of threads; quartiles as a band.
+def draw_times(axes: Axes, log: StepLog, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the median time of contenders, in these styles, at their better number of threads; quartiles as a band.
 
-    The depths are those at which all these contenders were timed.
+    The depths are those at which all of them were timed, but for those that are missing.
     """
-    timed = [
-        {row.case.depth for row in log.rows if row.contender == name and row.case == Case(row.case.depth)}
-        for name in names
-    ]
-    depths = sorted(set.intersection(*filter(None, timed)))
+    timed = {row.contender for row in log.rows}
+    names = [name for name in styles if name in timed]
+    of_log = sorted({row.case.depth for row in log.rows if row.case == Case(row.case.depth)})
+    depths = [depth for depth in of_log if all(fastest(log.rows, Case(depth), name) for name in names)]
     for name in names:
-        rows = [row for depth in depths if (row := fastest(log.rows, Case(depth), name))]
-        if rows:
-            at, style = [row.case.depth for row in rows], STYLES[name]
-            low, median, high = zip(*((row.ms.low, row.ms.median, row.ms.high) for row in rows), strict=True)
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-            axes.plot(at, median, label=CONTENDERS[name].label.split(", ")[-1], marker="o", clip_on=False, **style)
+        times = [fastest(log.rows, Case(depth), name).ms for depth in depths]
+        low, median, high = zip(*((ms.low, ms.median, ms.high) for ms in times), strict=True)
+        axes.fill_between(depths, low, high, color=styles[name]["color"], alpha=0.15, linewidth=0)
+        label = CONTENDERS[name].label.split(", ")[-1]
+        axes.plot(depths, median, label=label, marker="o", clip_on=False, **styles[name])
     axes.set(xscale="log", yscale="log", xlabel="blocks")
     axes.margins(x=0)
     axes.set_xticks(depths if len(depths) < MANY else [depth for depth in depths if np.log10(depth).is_integer()])

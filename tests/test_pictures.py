@@ -245,7 +245,7 @@ def line(axes, label: str):
 def test_learning_curves_show_every_seed_and_their_mean():
     log = made_up_log(seeds=(0, 1))
     for axes, field in zip(pictures.learning_curves(log), ("train_score", "test_score"), strict=True):
-        for kind, runs in pictures.by_block(log).items():
+        for kind, runs in pictures.group(log.runs, "block").items():
             seeds = [getattr(run.history, field) for run in runs]
             mean = line(axes, kind)
             np.testing.assert_array_equal(mean.get_xdata(), range(4))
@@ -387,7 +387,7 @@ def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
 
 def test_a_score_that_is_not_the_last_is_none_of_a_sweep():
     log = cut(made_up_log(depths=(5, 10), seeds=(0, 1)), {("highway", 0): 3, ("highway", 1): 2, ("plain", 0): 3})
-    found = pictures.finals(pictures.by_block(log)["highway"], "test_score", [5, 10])
+    found = pictures.finals(pictures.group(log.runs, "block")["highway"], "test_score", [5, 10])
     assert np.isnan(found).tolist() == [[False, False], [True, True]]
 
 

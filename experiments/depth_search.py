@@ -22,8 +22,8 @@ with its lowest earlier loss.
 Rules of the verdicts. Losses are decimal logarithms of a run's lowest, averaged over an arm's settings and compared by
 the 95 % interval over seeds (Welch). Runs that diverge are left out, and their number stands beside.
 - Below 1e-4: the interval is, at 10 and at 20 layers. Plain nets degrade: each step of depth is worse.
-- Highway nets of 50 and 100 layers do as well as those of 10 and 20 if they are at most 0.3 orders worse; the ten best
-  settings alike, one seed each, while those of plain nets must be worse.
+- Highway nets of 50 and 100 layers perform like those of 10 and 20 if the interval lies within 0.3 orders on both sides
+  of 0. The ten best settings of the search, one seed each, must not be worse by as much, and those of plain nets worse.
 - Two orders: plain minus highway at 100 layers is above 2.
 - Faster: the logarithm of the loss, averaged over all epochs, is lower, at each depth. It needs no level, so it has no
   runs that never reach one.
@@ -54,7 +54,7 @@ from highway_lab import InputError, checkpoints
 from highway_lab.cli import count, list_of_numbers
 from highway_lab.console import name_numbers
 from highway_lab.files import make_place
-from highway_lab.jobs import check_number
+from highway_lab.jobs import ResultT, check_number
 from highway_lab.logs import History, Log, Result, number
 from highway_lab.training import Training
 from highway_networks import Config, Dataset
@@ -259,10 +259,8 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
 
 def checkpoint_path(trial: Trial) -> Path:
     """Return the path of the checkpoint of a run of `best`."""
-    name = (
-        f"{EXPERIMENT.name}-{trial.dataset}-{trial.block}-{trial.depth}-{trial.index}-{trial.repeat}-{trial.epochs}.npz"
-    )
-    return Path("runs") / "checkpoints" / name
+    name = (EXPERIMENT.name, trial.dataset, *trial.arm, trial.index, trial.repeat, trial.epochs)
+    return Path("runs") / "checkpoints" / f"{'-'.join(map(str, name))}.npz"
 
 
 # ------------------------------------------------------------------------------------------------- log
@@ -290,14 +288,16 @@ def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[st
 
 def write_log(job: ExperimentJob, results: list[TrialResult]) -> None:
     """Write the log of a search; keep the runs of `best` from an earlier log of the same search."""
-    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "results": results}
-    fields |= {"best_command": None, "best": []}
+    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "best_command": None, "best": []}
     old = EXPERIMENT.read(job.path) if job.path.exists() else None
     if old and [result.trial for result in old.results] == [result.trial for result in results]:
-        for run in old.best:  # null means made where the old log was, which may be elsewhere
-            run.environment = run.environment or old.environment
-        fields |= {"best_command": old.best_command, "best": old.best}
-    job.keep(results[0].trial.config(n_test=len(job.data.test_x)), **fields)
+        fields |= {"best_command": old.best_command, "best": located(old.best, old)}
+    job.keep(results[0].trial.config(n_test=len(job.data.test_x)), results=results, **fields)
+
+
+def located(results: list[ResultT], log: DepthSearchLog) -> list[ResultT]:
+    """Return a log's results with their environments: null means the log's, and another log may be made elsewhere."""
+    return [dataclasses.replace(result, environment=result.environment or log.environment) for result in results]
 
 
 # --------------------------------------------------------------------------------------- command line
@@ -358,10 +358,9 @@ def best(job: ExperimentJob) -> None:
         EXPERIMENT.read(path)  # raises InputError for a foreign file
     beside = dataclasses.replace(job, path=path.with_stem(f"{path.stem}_best"))
     runs = beside.run_missing(run_best, plan_best(log, flags), BestRun)
-    for result in log.results:  # null means made where the old log was, which may be elsewhere
-        result.environment = result.environment or log.environment
-    kept = {name: getattr(log, name) for name in ("space", "top", "level", "levels", "results")}
-    EXPERIMENT.keep(path, log.command, log.dataset, **kept, best_command=flags.command_line, best=runs)
+    fields = {name: getattr(log, name) for name in ("space", "top", "level", "levels")}
+    fields |= {"results": located(log.results, log), "best_command": flags.command_line, "best": runs}
+    EXPERIMENT.keep(path, log.command, log.dataset, **fields)
     if path == EXPERIMENT.log_path():
         best_runs = best_of_arm(runs)
         for arm in KEPT.keys() & best_runs.keys():

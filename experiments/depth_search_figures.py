@@ -1,7 +1,7 @@
 """Figures, tables and claims of the depth search: the paper's figure 1 and, ours, loss by setting."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import Interval, difference, interval
 
-from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_as_good, judge_better
+from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better
 from .common import CHANCE, group_by
 from .common_figures import judge_each
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
@@ -191,7 +191,7 @@ def arms_table(log: DepthSearchLog) -> str:
         done = finished(runs)
         rows.append(
             [
-                name_arm(*arm),
+                " ".join(map(str, arm)),
                 in_words(interval(top)) if len(top) else "none",
                 count_diverged(runs),
                 in_words(interval(losses[arm])) if done else "",
@@ -207,11 +207,6 @@ def arms_table(log: DepthSearchLog) -> str:
     )
 
 
-def name_arm(block: str, depth: int) -> str:
-    """Return the name of an arm in tables."""
-    return f"{block} {depth}"
-
-
 def in_words(logarithm: Interval) -> str:
     """Return a loss and the ends of its interval, given its decimal logarithm."""
     ends = f" ({10**logarithm.low:.2g} to {10**logarithm.high:.2g})" if np.isfinite(logarithm.half) else ""
@@ -220,8 +215,7 @@ def in_words(logarithm: Interval) -> str:
 
 def epochs_cell(runs: list[BestRun], level: float) -> str:
     """Return the mean number of epochs until a loss below the level, or how many runs reach it if not all do."""
-    epochs = [epochs_to(run, level) for run in runs]
-    reached = [epoch for epoch in epochs if epoch is not None]
+    reached = [epoch for run in runs if (epoch := epochs_to(run, level)) is not None]
     if not runs:
         return ""
     return f"{np.mean(reached):.1f}" if len(reached) == len(runs) else f"{len(reached)} of {len(runs)}"
@@ -239,7 +233,7 @@ def settings_table(log: DepthSearchLog) -> str:
         open_gated = {trial for trial in tried if trial.gate_bias is not None and trial.gate_bias > OPEN_BIAS}
         rows.append(
             [
-                name_arm(*arm),
+                " ".join(map(str, arm)),
                 f"{sum(result.diverged for result in results)} of {len(tried)}",
                 f"{results[0].lowest_loss:.2f}",
                 f"{len(good)} of {len(tried)}",
@@ -265,18 +259,16 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
         return []  # not all nets that the paper compares have been trained from other seeds
     epochs = log.best[0].trial.epochs
-    plain, highway = ({depth: losses[block, depth] for depth in DEPTHS} for block in BLOCKS)
+    plain = {depth: losses["plain", depth] for depth in DEPTHS}
     levels = {depth: interval(math.log10(TARGET) - np.array(plain[depth])) for depth in SHALLOW}
     steps = {deep: difference(plain[deep], plain[less]) for less, deep in pairwise(DEPTHS)}
-    gain = difference(plain[100], highway[100])
+    gain = difference(plain[100], losses["highway", 100])
     faster = {depth: difference(curves["plain", depth], curves["highway", depth]) for depth in DEPTHS}
-    deep = {depth: difference(highway[10] + highway[20], highway[depth]) for depth in DEEP}
     level, is_reached = judge_each(levels, judge_better, 0)
     loss, does_degrade = judge_each(steps, judge_better, LOSS_MARGIN)
-    as_good, is_as_good = judge_each(deep, judge_as_good, LOSS_MARGIN)
+    alike, is_alike = judge_each(gain_with_depth(losses, "highway"), judge_about, LOSS_MARGIN)
     earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
-    budget = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs"
-    seeds = f"{len(plain[10])} seeds"
+    budget, seeds = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs", f"{len(plain[10])} seeds"
     again = group_by(log.best, lambda run: run.trial.arm)
     diverged = [count_diverged(again["highway", depth]) for depth in DEEP]
     claim = partial(Claim, "3.1, figure 1")
@@ -293,9 +285,9 @@ def claims(log: DepthSearchLog) -> list[Claim]:
             does_degrade,
         ),
         claim(
-            "highway nets of 50 and 100 layers do as well as those of 10 and 20",
-            f"orders gained on these ({seeds}): {as_good}; diverged: {', '.join(diverged)} runs",
-            is_as_good,
+            "highway nets of 50 and 100 layers perform like those of 10 and 20",
+            f"orders gained on these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs",
+            is_alike,
         ),
         top_claim(log),
         claim(
@@ -315,14 +307,9 @@ def top_claim(log: DepthSearchLog) -> Claim:
     """Return the claim of figure 1's right-hand side, judged by the best settings of the search."""
     arms = by_arm(last_rung(log.results))
     tops = {arm: np.log10(top_losses(ranked, log.top)) for arm, ranked in arms.items()}
-
-    def lead(block: str) -> dict[int, Interval]:
-        shallow = np.concatenate([tops[block, depth] for depth in SHALLOW])
-        return {depth: difference(shallow, tops[block, depth]) for depth in DEEP}
-
-    worse = {depth: Interval(-of.value, of.half) for depth, of in lead("plain").items()}
+    worse = {depth: Interval(-gain.value, gain.half) for depth, gain in gain_with_depth(tops, "plain").items()}
     lost, does_degrade = judge_each(worse, judge_better, LOSS_MARGIN)
-    gained, is_as_good = judge_each(lead("highway"), judge_as_good, LOSS_MARGIN)
+    gained, is_as_good = judge_each(gain_with_depth(tops, "highway"), judge_as_good, LOSS_MARGIN)
     return Claim(
         "3.1, figure 1",
         f"the {log.top} best settings: plain nets degrade with depth, highway nets do not",
@@ -330,6 +317,12 @@ def top_claim(log: DepthSearchLog) -> Claim:
         combine([does_degrade, is_as_good]),
         detail=True,
     )
+
+
+def gain_with_depth(losses: Mapping[tuple[str, int], Sequence[float]], block: str) -> dict[int, Interval]:
+    """Return, by depth, by how much the logarithms of deep nets' losses are below those of shallow nets."""
+    shallow = np.concatenate([losses[block, depth] for depth in SHALLOW])
+    return {depth: difference(shallow, losses[block, depth]) for depth in DEEP}
 
 
 def within_budget(verdict: Verdict, epochs: int) -> Verdict:

@@ -84,7 +84,7 @@ def size_panel(axes: Axes, routing: Routing, first: int) -> None:
     draw_by_layer(axes, np.array([routing.size_of_random_groups]), color=INK, linewidth=1.5, label="random groups")
     axes.set(title="mean |class difference of mean T|", xlabel="layer", ylim=(0, None))
     words = f"{routing.share_in_first_layers:.0%} of the sum;\n    evenly spread {first / len(routing.size):.0%}"
-    axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top")
+    axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top", clip_on=True)
     label_ends(axes)
 
 

@@ -182,8 +182,8 @@ def claims(log: BiasAndRateLog) -> list[Claim]:
         Claim(
             "2.2",
             "a negative gate bias suffices for learning, for various activations and zero-mean initialisations",
-            f"from b_T {' and '.join(enough) or 'none'}; points over nets of no blocks, mean of {len(pairs)} pairs, "
-            f"n = {of_start.shape[1]}, {'; '.join(leads)}",
+            f"suffices from b_T {' and '.join(enough) or 'none'}; points over nets of no blocks, "
+            f"mean of {len(pairs)} pairs, n = {of_start.shape[1]}, {'; '.join(leads)}",
             combine(verdicts.values()),
         )
     ]

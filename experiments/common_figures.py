@@ -8,15 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
-from highway_lab.datasets import DATASETS
-from highway_lab.figures import COLORS, draw_level, draw_seeds, pale
+from highway_lab.figures import draw_seeds
 from highway_lab.intervals import Interval
 from highway_lab.logs import DatasetInfo
 
 from .claims import Verdict, combine
 from .common import curve, final_values
 
-ONE_IN = {10: "one in ten", 100: "one in a hundred"}  # by the number of classes
 FIELDS = {"validation_score": "error on held-out images (%)", "train_loss": "training loss"}  # drawn by epoch
 Runs = Sequence[Any]  # with a `config` and a `history` each
 
@@ -35,11 +33,6 @@ def minus(value: float) -> str:
 def name_arm(block: str, gate_bias: float) -> str:
     """Return a table's name of a kind of block and its gate bias."""
     return block if block == "plain" else f"{block}, b_T {gate_bias:g}"
-
-
-def shade(block: str, gate_bias: float, strengths: Mapping[float, float]) -> tuple[float, ...]:
-    """Return the colour of a kind of block, of highway blocks mixed with white by their gate bias."""
-    return pale(COLORS[block], strengths[gate_bias] if block == "highway" else 1.0)
 
 
 def draw_against(
@@ -61,12 +54,6 @@ def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(ticks, ticks)
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def draw_chance(axes: Axes, dataset: str) -> None:
-    """Draw the accuracy of a guess among the classes of a data set."""
-    classes = DATASETS[dataset]
-    draw_level(axes, 1 / classes, ONE_IN[classes])
 
 
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:

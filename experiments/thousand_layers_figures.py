@@ -16,7 +16,7 @@ from highway_lab.intervals import Interval, difference, interval
 
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_better
 from .common import CHANCE, final_values, group_by, points
-from .common_figures import draw_dots, minus, name_arm, scale_errors, title
+from .common_figures import draw_dots, judge_each, minus, name_arm, scale_errors, title
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
@@ -183,8 +183,8 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
     return Claim(
         "2.2",
         "training by SGD does not stall with more than 1,000 layers",
-        f"from b_T {' and '.join(used) or 'none'}; points that closing all blocks costs, n = {len(runs)}, "
-        f"{'; '.join(costs)}",
+        f"trains and uses its blocks from b_T {' and '.join(used) or 'none'}; points lost by closing all, "
+        f"n = {len(runs)}, {'; '.join(costs)}",
         combine(verdicts.values()),
     )
 
@@ -208,15 +208,16 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
     """Judge whether the deepest nets lose test accuracy against shallower ones."""
     arms, control, (*_, shallower, deeper) = split(log)
     losses = {
-        bias: lead(arms["highway", bias, shallower], runs) for bias, runs in deepest(log).items() if bias != BLOG_BIAS
+        f"b_T {minus(bias)}": lead(arms["highway", bias, shallower], runs)
+        for bias, runs in deepest(log).items()
+        if bias != BLOG_BIAS
     }
-    verdicts = {bias: judge_better(loss, ACCURACY_MARGIN) for bias, loss in losses.items()}
-    shown = "; ".join(f"b_T {minus(bias)}: {loss} ({verdicts[bias]})" for bias, loss in losses.items())
+    shown, verdict = judge_each(losses, judge_better, ACCURACY_MARGIN)
     return Claim(
         "overview",
         "highway networks struggle beyond about 100 layers",
         f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}",
-        combine(verdicts.values()),
+        verdict,
         detail=True,
     )
 

@@ -44,7 +44,7 @@ def log_of(scores: dict[tuple[str, float, int], float], poor: int = 0, spread: f
 def test_a_bias_suffices_if_every_run_learns_and_blocks_help(log, verdict, enough):
     (claim,) = claims(log)
     assert claim.verdict == verdict
-    assert claim.why.startswith(f"{enough}; points over nets of no blocks, mean of 12 pairs, n = 2, −2: ")
+    assert claim.why.startswith(f"suffices {enough}; points over nets of no blocks, mean of 12 pairs, n = 2, −2: ")
 
 
 def test_starts_are_compared_with_nets_of_no_blocks():

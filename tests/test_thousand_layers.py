@@ -192,7 +192,7 @@ def test_the_blogs_net_reaches_about_95_percent_by_as_many_blocks_as_it_says(sco
 def test_deeper_nets_struggle_if_they_surely_lose_accuracy():
     *_, claim = claims(log_of(b4_1000=(0.93, 0.3, 0.1), b6_1000=(0.948, 0.2, 0.1), b20_1000=(0.8, 0.2, 0.0)))
     assert claim.verdict == Verdict.PARTLY
-    assert claim.why.endswith("b_T −4: +2.00 ± 0.23 (reproduced); b_T −6: +0.20 ± 0.23 (not reproduced)")
+    assert claim.why.endswith("+2.00 ± 0.23 at b_T −4, +0.20 ± 0.23 at b_T −6; reproduced at b_T −4")
     *_, claim = claims(log_of())
     assert claim.verdict == Verdict.NOT_REPRODUCED
 

@@ -22,7 +22,7 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import difference, interval
 
-from ..claims import Claim, Verdict, combine
+from ..claims import Claim, combine, judge_better
 from ..common import group, points
 from ..common_figures import minus, name_arm, title
 from .very_deep import DeepRun, VeryDeepLog
@@ -131,12 +131,12 @@ def bias_table(log: VeryDeepLog) -> str:
 def claims(log: VeryDeepLog) -> list[Claim]:
     """Judge what a blog says of extreme gate biases."""
     cells, depths = group(log.by_bias, "gate_bias", "depth"), [depth for (depth,) in group(log.by_bias, "depth")]
-    fails = {-1: Verdict.REPRODUCED, 0: Verdict.INCONCLUSIVE, 1: Verdict.NOT_REPRODUCED}
     shown, verdicts = [], []
     for bias in (max(cells)[0], min(cells)[0]):
-        scores = [interval(points(cells[bias, depth])) for depth in depths]
-        verdicts.append(combine(fails[score.side_of(CONVERGED)] for score in scores))
-        shown.append(f"b_T {minus(bias)} ({verdicts[-1]}) {' and '.join(f'{score:.1f}' for score in scores)}")
+        scores = [points(cells[bias, depth]) for depth in depths]
+        verdicts.append(combine(judge_better(interval(CONVERGED - score), 0) for score in scores))
+        words = " and ".join(f"{interval(score):.1f}" for score in scores)
+        shown.append(f"b_T {minus(bias)} ({verdicts[-1]}) {words}")
     return [
         Claim(
             "blog",

@@ -1,4 +1,4 @@
-"""Which gate bias, learning rate, activation and initialisation let 50 blocks train?
+"""Gate biases, learning rates, activations and initialisations from which 50 blocks train.
 
 The paper (section 2.2): a negative bias b_T was sufficient for learning to proceed in very deep networks, for various
 zero-mean initial distributions of W_H and different activation functions. In the depth sweep of this project, nets of

@@ -16,7 +16,7 @@ from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Dept
 
 HARDNESS = ("own margin", JUDGE, "other seeds")  # in the table; a net's loss ranks images nearly as its margin does
 STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
-VARIED = 10  # points, see judge_variation
+VARIED = 10  # points of the variation
 
 
 def depths_of(setting: SettingDepth, state: str) -> list[Depths]:
@@ -118,9 +118,8 @@ def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
     the claim is not reproduced if both lie below. An untrained net that gives all images the same depth counts as one
     with correlation 0.
     """
-    signs = {interval(trained).sign, interval(trained - np.nan_to_num(untrained)).sign}
-    by_sign = {1: Verdict.REPRODUCED, -1: Verdict.NOT_REPRODUCED}
-    return by_sign.get(signs.pop(), Verdict.INCONCLUSIVE) if len(signs) == 1 else Verdict.INCONCLUSIVE
+    verdicts = {judge_better(interval(of), 0) for of in (trained, trained - np.nan_to_num(untrained))}
+    return verdicts.pop() if len(verdicts) == 1 else Verdict.INCONCLUSIVE
 
 
 def judge_variation(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
@@ -186,42 +185,30 @@ def summary_table(log: DepthPerExampleLog) -> str:
 
 
 def correlations_table(log: DepthPerExampleLog) -> str:
-    """Tabulate correlations of effective depth: a row for each setting and measure of hardness."""
-    held = list(log.settings[0].nets[0].trained.relations[EFFECTIVE][JUDGE].held)
-    rows = []
-    for setting in log.settings:
-        trained = depths_of(setting, "trained")
-        for hardness in HARDNESS:
-            within, *others = (correlations(trained, hardness, which) for which in ("within", "all", *held))
-            before = correlations(depths_of(setting, "untrained"), hardness)
-            cells = map(signed, (within, before, *others))
-            rows.append([setting.setting.name, hardness, *cells, judge_hardness(within, before)])
-    header = ["setting", "hardness", "within classes", "untrained", "all images", *(f"{of} held" for of in held)]
-    judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
-    return (
-        f"{markdown([*header, 'harder images use more layers'], rows)}\n\nSpearman's correlation of effective depth "
-        "with hardness: this net's margin for the best wrong class; the loss of a judge, logistic regression on pixels "
-        f"({judge}); the mean loss of the other seeds' nets. Means over classes, but for all images. Held constant: "
-        "mean pixel, norm of the first block's input, norm of the last block's output. "
-        f"{intervals_note(log)}"
-    )
-
-
-def measures_table(log: DepthPerExampleLog) -> str:
-    """Tabulate each measure of depth and its correlation with the judge's loss: a row for each setting and measure."""
+    """Tabulate correlations: effective depth with each measure of hardness, other measures of depth with the judge."""
+    relations = log.settings[0].nets[0].trained.relations
+    held = list(relations[EFFECTIVE][JUDGE].held)
+    pairs = [(EFFECTIVE, hardness) for hardness in HARDNESS]
+    pairs += [(measure, JUDGE) for measure in relations if measure != EFFECTIVE]
     rows = []
     for setting in log.settings:
         trained, untrained = (depths_of(setting, state) for state in ("trained", "untrained"))
-        for measure in trained[0].mean:
+        for measure, hardness in pairs:
             means = (interval([net.mean[measure] for net in nets]) for nets in (trained, untrained))
-            within = [correlations(nets, JUDGE, measure=measure) for nets in (trained, untrained)]
-            cells = [*(f"{mean:.1f}" for mean in means), *map(signed, within)]
-            rows.append([setting.setting.name, measure, *cells, judge_hardness(*within)])
-    header = ["setting", "depth", "mean", "untrained", "correlation", "untrained", "harder images use more layers"]
+            within, before = (correlations(nets, hardness, measure=measure) for nets in (trained, untrained))
+            others = (correlations(trained, hardness, which, measure) for which in ("all", *held))
+            cells = [*(f"{mean:.1f}" for mean in means), hardness]
+            cells += [f"{interval(found):+.2f}" for found in (within, before, *others)]
+            rows.append([setting.setting.name, measure, *cells, judge_hardness(within, before)])
+    header = ["setting", "depth", "mean", "untrained", "hardness", "correlation", "untrained", "all images"]
+    header += [*(f"{of} held" for of in held), "harder images use more layers"]
+    judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
     return (
-        f"{markdown(header, rows)}\n\nEffective depth, and the number of blocks with ‖y − x‖ above a share of ‖x‖: "
-        "mean over test images, and correlation with the judge's loss within classes (none: all depths are equal). "
-        f"{intervals_note(log)}"
+        f"{markdown(header, rows)}\n\nDepth: effective depth, or blocks with ‖y − x‖ above a share of ‖x‖. Hardness: "
+        "this net's margin for the best wrong class; the loss of a judge, logistic regression on pixels "
+        f"({judge}); the mean loss of the other seeds' nets. Correlations are means over classes, but for all images; "
+        "none: all depths are equal. Held constant: mean pixel, norm of the first block's input, norm of the last "
+        f"block's output. {intervals_note(log)}"
     )
 
 
@@ -247,11 +234,6 @@ def early_table(log: DepthPerExampleLog) -> str:
     return f"{markdown(header, rows)}\n\n{intervals_note(log)}"
 
 
-def signed(found: Sequence[float]) -> str:
-    """Format the interval of a mean: `+0.21 ± 0.30`; "none" if a value is missing."""
-    return format(interval(found), "+.2f")
-
-
 def intervals_note(log: DepthPerExampleLog) -> str:
     """Say what ± means."""
     return f"Mean and 95 % interval (t) over {len(log.settings[0].nets)} seeds."
@@ -262,5 +244,4 @@ TABLES = {
     "depth_per_example": summary_table,
     "early_exits": early_table,
     "depth_correlations": correlations_table,
-    "depth_measures": measures_table,
 }

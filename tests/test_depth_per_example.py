@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import digits_net
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
@@ -16,18 +17,11 @@ from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
 from highway_networks import DeepNet
 
-
-def small_net(**options) -> DeepNet:
-    """Return a float64 net for the digits whose gates lie around one half."""
-    options = {"hidden": 7, "depth": 4, "dtype": np.float64, "gate_bias": 0.0} | options
-    return DeepNet(64, 10, **options, rng=np.random.default_rng(1))
-
-
 # ------------------------------------------------------------------------------------------- depth
 
 
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
-    net = small_net(gate_bias=-1.0)
+    net = digits_net(gate_bias=-1.0)
     net.params["b_T"][1] = -1e4  # T = 0: this layer changes nothing
     used, first, last = dpe.layers_used(net, digits.test_x)
     _, cache = net.forward(as_inputs(digits.test_x, net.dtype))
@@ -132,7 +126,7 @@ def test_each_part_holds_as_many_of_each_class_the_easiest_first():
 
 
 def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
-    net = small_net(gate_bias=1.0)
+    net = digits_net(gate_bias=1.0)
     right, doubt = early_exit.exits(net, digits.test_x, digits.test_y)
     x = as_inputs(digits.test_x, net.dtype)
     for l in range(net.depth + 1):

@@ -89,7 +89,9 @@ def draw_quartiles(axes: Axes, x: np.ndarray, quartiles: np.ndarray, color: str)
 
 def exits_figure(log: DepthPerExampleLog) -> Figure:
     """Draw test error against the mean number of blocks computed, by setting and by the rule of leaving."""
-    figure, panels = new_figure(title(log, "images leave before the last block"), 4.1, ncols=3, sharey=True)
+    figure, panels = new_figure(
+        title(log, "images leave before the last block"), 4.1, ncols=len(log.settings), sharey=True
+    )
     for axes, setting in zip(panels, log.settings, strict=True):
         same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
         depths, chosen = column(setting.nets, "confident_depth"), [net.confident for net in setting.nets]

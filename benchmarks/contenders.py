@@ -175,7 +175,7 @@ class Floor:
 class Entry(NamedTuple):
     """A contender's name in pictures and tables, the library it needs, and its module and class in this package.
 
-    compiles: it needs a C++ compiler. kernels: OpenBLAS is told to take these, instead of choosing for the processor.
+    compiles: it needs a C++ compiler. kernels: OpenBLAS takes these, instead of choosing for the processor.
     """
 
     label: str

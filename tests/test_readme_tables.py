@@ -17,7 +17,7 @@ from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
 from highway_lab import InputError
 from highway_lab.figures import fingerprint
-from highway_lab.logs import DatasetInfo, write
+from highway_lab.logs import DatasetInfo, RunLog, write
 from highway_networks import Config
 
 T = {2: 12.706, 3: 4.303}  # Student's t of 97.5 %, by the number of values
@@ -127,8 +127,11 @@ def test_seconds_are_those_of_one_run():
     assert float(dict(columns(run_table(log)))["seconds"]) == pytest.approx(expected, abs=0.051)
 
 
-def in_words(values: list[float], form: str) -> str:
-    """Return mean and 95 % interval of some values, recomputed."""
+def in_words(log: RunLog, block: str, depth: int, field: str = "test_score") -> str:
+    """Return mean and 95 % interval of a field's last value, recomputed; of a score in %."""
+    runs = [run for run in log.runs if (run.config.block, run.config.depth) == (block, depth)]
+    scale, form = (100, ".1f") if field == "test_score" else (1, ".3f")
+    values = [scale * getattr(run.history, field)[-1] for run in runs]
     half = T[len(values)] * statistics.stdev(values) / len(values) ** 0.5
     return f"{statistics.mean(values):{form}} ± {half:{form}}"
 
@@ -138,10 +141,8 @@ def test_the_table_of_a_sweep_holds_means_and_intervals_of_each_depth():
     table = sweep_table(log)
     for (row, depth), block in product(enumerate((5, 7)), ("highway", "plain")):
         assert (table_row := columns(table, row))[0][1] == str(depth)
-        ends = [run.history for run in log.runs if (run.config.block, run.config.depth) == (block, depth)]
-        scores, losses = [100 * end.test_score[-1] for end in ends], [end.train_loss[-1] for end in ends]
-        assert dict(table_row)[f"{block} test accuracy (%)"] == in_words(scores, ".1f")
-        assert dict(table_row)[f"{block} training loss"] == in_words(losses, ".3f")
+        assert dict(table_row)[f"{block} test accuracy (%)"] == in_words(log, block, depth)
+        assert dict(table_row)[f"{block} training loss"] == in_words(log, block, depth, "train_loss")
     assert sketch(table, 0) == ["90.3", "85.7", "0.190", "0.478"]
     assert sketch(table, 1) == [""] * 4
     assert "3 seeds (0,1,2)" in table
@@ -156,28 +157,18 @@ def test_a_run_that_diverged_guesses_and_has_no_loss():
 def test_the_headline_shows_one_setting_beside_the_settings_that_are_chosen():
     sweep = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
     scores = {("highway", 0.005): 0.6, ("plain", 0.005): 0.2, ("highway", 0.001): 0.9, ("plain", 0.001): 0.8}
-    runs = [
-        ScoredRun(None, Config(block=block, depth=depth, lr=lr, seed=seed), 1, False, 0.1, score + seed / 100, None)
-        for (block, lr), score in scores.items()
-        for depth, seed in product((5, 7), (0, 1, 2))
-    ]
-    tried = [
-        TriedSetting(block, 50, depth, "uniform", lr, -2.0, 100, score)
-        for (block, lr), score in scores.items()
-        for depth in (5, 7)
-    ]
+    tried, runs = [], []
+    for (block, lr), score in scores.items():
+        for depth in (5, 7):
+            tried.append(TriedSetting(block, 50, depth, "uniform", lr, -2.0, 100, score))
+            configs = [Config(block=block, depth=depth, lr=lr, seed=seed) for seed in (0, 1, 2)]
+            runs += [ScoredRun(None, config, 1, False, 0.1, score + config.seed / 100, None) for config in configs]
     tuned = made_up.log(TunedPlainLog, DatasetInfo("mnist", 6000, 2000), tried=tried, runs=runs)
     table = headline(sweep, tuned)
+    assert cells(table)[0][1:] == ["highway, one setting", "plain, one setting", "highway, tuned", "plain, tuned"]
     for row, depth in enumerate((5, 7)):
-        ends = {block: [] for block in ("highway", "plain")}
-        for run in sweep.runs:
-            if run.config.depth == depth:
-                ends[run.config.block].append(100 * run.history.test_score[-1])
-        found = dict(columns(table, row))
-        assert found["blocks"] == str(depth)
-        assert found["highway, one setting"] == in_words(ends["highway"], ".1f")
-        assert found["plain, one setting"] == in_words(ends["plain"], ".1f")
-        assert (found["highway, tuned"], found["plain, tuned"]) == ("91.0 ± 2.5", "81.0 ± 2.5")
+        one_setting = [in_words(sweep, block, depth) for block in ("highway", "plain")]
+        assert cells(table)[1:][row] == [str(depth), *one_setting, "91.0 ± 2.5", "81.0 ± 2.5"]
     assert "6,000 MNIST images, 3 epochs of Adam at rate 0.005." in table
 
 

@@ -15,7 +15,7 @@ from highway_lab.logs import DatasetInfo
 from .claims import Verdict, combine
 from .common import curve, final_values
 
-FIELDS = {"validation_score": "error on held-out images (%)", "train_loss": "training loss"}  # drawn by epoch
+FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
 Runs = Sequence[Any]  # with a `config` and a `history` each
 
 

@@ -1,20 +1,26 @@
-"""Picture, table and claim of gate biases by depth, in convolutional nets."""
+"""Picture, tables and claim of gate biases by depth, in convolutional nets.
+
+The rule of the verdict was put in this form after the runs. A net learns if it classifies `LEARNED` % of the test
+images correctly. The guideline's bias suits better than another choice if more of its nets learn, over all depths, by
+Fisher's exact test at 5 %. The claim is reproduced if it does so beside plain nets and beside the other biases.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from conv_recipes import ConvConfig
-from highway_lab.console import final, name_tested, seeds_of
-from highway_lab.figures import COLORS, label_ends, markdown, new_figure, pale
+from highway_lab.console import name_tested
+from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure, pale
 from highway_lab.intervals import interval
 from highway_lab.logs import Run, RunLog
 
-from .claims import Claim
-from .common import final_values, group_by
-from .common_figures import FIELDS, Runs, draw_against, draw_epochs, gains, minus, scale_by_logarithm
-from .conv_bias import BIASES, GUIDELINE, layers
+from .claims import Claim, Verdict, combine
+from .common import CHANCE, group_by, points
+from .common_figures import Runs, gains, minus, scale_by_logarithm
+from .conv_bias import GUIDELINE, layers
 
-STRENGTHS = dict(zip(BIASES, (0.4, 0.7, 1.0), strict=True))  # of the line's colour
+LEARNED = 50  # % of the test images
+SIGNIFICANT = 0.05  # p below it
 
 
 def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[float | str, Runs]]:
@@ -31,76 +37,119 @@ def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[float | str, Runs]]:
 
 def name(arm: float | str) -> str:
     """Return a table's name of an arm."""
-    return arm if arm == "plain" else f"{arm:g}"
+    return arm if arm == "plain" else minus(arm)
+
+
+def learners(runs: Runs) -> Runs:
+    """Return the runs that learn."""
+    return [run for run, score in zip(runs, points(runs), strict=True) if score >= LEARNED]
+
+
+def count(runs: Runs) -> str:
+    """Return in words how many runs learn."""
+    return f"{len(learners(runs))} of {len(runs)}"
 
 
 def bias_figure(log: RunLog[ConvConfig]) -> Figure:
-    """Draw a column for each depth: validation error by epoch, a line for each bias; below it test error by bias."""
-    config, depths = log.runs[0].config, by_depth(log)
-    title = f"{name_tested(log.dataset)}: {config.n_train:,} training images, by layers and gate bias $b_T$"
-    figure, grid = new_figure(title, 6.6, nrows=2, ncols=len(depths), sharey="row", squeeze=False)
-    for (upper, lower), (depth, arms) in zip(grid.T, depths.items(), strict=True):
-        lines = {name(arm).replace("-", "−"): ({"color": color(arm)}, runs) for arm, runs in arms.items()}
-        draw_epochs(upper, "validation_score", lines)
-        upper.set_title(f"{depth} layers; guideline {minus(GUIDELINE[depth])}")
-        by_bias = {place: arms[bias] for place, bias in enumerate(BIASES)}
-        draw_against(lower, by_bias, test_errors, label="_", color=COLORS["highway"])
-        lower.set_xticks(range(len(BIASES)), map(minus, BIASES))
-        lower.set_xlabel("$b_T$")
-        scale_by_logarithm(lower)
-    grid[0, 0].set_ylabel(FIELDS["validation_score"])
-    grid[1, 0].set_ylabel("error on test images (%)")
-    for axes in grid[0]:
-        label_ends(axes)
+    """Draw the test error of every run, a panel for each depth, by gate bias; the guideline's bias is shaded."""
+    depths = by_depth(log)
+    title = f"{name_tested(log.dataset)}: error on test images (%), a dot a net; below: how many learn"
+    figure, grid = new_figure(title, 3.6, ncols=len(depths), sharey=True, squeeze=False)
+    for axes, (depth, arms) in zip(grid[0], depths.items(), strict=True):
+        for place, (arm, runs) in enumerate(arms.items()):
+            side_by_side = place + 0.16 * (np.arange(len(runs)) - (len(runs) - 1) / 2)
+            color = COLORS["plain" if arm == "plain" else "highway"]
+            axes.plot(side_by_side, 100 - points(runs), "o", color=color, clip_on=False, zorder=4)
+            if arm == GUIDELINE[depth]:
+                axes.axvspan(place - 0.45, place + 0.45, color=pale(COLORS["highway"], 0.15), zorder=0)
+                axes.text(place, 40, "guideline", rotation=90, ha="center", va="center")
+        axes.set_xticks(range(len(arms)), [f"{name(arm)}\n{count(runs)}" for arm, runs in arms.items()])
+        axes.set_title(f"{depth} layers, by $b_T$")
+        draw_level(axes, 100 - 100 * CHANCE, "guessing")
+        scale_by_logarithm(axes)
+    label_ends(grid[0, -1])
     return figure
 
 
-def color(arm: float | str) -> str | tuple[float, ...]:
-    """Return the colour of an arm's line."""
-    return COLORS["plain"] if arm == "plain" else pale(COLORS["highway"], STRENGTHS[arm])
-
-
-def test_errors(runs: Runs) -> np.ndarray:
-    """Return the final test error of each run, in per cent."""
-    return 100 - 100 * np.array(final_values(runs, "test_score"))
-
-
 def bias_table(log: RunLog[ConvConfig]) -> str:
-    """Tabulate by depth and bias test accuracy, training loss, and the gain over the guideline's bias."""
+    """Tabulate by depth and bias how many nets learn, and of these test accuracy and the gain over the guideline."""
     rows = []
     for depth, arms in by_depth(log).items():
-        advised = arms[GUIDELINE[depth]]
+        advised = learners(arms[GUIDELINE[depth]])
         for arm, runs in arms.items():
-            gain = "the guideline" if runs is advised else str(interval(gains(runs, advised)))
-            scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
-            rows.append([str(depth), name(arm), f"{runs[0].n_params:,}", *scores, gain])
-    table = markdown(["layers", "b_T", "parameters", "test accuracy (%)", "training loss", "points gained"], rows)
+            learned = learners(runs)
+            scores = f"{interval(points(learned)):.2f}"
+            gain = "guideline" if arm == GUIDELINE[depth] else f"{interval(gains(learned, advised)):+.2f}"
+            rows.append([str(depth), name(arm), f"{runs[0].n_params:,}", count(runs), scores, gain])
+    header = ["layers", "b_T", "parameters", "nets that learn", "their test accuracy (%)", "points gained"]
     return (
-        f"{table}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points gained over the "
-        "guideline's bias at that depth: mean and 95 % interval of the differences seed by seed."
+        f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. ±: 95 % interval over the seeds that learn. Points "
+        "gained: over the guideline's bias, seed by seed."
     )
 
 
+def comparisons(log: RunLog[ConvConfig]) -> dict[tuple[str, str], tuple[Runs, Runs]]:
+    """Return groups of runs that are compared, by their names; the two that decide come last."""
+    arms = group_by(log.runs, lambda run: kind(run.config))
+    found = {}
+    for depth in by_depth(log):
+        runs = [run for run in log.runs if layers(run.config) == depth]
+        found[f"highway, {depth} layers", "plain"] = (
+            [run for run in runs if run.config.block != "plain"],
+            [run for run in runs if run.config.block == "plain"],
+        )
+    found["guideline's b_T, all depths", "plain"] = arms["guideline"], arms["plain"]
+    found["guideline's b_T, all depths", "other b_T"] = arms["guideline"], arms["other"]
+    return found
+
+
+def kind(config: ConvConfig) -> str:
+    """Return the name of a run's group: plain nets, the guideline's bias, other biases."""
+    if config.block == "plain":
+        return "plain"
+    return "guideline" if config.gate_bias == GUIDELINE[layers(config)] else "other"
+
+
+def p_value(runs: Runs, others: Runs) -> float:
+    """Return p of Fisher's exact test, two-sided, that as many of both groups learn."""
+    from scipy.stats import fisher_exact  # imports in half a second
+
+    counts = [[len(learners(group)), len(group) - len(learners(group))] for group in (runs, others)]
+    return float(fisher_exact(counts).pvalue)
+
+
+def tests_table(log: RunLog[ConvConfig]) -> str:
+    """Tabulate the exact tests of nets that learn."""
+    rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in comparisons(log).items()]
+    header = ["nets", "compared with", "learn", "of the others", "p"]
+    return f"{markdown(header, rows)}\n\nFisher's exact test, two-sided. The last two rows are the rule's."
+
+
+def judge(runs: Runs, others: Runs) -> Verdict:
+    """Judge "more of these nets learn than of the others" by the exact test."""
+    if p_value(runs, others) >= SIGNIFICANT:
+        return Verdict.INCONCLUSIVE
+    more = len(learners(runs)) * len(others) > len(learners(others)) * len(runs)
+    return Verdict.REPRODUCED if more else Verdict.NOT_REPRODUCED
+
+
 def claims(log: RunLog[ConvConfig]) -> list[Claim]:
-    """Judge section 2.2's guideline at each depth: it holds if every other bias is shown to lose."""
-    verdicts, shown = {}, []
-    for depth, arms in by_depth(log).items():
-        advised = GUIDELINE[depth]
-        signs = [interval(gains(arms[bias], arms[advised])).sign for bias in BIASES if bias != advised]
-        verdict = "not" if max(signs) > 0 else "held" if max(signs) < 0 else "not told apart"
-        verdicts.setdefault(verdict, []).append(str(depth))
-        scores = ", ".join(f"{name(arm)} {final(runs, 'test_score', percent=True)}" for arm, runs in arms.items())
-        shown.append(f"{depth} layers: {scores}")
-    by_verdict = [f"{verdict} at {', '.join(depths)}" for verdict, depths in verdicts.items()]
+    """Judge section 2.2's guideline over all depths, beside plain nets and beside the other biases."""
+    compared = [*comparisons(log).values()][-2:]
+    verdicts = [judge(*groups) for groups in compared]
+    plain, other = (
+        f"{count(others)} (p = {p_value(runs, others):.2g}, {verdict})"
+        for (runs, others), verdict in zip(compared, verdicts, strict=True)
+    )
     return [
         Claim(
             "2.2",
-            "b_T of -1, -2, -3 suits convolutional highway networks of about 10, 20, 30 layers",
-            f"test accuracy (%) by b_T, {log.dataset.n_train:,} training images; {'; '.join(shown)}",
-            "; ".join(by_verdict if len(verdicts) > 1 else verdicts),
+            "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers",
+            f"{count(compared[0][0])} nets learn; plain nets: {plain}; other biases: {other}",
+            combine(verdicts),
         )
     ]
 
 
 FIGURES = {"conv_bias.png": bias_figure}
-TABLES = {"conv_bias": bias_table}
+TABLES = {"conv_bias": bias_table, "conv_bias_tests": tests_table}

@@ -9,7 +9,7 @@ from highway_lab.console import name_data
 from highway_lab.figures import markdown
 from highway_lab.logs import Log
 
-from .claims import Claim, Verdict
+from .claims import Claim
 from .common import load
 
 WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
@@ -23,7 +23,6 @@ WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
     "conv_tables": ("mnist", "cifar-10"),
     "beyond.depth_per_example": ("mnist",),
 }
-TABLE_3 = Claim("3.3, table 3", "92.31 % on CIFAR-10, 67.61 % on CIFAR-100", "days of computing", Verdict.NOT_TESTED)
 
 
 class Judged(NamedTuple):
@@ -41,21 +40,18 @@ def judge_all(logs: Iterable[Log]) -> Iterator[Judged]:
         experiment = load(name)
         for claim in experiment.figures.claims(log):
             yield Judged(claim, name_data(log.dataset.name), experiment.page)
-    yield Judged(TABLE_3, "", load("conv_tables").page)
 
 
 def all_verdicts(*logs: Log) -> str:
     """Return the table of experiments/README.md: every claim and its verdict, linked to its page."""
-    rows = [[of.claim.section, of.claim.paper, link(of, "experiments"), of.data or "none"] for of in judge_all(logs)]
+    rows = [[of.claim.section, of.claim.paper, link(of, "experiments"), of.data] for of in judge_all(logs)]
     return markdown(["section", "the paper", "verdict", "data here"], rows, words=True)
 
 
 def main_verdicts(*logs: Log) -> str:
     """Return the table of the main README: claims without details, each verdict with its reason."""
     rows = [
-        [of.claim.paper, link(of, "."), f"{of.claim.why} ({of.data})" if of.data else of.claim.why]
-        for of in judge_all(logs)
-        if not of.claim.detail
+        [of.claim.paper, link(of, "."), f"{of.claim.why} ({of.data})"] for of in judge_all(logs) if not of.claim.detail
     ]
     return markdown(["the paper", "verdict", "why"], rows, words=True)
 

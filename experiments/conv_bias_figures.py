@@ -118,7 +118,7 @@ def p_value(runs: Runs, others: Runs) -> float:
     return float(fisher_exact(counts).pvalue)
 
 
-def tests_table(log: RunLog[ConvConfig]) -> str:
+def comparison_table(log: RunLog[ConvConfig]) -> str:
     """Tabulate the exact tests of nets that learn."""
     rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in comparisons(log).items()]
     header = ["nets", "compared with", "learn", "of the others", "p"]
@@ -152,4 +152,4 @@ def claims(log: RunLog[ConvConfig]) -> list[Claim]:
 
 
 FIGURES = {"conv_bias.png": bias_figure}
-TABLES = {"conv_bias": bias_table, "conv_bias_tests": tests_table}
+TABLES = {"conv_bias": bias_table, "conv_bias_tests": comparison_table}

@@ -1,49 +1,66 @@
-"""Picture and table of convolutional nets with and without batch normalisation."""
+"""Picture and tables of convolutional nets with and without batch normalisation."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
-from highway_lab.figures import COLORS, label_ends, markdown, new_figure
-from highway_lab.intervals import interval
+from highway_lab.figures import COLORS, FAINT_INK, label_ends, markdown, new_figure
+from highway_lab.intervals import interval, judge
 from highway_lab.logs import RunLog
 
-from ..common import group
+from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
+from ..common import final_values, group
 from ..common_figures import FIELDS, draw_epochs, gains
 
-WORDS = {1: "it helps", 0: "0 is within it", -1: "it harms"}
+WITH = {False: "without", True: "with"}
+COMPARED = {  # block and whether it is normalised: of the net, of the one it is compared with
+    "highway: with minus without": (("highway", True), ("highway", False)),
+    "plain: with minus without": (("plain", True), ("plain", False)),
+    "plain with minus highway without": (("plain", True), ("highway", False)),
+}
 
 
 def norm_figure(log: RunLog[ConvConfig]) -> Figure:
-    """Draw validation error and training loss by epoch; dashed with normalisation."""
-    config = log.runs[0].config
-    title = f"{name_tested(log.dataset)}: {config.net}, {config.n_train:,} training images; BN: batch normalisation"
-    figure, panels = new_figure(title, 4.2, ncols=len(FIELDS))
-    lines = {
-        block + ", BN" * normed: ({"color": COLORS[block], "linestyle": ("-", (0, (2, 1)))[normed]}, runs)
-        for (block, normed), runs in group(log.runs, "block", "batch_norm").items()
-    }
-    for axes, field in zip(panels, FIELDS, strict=True):
-        draw_epochs(axes, field, lines)
+    """Draw validation error and training loss by epoch, a row each; a column for each kind of block."""
+    arms = group(log.runs, "block", "batch_norm")
+    blocks = list(dict.fromkeys(block for block, _ in arms))
+    title = f"{name_tested(log.dataset)}: convolutional nets with and without batch normalisation"
+    figure, grid = new_figure(title, 6, nrows=len(FIELDS), ncols=len(blocks), sharey="row")
+    for row, field in zip(grid, FIELDS, strict=True):
+        for axes, block in zip(row, blocks, strict=True):
+            colors = {False: FAINT_INK, True: COLORS[block]}
+            lines = {WITH[normed]: ({"color": colors[normed]}, arms[block, normed]) for normed in WITH}
+            draw_epochs(axes, field, lines)
+            axes.set_title(f"{block}: {FIELDS[field]}")
+    for axes in grid.flat:
         label_ends(axes)
     return figure
 
 
 def norm_table(log: RunLog[ConvConfig]) -> str:
-    """Tabulate scores of both kinds of block, without and with normalisation; below, what normalisation gains."""
-    rows, gained, arms = [], [], group(log.runs, "block", "batch_norm")
-    for (block, normed), runs in arms.items():
+    """Tabulate scores of both kinds of block, without and with normalisation."""
+    rows = []
+    for (block, normed), runs in group(log.runs, "block", "batch_norm").items():
         scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
-        rows.append([block, ("no", "yes")[normed], f"{runs[0].n_params:,}", *scores])
-        if normed:
-            gain = interval(gains(runs, arms[block, False]))
-            gained.append(f"{block} {gain}: {WORDS[gain.sign]}")
-    header = ["block", "normalised", "parameters", "test accuracy (%)", "training loss"]
+        rows.append([block, WITH[normed], f"{runs[0].n_params:,}", *scores])
+    header = ["block", "normalisation", "parameters", "test accuracy (%)", "training loss"]
+    return f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)}"
+
+
+def gains_table(log: RunLog[ConvConfig]) -> str:
+    """Tabulate what normalisation gains in accuracy and in training loss, seed by seed."""
+    arms, rows = group(log.runs, "block", "batch_norm"), []
+    for name, (arm, other) in COMPARED.items():
+        losses = [np.log10(final_values(arms[of], "train_loss")) for of in (other, arm)]
+        accuracy, loss = interval(gains(arms[arm], arms[other])), interval(losses[0] - losses[1])
+        rows.append([name, f"{accuracy} ({judge(accuracy, ACCURACY_MARGIN)})", f"{loss} ({judge(loss, LOSS_MARGIN)})"])
+    header = ["batch normalisation", "points of test accuracy", "orders of magnitude of training loss"]
     return (
-        f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)} Points of "
-        f"test accuracy gained by normalisation, mean and 95 % interval seed by seed: {'; '.join(gained)}."
+        f"{markdown(header, rows)}\n\nPositive: better. ±: 95 % interval of the differences seed by seed. As good as: "
+        f"within {ACCURACY_MARGIN:g} points or {LOSS_MARGIN:g} orders of magnitude."
     )
 
 
 FIGURES = {"batch_norm.png": norm_figure}
-TABLES = {"batch_norm": norm_table}
+TABLES = {"batch_norm": norm_table, "batch_norm_gains": gains_table}

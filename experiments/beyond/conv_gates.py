@@ -1,4 +1,4 @@
-"""Where in an image do the gates of a convolutional net open?
+"""Maps of the gates of a convolutional net: where in an image do they open?
 
 The paper's figure 2 shows the gates of a fully connected net, whose units have no place in the image. In a
 convolutional net each pixel has its gates, so T, averaged over the maps of a block, is an image. Here a net of table 1,

@@ -1,35 +1,64 @@
 """Picture and table of where the gates of a convolutional net open."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_data
-from highway_lab.figures import empty_figure, markdown, set_title
+from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, markdown
 
 from .conv_gates import ConvGatesLog, Gates
 
 KINDS = ("trained", "untrained")
+SHOWN = slice(None, None, 2)  # every other digit
+GAP = 1  # pixels about each image of a mosaic
 
 
 def gates_figure(log: ConvGatesLog) -> Figure:
-    """Draw a row for each digit: its image, then T of each block, trained, then untrained; one scale."""
-    figure, blocks = empty_figure(6.5), len(log.trained.strokes)
-    figure.get_layout_engine().set(wspace=0.02, hspace=0.02, w_pad=0.01, h_pad=0.01)
-    set_title(figure, f"{name_data(log.dataset.name)}: T of blocks 1 to {blocks}, mean over the maps of each\n")
-    grid = figure.subplots(len(log.pixels), 2 * blocks + 3, width_ratios=[1, *[0.4, *[1] * blocks] * 2])
-    for axes in grid.flat:
-        axes.set_axis_off()
-    for row, pixels in zip(grid[:, 0], inner_pixels(log), strict=True):
-        row.imshow(pixels, cmap="gray_r", vmin=0, vmax=255)
-    scale = {"vmin": 0, "vmax": max(np.max(T) for kind in KINDS for maps in getattr(log, kind).maps for T in maps)}
-    for kind, panels in zip(KINDS, (grid[:, 2 : blocks + 2], grid[:, blocks + 3 :]), strict=True):
-        for row, maps in zip(panels, getattr(log, kind).maps, strict=True):
-            for axes, T in zip(row, maps, strict=True):
-                image = axes.imshow(T, **scale)
-        for block, axes in enumerate(panels[0]):
-            axes.set_title(f"{kind}\n" * (block == 0) + str(block + 1), fontsize=9)
-    figure.colorbar(image, ax=grid, location="bottom", aspect=50, label="T", pad=0.02)
+    """Draw T of each block at each pixel for every other digit, trained and untrained; below, its means by block."""
+    figure = empty_figure(6)
+    upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
+    pixels, blocks = inner_pixels(log), len(log.trained.strokes)
+    side = len(pixels[0])
+    digits, *panels = upper.subplots(ncols=3, width_ratios=[1, blocks, blocks])
+    digits.imshow(mosaic([[image] for image in pixels[SHOWN]], side), cmap="gray_r")
+    digits.set_axis_off()
+    largest = max(np.max(T) for kind in KINDS for maps in getattr(log, kind).maps for T in maps)
+    for axes, kind in zip(panels, KINDS, strict=True):
+        image = axes.imshow(mosaic(getattr(log, kind).maps[SHOWN], side), vmin=0, vmax=largest)
+        axes.set_title(f"{kind} net: T by block")
+        axes.set_xticks((side + 2 * GAP) * (np.arange(blocks) + 0.5), range(1, blocks + 1))
+        axes.tick_params(top=False, bottom=False, labeltop=True, labelbottom=False, pad=0)
+        axes.set_yticks([])
+        axes.spines[:].set_visible(False)
+    bar = {"location": "bottom", "aspect": 60, "label": "T, mean over maps (0: the block copies its input)"}
+    upper.colorbar(image, ax=[digits, *panels], **bar)
+    for axes, kind in zip(lower.subplots(ncols=2, sharey=True), KINDS, strict=True):
+        draw_means(axes, getattr(log, kind), f"{kind} net: mean T, {log.images:,} images")
     return figure
+
+
+def mosaic(rows: Sequence[Sequence[Any]], side: int) -> np.ndarray:
+    """Return square images, by row and column, as one image, each enlarged to `side` pixels, with gaps of NaN."""
+
+    def enlarged(image: Any) -> np.ndarray:
+        times = -(-side // len(image))
+        return np.pad(np.kron(image, np.ones((times, times)))[:side, :side], GAP, constant_values=np.nan)
+
+    return np.block([[enlarged(image) for image in row] for row in rows])
+
+
+def draw_means(axes: Axes, gates: Gates, title: str) -> None:
+    """Draw mean T on strokes and on background by block."""
+    blocks = range(1, len(gates.strokes) + 1)
+    for label, color in {"strokes": COLORS["highway"], "background": FAINT_INK}.items():
+        axes.plot(blocks, np.array(getattr(gates, label), float), "o-", label=label, color=color, markersize=4)
+    axes.set(title=title, xlabel="block", xticks=blocks)
+    axes.set_ylim(0)
+    label_ends(axes)
 
 
 def inner_pixels(log: ConvGatesLog) -> np.ndarray:
@@ -40,29 +69,20 @@ def inner_pixels(log: ConvGatesLog) -> np.ndarray:
 
 
 def gates_table(log: ConvGatesLog) -> str:
-    """Tabulate mean T of each block on strokes and on background, trained and untrained."""
-    rows = []
-    for block, T in enumerate(log.trained.maps[0]):
-        cells = [cell for kind in KINDS for cell in places(getattr(log, kind), block)]
-        rows.append([str(block + 1), f"{len(T)} x {len(T[0])}", *cells])
-    header = ["block", "pixels", *(f"{kind}: {place}" for kind in KINDS for place in ("strokes", "background"))]
-    return (
-        f"{markdown(header, rows)}\n\nMean T over {log.images:,} test images of {name_data(log.dataset.name)}; one "
-        f"net, of test accuracy {log.test_score:.4f}. Gates are further open on strokes than on background in "
-        f"{further_open(log.trained)} of {len(rows)} blocks, untrained in {further_open(log.untrained)}."
-    )
-
-
-def places(gates: Gates, block: int) -> list[str]:
-    """Return a block's mean T on strokes and on background."""
-    values = gates.strokes[block], gates.background[block]
-    return ["no such pixel" if value is None else f"{value:.3f}" for value in values]
-
-
-def further_open(gates: Gates) -> int:
-    """Count the blocks in which T is larger on strokes than on background."""
-    pairs = zip(gates.strokes, gates.background, strict=True)
-    return sum(None not in pair and pair[0] > pair[1] for pair in pairs)
+    """Tabulate mean T of each block on strokes and on background, and the difference, trained and untrained."""
+    columns = {
+        "block": [str(block + 1) for block in range(len(log.trained.strokes))],
+        "pixels": [f"{len(T)} x {len(T[0])}" for T in log.trained.maps[0]],
+    }
+    for kind in KINDS:
+        gates = getattr(log, kind)
+        strokes, background = np.array([gates.strokes, gates.background], float)  # NaN where there is no such pixel
+        columns[f"{kind}: strokes"] = [f"{T:.3f}" for T in strokes]
+        columns[f"{kind}: background"] = [f"{T:.3f}" for T in background]
+        columns[f"{kind}: difference"] = [f"{T:+.3f}" for T in strokes - background]
+    table = markdown([*columns], [*map(list, zip(*columns.values(), strict=True))])
+    score = f"{100 * log.test_score:.2f} % test accuracy"
+    return f"{table}\n\nMean T over {log.images:,} test images of {name_data(log.dataset.name)}; one net, {score}."
 
 
 FIGURES = {"conv_gates.png": gates_figure}

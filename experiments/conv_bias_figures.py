@@ -56,13 +56,14 @@ def bias_figure(log: RunLog[ConvConfig]) -> Figure:
     title = f"{name_tested(log.dataset)}: error on test images (%), a dot a net; below: how many learn"
     figure, grid = new_figure(title, 3.6, ncols=len(depths), sharey=True, squeeze=False)
     for axes, (depth, arms) in zip(grid[0], depths.items(), strict=True):
+        of_height = axes.get_xaxis_transform()
         for place, (arm, runs) in enumerate(arms.items()):
             side_by_side = place + 0.16 * (np.arange(len(runs)) - (len(runs) - 1) / 2)
             color = COLORS["plain" if arm == "plain" else "highway"]
             axes.plot(side_by_side, 100 - points(runs), "o", color=color, clip_on=False, zorder=4)
             if arm == GUIDELINE[depth]:
                 axes.axvspan(place - 0.45, place + 0.45, color=pale(COLORS["highway"], 0.15), zorder=0)
-                axes.text(place, 40, "guideline", rotation=90, ha="center", va="center")
+                axes.text(place, 0.7, "guideline", rotation=90, ha="center", va="center", transform=of_height)
         axes.set_xticks(range(len(arms)), [f"{name(arm)}\n{count(runs)}" for arm, runs in arms.items()])
         axes.set_title(f"{depth} layers, by $b_T$")
         draw_level(axes, 100 - 100 * CHANCE, "guessing")

@@ -128,11 +128,12 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         places = epochs * (1.12 + 0.035 * np.arange(len(tested)))
         for place, (error, shade) in zip(places, tested, strict=True):  # side by side: none hides another
             axes.plot(place, error, "o", color=shade, markersize=5, clip_on=False, zorder=4)
+        title = f"{name_net(net)}\n{epochs} epochs"
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper, test")
+            title += f" (paper: {PAPER[net].epochs})"
         axes.set_xticks([1, epochs // 2, epochs, places.mean()], ["1", f"{epochs // 2}\nepoch", epochs, "\ntest"])
-        axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="")
-        axes.set_title(f"{name_net(net)}\n{epochs} epochs" + f" (paper: {PAPER[net].epochs})" * (net in PAPER))
+        axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="", title=title)
     for axes in grid:
         label_ends(axes)
 

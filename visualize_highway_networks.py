@@ -388,10 +388,7 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
 
 
 def version(path: Path) -> tuple | None:
-    """What tells a file from another one at the same path later: the path, when it was written, and more.
-
-    None if nothing is there.
-    """
+    """Return the identity of the file at a path, such as when it was written; None if nothing is there."""
     try:
         found = path.stat()
     except OSError:

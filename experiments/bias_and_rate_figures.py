@@ -82,7 +82,8 @@ def gains_table(log: BiasAndRateLog) -> str:
         for change, to, than in CONTRASTS
         if {to, than} <= cells.keys()
     ]
-    return f"{markdown(['change', 'from b_T, rate', 'to', 'points gained'], rows)}\n\nMean over seeds, seed by seed."
+    table = markdown(["change", "from b_T, rate", "to", "points gained"], rows)
+    return f"{table}\n\nDifferences by seed, 95 % intervals."
 
 
 # ------------------------------------------------------------------------ activation and initialisation

@@ -47,18 +47,6 @@ def test_depths_of_a_program_worked_by_hand():
     assert costs(found).tolist() == [12, 7, 7, 15, 7, 7, 20, 20]
 
 
-@pytest.mark.parametrize(
-    ("subtract", "expected"),
-    [(lambda a, b: b - a, [2, 3, 4, 2]), (lambda a, b: a - b, [3, 2, 4, 3])],
-)
-def test_the_left_operand_is_moved_first(subtract, expected):
-    def program(a, b, c):
-        subtract(a, b)
-        c * a  # in a stack b a or a b, above c and below the difference
-
-    assert depths(events_of(program, 1, 2, 3)).tolist() == expected
-
-
 def test_programs_cost_what_the_authors_of_bytedmd_say():
     added = events_of(lambda a, b, c, d: b + c, 1, 2, 3, 4)
     dot = events_of(lambda a0, a1, b0, b1: 0 + a0 * b0 + a1 * b1, 0, 1, 2, 3, copies=True)  # 0 + a0·b0 copies

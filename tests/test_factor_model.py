@@ -124,16 +124,11 @@ def test_no_function_of_the_inputs_improves_the_best_prediction(markets, name):
 
 
 def test_an_auc_is_the_share_of_pairs_in_the_right_order():
-    from sklearn.metrics import roc_auc_score
-
     second = np.array([False, False, True, True])
     for signal, expected in (([1, 2, 3, 4], 1), ([4, 3, 2, 1], 0), ([1, 3, 2, 4], 0.75), ([1, 2, 2, 3], 3.5 / 4)):
         assert fm.auc(rankdata(signal), second) == expected
     assert fm.auc(rankdata([5, 5, 5, 5]), second) == 0.5
     assert math.isnan(fm.auc(rankdata(np.arange(4)), np.ones(4, bool)))
-    rng = np.random.default_rng(0)
-    second, signal = rng.random(200) > 0.3, rng.integers(0, 20, 200)
-    assert fm.auc(rankdata(signal), second) == pytest.approx(roc_auc_score(second, signal), abs=1e-12)
 
 
 def test_over_all_shifts_of_the_regimes_the_auc_is_one_half():
@@ -169,18 +164,11 @@ def test_a_regime_that_never_rules_is_detected_by_nothing():
 
 
 def test_two_independent_persistent_series_are_within_chance():
-    """With the regimes shuffled, which removes their persistence, they often would not be."""
     rng = np.random.default_rng(0)
-    found, wider = [], []
-    for _ in range(40):
-        signal, second = sm.autoregression(rng.normal(size=(300, 1)))[:, 0], sm.switching(rng.random(300))
-        detected = fm.detect(signal[None], second[None])
-        shuffled = [fm.auc(rankdata(signal), rng.permutation(second)) for _ in range(40)]
-        found.append(detected.p)
-        wider.append((detected.high - detected.low) / np.ptp(shuffled))
-    assert np.mean(np.array(found) < 0.05) < 0.15
-    assert np.mean(np.array(found) < 0.5) == pytest.approx(0.5, abs=0.2)
-    assert np.median(wider) > 1.5
+    series = (sm.autoregression(rng.normal(size=(300, 1))).T for _ in range(40))
+    found = np.array([fm.detect(signal, sm.switching(rng.random(300))[None]).p for signal in series])
+    assert np.mean(found < 0.05) < 0.15
+    assert np.mean(found < 0.5) == pytest.approx(0.5, abs=0.2)
 
 
 def test_r_squared_is_taken_against_the_windows_mean_and_by_regime():

@@ -1,23 +1,20 @@
 """Do carry paths move less data than a plain net of the same depth?
 
-The paper does not ask this. The blocks of plain, residual and highway nets, forward and backward, run on Scalars that
-record every read, and tracing.py charges each read of a byte at depth d of the stack of touched values with ⌈√d⌉. The
-nets have blocks of equal width or of equal parameters, at depths of 2 to 128 and one sample; then other widths and
-larger batches. Ours: the parts that all nets share are left out, which are the first layer, the last layer and the
-loss. The stack holds the parameters, in the order of the optimiser, then x_0, and later dL/dx_L.
+The paper does not ask this. The blocks of plain, residual and highway nets, of equal width or of equal parameters, run
+forward and backward on Scalars that record every read; tracing.py charges the reads. First layer, last layer and loss,
+which all nets share, are left out. The stack holds the parameters, in the order of the optimiser, then x_0, and later
+dL/dx_L.
 
 Two rules of such a count are open, so there are four counts. A copy, such as a plain block's y = H, may be a read, as
 in arrays of floats, or free, as it makes no new number. A value that is never read again may stay in the stack, as in
 the definition, or leave it, as where its memory is reused; parameters and their gradients always stay.
 
-No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread. Three parts
-of a block read: the affine maps, with the sum of the gradients through and around them; the activations; and all else,
-which is gates, carry paths and copies.
+No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread.
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +28,7 @@ BLOCKS = ("plain", "residual", "highway")
 WIDER = {2: 3, 14: 20, 84: 119}  # a plain block's width for as many parameters: 12, 420, 14,280
 SIZES = {"width": 14, "depth": 8, "batch": 1}  # where they are not varied
 VARIED = {"width": tuple(WIDER), "depth": (2, 4, 8, 16, 32, 64, 128), "batch": (1, 2, 4, 8, 16, 32)}
+# Parts of a block that read; the affine maps also sum the gradients through and around them:
 AFFINE, ACTIVATION, COMBINATION = PARTS = ("affine maps", "activations", "gates, paths, copies")
 
 
@@ -48,7 +46,6 @@ RULES = {
     "dead values leave, copies free": Rule(copies=False, stays=False),
 }
 USUAL = next(iter(RULES))  # the rule by which reads are split into parts
-Pair = TypeVar("Pair", Activation, Block)
 
 
 @dataclass(frozen=True)
@@ -117,19 +114,18 @@ class DataMovementLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
 
 
-def labelled(pair: Pair, trace: Trace, part: str) -> Pair:
-    """Return a pair of functions, forward and backward, that label their events."""
-    passes = ("forward", "backward")
-    return pair._replace(**{which: trace.labelled(which, part)(getattr(pair, which)) for which in passes})
-
-
 def scalar_blocks(net: DeepNet, trace: Trace) -> DeepNet:
     """Return the blocks of a net with Scalars as parameters; their events are labelled by pass and by one of PARTS."""
+
+    def labelled(pair: Activation | Block, part: str) -> Activation | Block:
+        passes = ("forward", "backward")
+        return pair._replace(**{which: trace.labelled(which, part)(getattr(pair, which)) for which in passes})
+
     blocks = DeepNet(**net.config | {"d_in": 0, "d_out": 0, "dtype": object}, rng=None)
     with trace.labelled("weights"):
         np.copyto(blocks.params.blocks, trace.argument(net.params.blocks))
-    blocks.activation = labelled(blocks.activation, trace, ACTIVATION)
-    blocks.block = labelled(blocks.block, trace, COMBINATION)
+    blocks.activation = labelled(blocks.activation, ACTIVATION)
+    blocks.block = labelled(blocks.block, COMBINATION)
     return blocks
 
 

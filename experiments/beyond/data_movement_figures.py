@@ -1,24 +1,30 @@
 """Pictures, tables and verdicts of data movement: residual and highway nets compared with plain ones."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.figures import COLORS, FAINT_INK, draw_level, label_ends, markdown, new_figure
 
 from ..claims import Verdict, combine
-from .data_movement import ACTIVATION, AFFINE, BLOCKS, COMBINATION, RULES, USUAL, Comparison, DataMovementLog, Movement
+from .data_movement import (
+    ACTIVATION,
+    AFFINE,
+    BLOCKS,
+    COMBINATION,
+    RULES,
+    USUAL,
+    Comparison,
+    DataMovementLog,
+    Movement,
+    Reads,
+)
 
 CARRYING = BLOCKS[1:]
 EQUAL = ("width", "parameters")
 LABELS = {"width": "width of highway blocks", "depth": "blocks", "batch": "samples in a batch"}
-SHARES = {  # parts of the cost, from below, and their colours
-    "weights": FAINT_INK,
-    "other operands of affine maps": "#BBBBBB",
-    ACTIVATION: COLORS["lstm"],
-    COMBINATION: COLORS["highway"],
-}
-MARGIN = 0.01  # of the plain net's cost: of "equal parameters", highway blocks read 1 % fewer, as they have more biases
+OTHERS = "other operands of affine maps"
+KINDS = {"weights": FAINT_INK, OTHERS: "#BBBBBB", ACTIVATION: COLORS["lstm"], COMBINATION: COLORS["highway"]}
+MARGIN = 0.01  # of the plain net's cost: at equal parameters, highway blocks read 1 % fewer weights
 
 
 def name_setting(comparison: Comparison) -> str:
@@ -58,9 +64,11 @@ def multiples_figure(log: DataMovementLog) -> Figure:
                 more = [100 * (comparison.relative(block, rule) - 1) for comparison in comparisons]
                 style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
                 panel.plot(sizes(comparisons, name), more, color=COLORS[block], marker="o", markersize=3, **style)
-        blocks = "" if name == "depth" else f", {comparisons[0].setting.depth} blocks"
-        panel.set_title(f"equal parameters{blocks}" if blocks else name_setting(comparisons[0]), fontsize=11)
-        put_ticks(panel, name, comparisons)
+        fixed = f"equal parameters, {comparisons[0].setting.depth} blocks"
+        panel.set_title(name_setting(comparisons[0]) if name == "depth" else fixed, fontsize=11)
+        panel.set(xscale="log", xlabel=LABELS[name])
+        panel.set_xticks(sizes(comparisons, name), sizes(comparisons, name))
+        panel.minorticks_off()
     for panel in axes[:, 0]:
         panel.set_ylabel("% more than plain")
     for panel in axes.flat:
@@ -68,11 +76,9 @@ def multiples_figure(log: DataMovementLog) -> Figure:
     return figure
 
 
-def put_ticks(axes: Axes, name: str, comparisons: list[Comparison]) -> None:
-    """Set the x axis to a log scale with a tick at each value of a size."""
-    axes.set(xscale="log", xlabel=LABELS[name])
-    axes.set_xticks(sizes(comparisons, name), sizes(comparisons, name))
-    axes.set_xticks([], minor=True)
+def kind(reads: Reads) -> str:
+    """Return to which of KINDS reads belong."""
+    return "weights" if reads.read == "weights" else OTHERS if reads.part == AFFINE else reads.part
 
 
 def shares_figure(log: DataMovementLog) -> Figure:
@@ -81,26 +87,19 @@ def shares_figure(log: DataMovementLog) -> Figure:
     title = f"What is read, forward and backward: equal parameters, {largest.setting.depth} blocks"
     figure, panels = new_figure(title, 4.4, ncols=2, sharey=True)
     for axes, comparison in zip(panels, (smallest, largest), strict=True):
-        tops = np.zeros(len(BLOCKS))
-        for part, color in SHARES.items():
-            heights = 100 * np.array([parts_of(comparison.nets[block])[part] for block in BLOCKS])
-            heights *= [comparison.relative(block) for block in BLOCKS]
+        whole, tops = comparison.nets["plain"].costs[USUAL], np.zeros(len(BLOCKS))
+        for name, color in KINDS.items():
+            of_kind = [[of.cost for of in comparison.nets[block].reads if kind(of) == name] for block in BLOCKS]
+            heights = np.array([100 * sum(costs) / whole for costs in of_kind])
             axes.bar(BLOCKS, heights, bottom=tops, color=color, width=0.6)
             if comparison is largest:
-                axes.text(len(BLOCKS) - 0.6, tops[-1] + heights[-1] / 2, part, verticalalignment="center")
+                axes.text(len(BLOCKS) - 0.6, tops[-1] + heights[-1] / 2, name, verticalalignment="center")
             tops += heights
         batch = comparison.setting.batch
         axes.set_title(f"{batch} sample{'s' * (batch > 1)}")
         axes.tick_params(axis="x", length=0)
     panels[0].set_ylabel("cost, in % of the plain net's")
     return figure
-
-
-def parts_of(net: Movement) -> dict[str, float]:
-    """Return a net's SHARES of its cost."""
-    weights = share(net, read="weights")
-    others = {part: share(net, part=part) for part in (AFFINE, ACTIVATION, COMBINATION)}
-    return dict(zip(SHARES, (weights, others.pop(AFFINE) - weights, *others.values()), strict=True))
 
 
 # ----------------------------------------------------------------------------------- tables and verdicts

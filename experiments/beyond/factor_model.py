@@ -1,17 +1,12 @@
 """Do the gates of a net that predicts returns tell the regime of the market?
 
-A highway net is said to suit factor models of returns: in stable markets its gates would close and carry the raw
-factors, in complex ones they would open and process them. Then open gates would mark the days of a nonlinear regime.
-Simulated markets, whose regimes are known, test this (simulated_markets.py). Returns of the first regime are linear in
-the factors, those of the second are not; models see the factors and a noisy state variable that depends on the regime.
-Three controls: in "hidden" the state variable follows other regimes, so that no input tells the regime; in "both
-linear" the second regime is linear with other loadings, so it is no more complex than the first; in "noise" no factor
-counts in the second regime, so it is harder to predict, but there is nothing to process.
+A highway net is said to suit factor models of returns: its gates would close in stable markets and open in complex
+ones. Then open gates would mark the days of a nonlinear regime. Simulated markets, whose regimes are known, test this
+(simulated_markets.py); in three controls the regime is hidden, no more complex, or nothing but noise.
 
 Walk-forward: every model is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
 settings and the length of training. Then the model predicts the days after the window. Out-of-sample R² is 1 − the sum
-of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1). As ten plain blocks may be too
-many, a plain net of one block and as many parameters is compared too, and so is a residual net.
+of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
 
 Two signals detect the second regime on those days: mean T, minus its mean over the window; and T of the block that
 separated the regimes best in the window, with the sign that it had there. Each fold gives an AUC. Baselines: the
@@ -187,6 +182,8 @@ class Forecast(NamedTuple):
 
 def forecast(market: Market, day: int, task: Task) -> Forecast:
     """Fit and choose on the window that begins with `day`, and predict the days after the window."""
+    from sklearn.linear_model import LogisticRegression
+
     x, y, second, *_ = (days[day : day + task.window + task.horizon] for days in market)
     fit, window = round((1 - VALIDATION) * task.window), task.window
     inputs, targets = standardised(x, fit), standardised(y, fit)
@@ -208,7 +205,8 @@ def forecast(market: Market, day: int, task: Task) -> Forecast:
         net.params.flat[...] = chosen[name].params
         signals |= gate_signals(name, gates(net, inputs), second[:window])
         signals |= gate_signals(f"{name}{UNTRAINED}", untrained, second[:window])
-    signals["logistic regression"] = regression_signal(inputs, second[:window])
+    regression = LogisticRegression().fit(inputs[:window], second[:window])
+    signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
     return Forecast(predicted, signals, {name: best.setting for name, best in chosen.items()})
 
 
@@ -232,13 +230,6 @@ def gate_signals(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.n
     skills = np.array([auc(block, second) for block in rankdata(past[1:], axis=1)]) - 0.5
     best, after = np.abs(skills).argmax(), signals[:, len(second) :]
     return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(skills[best]) * after[1 + best]}
-
-
-def regression_signal(x: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return log odds of the second regime on the days after a window, given all days x (n, d) and its regimes."""
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression().fit(x[: len(second)], second).decision_function(x[len(second) :])
 
 
 # --------------------------------------------------------------------------------------------- measures

@@ -128,25 +128,26 @@ def days_figure(log: FactorModelLog) -> Figure:
 # ----------------------------------------------------------------------------------- tables and verdicts
 
 
-def market_table(first: str, names: Iterable[str], cell: Callable[[str, str], str]) -> str:
+def market_table(log: FactorModelLog, names: Iterable[str], cell: Callable[[str, str], str], note: str) -> str:
     """Tabulate cell(market, name): a row for each name, a column for each market."""
-    return markdown([first, *MARKETS], [[name, *(cell(market, name) for market in MARKETS)] for name in names])
+    rows = [[name, *(cell(market, name) for market in MARKETS)] for name in names]
+    return f"{markdown(['', *MARKETS], rows)}\n\n{note} {seeds_of(run.task for run in log.runs)}"
 
 
 def returns_table(log: FactorModelLog) -> str:
     """Tabulate out-of-sample R² by model and market."""
-    table = market_table("model", log.runs[0].scores, lambda *of: f"{interval(r2(log, *of)):.3f}")
-    return f"{table}\n\nOut-of-sample R². {seeds_of(run.task for run in log.runs)}"
+    scores = log.runs[0].scores
+    return market_table(log, scores, lambda *of: f"{interval(r2(log, *of)):.3f}", "Out-of-sample R².")
 
 
 def leads_table(log: FactorModelLog) -> str:
-    """Tabulate the lead of a highway net over each model by market."""
+    """Tabulate the lead of a highway net over each other model by market."""
 
     def lead(market: str, model: str) -> str:
         return f"{interval(r2(log, market, COMPARED) - r2(log, market, model)):+.3f}"
 
-    table = market_table(f"{COMPARED}, minus", (model for model in log.runs[0].scores if model != COMPARED), lead)
-    return f"{table}\n\nDifferences of R², paired by seed. {seeds_of(run.task for run in log.runs)}"
+    others = (model for model in log.runs[0].scores if model != COMPARED)
+    return market_table(log, others, lead, f"R² of {COMPARED}, minus that of the model, paired by seed.")
 
 
 def by_regime_table(log: FactorModelLog) -> str:
@@ -155,13 +156,13 @@ def by_regime_table(log: FactorModelLog) -> str:
     def both(market: str, model: str) -> str:
         return "; ".join(f"{interval(r2(log, market, model, regime)):.3f}" for regime in ("first", "second"))
 
-    sizes = log.n_params.values()
-    return (
-        f"{market_table('model', log.runs[0].scores, both)}\n\nR² on the days of the first and of the second regime. "
-        f"{seeds_of(run.task for run in log.runs)} Nets of {min(sizes):,} to {max(sizes):,} parameters. Best: the "
+    few, *_, many = sorted(log.n_params.values())
+    note = (
+        f"R² on the days of the first and of the second regime. Nets of {few:,} to {many:,} parameters. Best: the "
         f"expected return given what the models see, and given factors and regime; the noise leaves the latter "
         f"1/{1 + NOISE:g} in expectation."
     )
+    return market_table(log, log.runs[0].scores, both, note)
 
 
 def settings_table(log: FactorModelLog) -> str:
@@ -172,7 +173,7 @@ def settings_table(log: FactorModelLog) -> str:
         (setting, n), *_ = Counter(chosen).most_common(1)
         return f"{setting}: {n} of {len(chosen)}"
 
-    return market_table("model", log.runs[0].settings, commonest)
+    return market_table(log, log.runs[0].settings, commonest, "The setting that most fits chose.")
 
 
 def regimes_table(log: FactorModelLog) -> str:
@@ -183,12 +184,12 @@ def regimes_table(log: FactorModelLog) -> str:
         above, below = np.count_nonzero(told & (values > 0.5)), np.count_nonzero(told & (values < 0.5))
         return f"{interval(values):.3f} ({above}, {below})"
 
-    return (
-        f"{market_table('signal', log.runs[0].detections, cell)}\n\nAUC for the days of the second regime, mean over "
-        f"folds. {seeds_of(run.task for run in log.runs)} In brackets: seeds above ½, and below, with p < "
+    note = (
+        f"AUC for the days of the second regime, mean over folds; in brackets the seeds above ½, and below, with p < "
         f"{SIGNIFICANT:g} by shifted regimes. Best block: chosen, and its sign, by the window's regimes. No detector "
         f"is expected to exceed {BEST_AUC:.3f}."
     )
+    return market_table(log, log.runs[0].detections, cell, note)
 
 
 def leads_of_gates(log: FactorModelLog, net: str) -> dict[str, np.ndarray]:
@@ -217,12 +218,11 @@ def judge_gates(log: FactorModelLog, net: str) -> Verdict:
 
 def verdicts_table(log: FactorModelLog) -> str:
     """Tabulate for each net how its gates mark the nonlinear regime beside four baselines, and the verdict."""
-    leads = {net: leads_of_gates(log, net) for net in GATED}
-    rows = [
-        [net, *(f"{interval(lead):+.3f}" for lead in of_net.values()), str(judge_gates(log, net))]
-        for net, of_net in leads.items()
-    ]
-    header = ["AUC of mean T, nonlinear market", *leads[COMPARED], "verdict"]
+    rows = []
+    for net in GATED:
+        leads = leads_of_gates(log, net)
+        rows.append([net, *(f"{interval(lead):+.3f}" for lead in leads.values()), str(judge_gates(log, net))])
+    header = ["AUC of mean T, nonlinear market", *leads, "verdict"]
     return f"{markdown(header, rows)}\n\nDifferences paired by seed, 95 % intervals (t)."
 
 

@@ -9,7 +9,7 @@ from highway_lab.figures import COLORS, FAINT_INK, in_math, markdown, new_figure
 from highway_lab.intervals import Interval, difference, interval, judge
 
 from .claims import Claim, Verdict, combine
-from .common import points
+from .common import group_by, points
 from .common_figures import minus
 from .constant_gates import CONSTANT, HIGHWAY, KINDS, ConstantGatesLog, ConstantGatesRun
 
@@ -18,11 +18,11 @@ Runs = dict[str, list[ConstantGatesRun]]  # by kind
 
 
 def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
-    """Return the runs of each setting, in the log's order, by kind."""
-    settings: dict[str, Runs] = {}
-    for run in log.runs:
-        settings.setdefault(run.task.setting, {kind: [] for kind in KINDS})[run.task.kind].append(run)
-    return settings
+    """Return the runs of each setting by kind."""
+    return {
+        setting: {kind: [run for run in runs if run.task.kind == kind] for kind in KINDS}
+        for setting, runs in group_by(log.runs, lambda run: run.task.setting).items()
+    }
 
 
 def compare(runs: list[ConstantGatesRun], others: list[ConstantGatesRun]) -> Interval:

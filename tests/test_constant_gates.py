@@ -79,29 +79,30 @@ def test_a_shortened_schedule_ends_at_the_same_rate():
 
 
 @pytest.mark.parametrize(
-    ("constants", "noise", "verdict"),
+    ("learned", "mean", "noise", "verdict"),
     [
-        ([90, 90], 0.05, "reproduced"),
-        ([90, 97], 0.05, "partly"),
-        ([90, 97], 1.0, "partly"),
-        ([97, 97], 0.05, "not reproduced"),
-        ([98, 97], 0.05, "not reproduced"),
-        ([97, 97], 1.0, "inconclusive"),
-        ([98, 96.8], 0.5, "inconclusive"),
-        ([None, None], 0.05, "reproduced"),
+        ([90, 90], [90, 90], 0.05, "reproduced"),
+        ([90, 97], [90, 97], 0.05, "partly"),
+        ([90, 97], [90, 97], 1.0, "partly"),
+        ([90, 97], [97, 90], 0.05, "not reproduced"),
+        ([98, 97], [98, 97], 0.05, "not reproduced"),
+        ([97, 97], [90, 90], 1.0, "inconclusive"),
+        ([98, 96.8], [98, 96.8], 0.5, "inconclusive"),
+        ([None, None], [None, None], 0.05, "reproduced"),
     ],
 )
-def test_the_verdict_follows_its_rule(constants, noise, verdict):
+def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
     """Accuracy of both kinds of constants in two settings, noise from seed to seed; other kinds have 97 %."""
 
     def run(setting: str, kind: str, seed: int, score: float | None) -> cg.ConstantGatesRun:
         history = made_up.history(1.0, 0.5, test_score=[0.1, score and (score + noise * seed) / 100])
         return cg.ConstantGatesRun(None, cg.Task(setting, kind, replace(SHORT, seed=seed)), 10, score is None, history)
 
+    scores = {kind: (97, 97) for kind in cg.KINDS} | {cg.LEARNED: learned, cg.MEAN: mean}
     runs = [
-        run(setting, kind, seed, score if kind in cg.CONSTANT else 97)
-        for setting, score in zip("ab", constants, strict=True)
-        for kind in cg.KINDS
+        run(setting, kind, seed, of_kind[place])
+        for place, setting in enumerate("ab")
+        for kind, of_kind in scores.items()
         for seed in (0, 1, 2)
     ]
     assert claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))[0].verdict == verdict

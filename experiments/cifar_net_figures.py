@@ -53,7 +53,7 @@ def grid_table(log: CifarNetLog) -> str:
     table = markdown(["learning rate", "best epoch", "validation accuracy (%)", "training loss"], rows)
     note = (
         f"{seeds_of(run.config for run in log.runs)} Chosen: rate {log.lr:g}, {log.epochs} epochs. Accuracy of "
-        f"the net: {log.net.train_score:.1%} on {log.dataset.n_train:,} training images, {log.net.test_score:.1%} on "
+        f"the net: {log.net.train_score:.1%} on all training images, {log.net.test_score:.1%} on the "
         f"{log.dataset.test_set}."
     )
     return f"{table}\n\n{note}"

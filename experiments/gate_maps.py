@@ -8,8 +8,7 @@ first 15 layers (MNIST).
 
 Measured here beside the maps, over all training images: a gate is closed below T = 0.1, open above 0.5, and selective
 if it is open for some samples and not for others; the change of a layer is the mean norm of y - x.
-Ours: layer 1 is at the top, so that information flows downward; the colours of the biases are centred on their initial
-value and cover 99.5 % of them. T is drawn from 0 to 1 as in the paper, outputs over the range of the activation.
+Ours: layer 1 is at the top, so that information flows downward; biases are drawn as their change in training.
 """
 
 from dataclasses import dataclass

@@ -181,14 +181,6 @@ def test_images_that_nobody_can_draw_are_refused(digits, shape):
     assert_says(error.value, "--dataset: expected square grey images", " x ".join(map(str, shape)))
 
 
-def test_a_bad_model_is_one_line_and_leaves_nothing_behind(digits, workdir, refused):
-    run = ["run", "--dataset", "digits", "--model", "net.npz"]
-    assert "net.npz: expected a saved net, found: No such file" in refused(EXPERIMENT.main, run)
-    net_for(digits, block="plain").save("net.npz")
-    assert "expected a net with coupled gates" in refused(EXPERIMENT.main, run)
-    assert set(files_below(workdir)) == {"net.npz"}
-
-
 def test_the_table_has_a_row_a_class(saved):
     run_and_plot()
     log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))

@@ -1,7 +1,7 @@
 """Figures, tables and claims of lesions; the rules of figure 4's verdicts."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,11 +21,11 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import interval
 
-from .claims import Claim, Verdict, judge_about, judge_as_good, judge_better
+from .claims import Claim, Verdict, judge_about, judge_better
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
-EARLY, LATE = slice(0, 14), slice(14, 45)  # the paper's layers 1 to 14 and 15 to 45 of its net for MNIST
-FIRST = slice(0, 40)  # of its net for CIFAR-100
+FIRST = slice(0, 40)  # layers that the paper finds to cost, of its net for CIFAR-100
+COSTLY = {"1 to 14": slice(0, 14), "15 to 45": slice(14, 45), "1 to 40": FIRST}
 ABOUT = 10  # points: margin of "about 60 % of the layers"
 NEARLY_ALL = 80  # % of the layers that count as "any of them": the paper's borders are approximate
 ORDERS = {  # by their names in the log: their names here, and their dashes, as the third curve lies on the first
@@ -41,21 +41,9 @@ PAPER_LAYERS = {  # first and last of the layers of which the paper says so
 BAND = "#E4E4E4"  # of the rises of idle layers
 
 
-class Lesioned(Protocol):
-    """Errors of a net, as shares of the images: of the whole net and, by layer, with the layer closed."""
-
-    error: float
-    lesioned_error: list[float]
-
-
-def rise(net: Lesioned) -> np.ndarray:
-    """Return the points by which the error rises with each layer closed, (L,)."""
+def rise(net: Any) -> np.ndarray:
+    """Return the points by which a net's error rises with each layer closed, (L,)."""
     return 100 * (np.array(net.lesioned_error) - net.error)
-
-
-def share_of_costly(net: Lesioned, layers: slice, idle: float) -> float:
-    """Return how many % of these layers raise the error by more than an idle layer may when they are closed."""
-    return 100 * float(np.mean(rise(net)[layers] > 100 * idle))
 
 
 # ---------------------------------------------------------------------------------------- figures
@@ -122,25 +110,24 @@ def lesions_table(*logs: LesionsLog) -> str:
     """Tabulate, by net, its error, its idle layers by several thresholds, and the layers that it needs."""
     log = logs[0]
     thresholds = [value for value in log.idle_thresholds if log.idle / 2 <= value <= 2 * log.idle]
-    parts = {"1 to 14": EARLY, "15 to 45": LATE, "1 to 40": FIRST}
     rows = [
         [
             name_net(of, net),
             f"{net.error:.2%}",
             *(f"{net.idle[of.idle_thresholds.index(value)] / len(net.lesioned_error):.0%}" for value in thresholds),
-            *(f"{np.count_nonzero(rise(net)[part] > 100 * of.idle)}" for part in parts.values()),
+            *(f"{np.count_nonzero(rise(net)[part] > 100 * of.idle)}" for part in COSTLY.values()),
             f"{len(net.needed)}",
         ]
         for of in logs
         for net in of.nets
     ]
     idle = [f"idle, {100 * value:g} points" for value in thresholds]
-    costly = [f"costly, layers {words}" for words in parts]
+    costly = [f"costly, layers {words}" for words in COSTLY]
     note = (
         f"Idle: closing the layer changes the error by less than so much. Costly: it rises by over {100 * log.idle:g} "
-        f"points. The last column: by over {100 * log.point:g}."
+        f"points. Needed: by over {100 * log.point:g}."
     )
-    return f"{markdown(['net', 'training error', *idle, *costly, 'layers of a point'], rows)}\n\n{note}"
+    return f"{markdown(['net', 'training error', *idle, *costly, 'needed'], rows)}\n\n{note}"
 
 
 def sets_table(*logs: LesionsLog) -> str:
@@ -173,66 +160,33 @@ def judge_any(shares: Iterable[float]) -> Verdict:
     return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
 
 
-def judge_no_effect(changes: Sequence[float], idle: float) -> Verdict:
-    """Judge "closing one of these layers hardly changes the error" by the nets' mean changes, in points."""
-    return judge_as_good(interval(np.negative(changes)), 100 * idle)
-
-
 def judge_idle(shares: Sequence[float]) -> Verdict:
     """Judge "about 60 % of the layers do not contribute" by the nets' shares of idle layers, in %."""
     return judge_about(interval(np.subtract(shares, 100 * PAPER_IDLE)), ABOUT)
 
 
 def claims(log: LesionsLog) -> list[Claim]:
-    """Return the paper's claims on figure 4 and the data set, for nets as deep as the paper's."""
-    if min(len(net.lesioned_error) for net in log.nets) < LATE.stop:
-        return []
-    return cifar_claims(log) if log.dataset.name.startswith("cifar") else mnist_claims(log)
-
-
-def mnist_claims(log: LesionsLog) -> list[Claim]:
-    """Return the claims on MNIST, judged by the nets of one setting."""
+    """Return the paper's claims on figure 4 and the data set: on MNIST by the nets of one setting."""
+    if log.dataset.name.startswith("cifar"):
+        return cifar_claims(log)
     nets = next(iter(groups(log).values()))
-    costly = [share_of_costly(net, EARLY, log.idle) for net in nets]
-    changes = [float(np.abs(rise(net)[LATE]).mean()) for net in nets]
     idle = [100 * net.idle_share for net in nets]
-    n = f"n = {len(nets)}"
-    return [
-        Claim(
-            "4.2, figure 4",
-            "closing any of the early layers raises the error",
-            f"{interval(costly):.0f} % of layers 1 to 14 cost over {100 * log.idle:g} points; {n}",
-            judge_any(costly),
-            detail=True,
-        ),
-        Claim(
-            "4.2, figure 4",
-            "closing one of layers 15 to 45 hardly changes the error",
-            f"mean change {interval(changes):.2f} points; {n}",
-            judge_no_effect(changes, log.idle),
-            detail=True,
-        ),
-        Claim(
-            "4.2, figure 4",
-            f"about {PAPER_IDLE:.0%} of the layers do not contribute",
-            f"{interval(idle):.0f} % of the layers are idle; {n}",
-            judge_idle(idle),
-            detail=True,
-        ),
-    ]
+    about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
+    why = f"{interval(idle):.0f} % of the layers are idle; n = {len(nets)}"
+    return [Claim("4.2, figure 4", about_60, why, judge_idle(idle), detail=True)]
 
 
 def cifar_claims(log: LesionsLog) -> list[Claim]:
     """Return the claims on CIFAR-100; with fewer idle layers than the paper's net for MNIST, a net uses more layers."""
-    costly = [share_of_costly(net, FIRST, log.idle) for net in log.nets]
+    cost = [100 * float(np.mean(rise(net)[FIRST] > 100 * log.idle)) for net in log.nets]
     idle = interval([100 * net.idle_share for net in log.nets])
     data, n = name_data(log.dataset.name), f"n = {len(log.nets)}"
     return [
         Claim(
             "4.2, figure 4",
             "on CIFAR-100, closing any of the first 40 layers raises the error noticeably",
-            f"{data}: {interval(costly):.0f} % of them cost over {100 * log.idle:g} points; {n}",
-            judge_any(costly),
+            f"{data}: {interval(cost):.0f} % of them cost over {100 * log.idle:g} points; {n}",
+            judge_any(cost),
         ),
         Claim(
             "4.2",

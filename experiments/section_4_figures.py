@@ -25,22 +25,22 @@ from highway_lab.figures import (
 from highway_lab.intervals import interval
 from highway_networks import Config
 
-from .claims import Claim, Verdict, combine, judge_better, require
+from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require
 from .common import group_by
 from .common_figures import minus
 from .lesions import PAPER_IDLE
-from .lesions_figures import draw_idle, judge_any, judge_idle, judge_no_effect, rise, share_of_costly
+from .lesions_figures import draw_idle, judge_any, judge_idle, rise
 from .section_4 import NetSeen, Section4Log, Seen
 
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
 HALF = 50  # %: more is most
-RULES = {"error": "by the error", "loss": "by the loss", "flips": "by changed predictions"}  # of idle layers
+RULES = ("error", "loss", "predictions")  # by which a layer is idle
 STATES = ("trained", "untrained")
 STATE_COLORS = {"trained": COLORS["highway"], "untrained": FAINT_INK}
 DOTTED = {"color": FAINT_INK, "linewidth": 0.8, "linestyle": ":"}
 LINEAR = 0.1  # points; below, the axis of rises in error is linear
 
-Value = Callable[[Seen], float]
+Rule = Callable[[np.ndarray, np.ndarray], Verdict]  # of one measure of trained and of untrained nets, (seeds,) each
 
 
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
@@ -57,22 +57,7 @@ def settings_and_deep(log: Section4Log) -> dict[str, list[NetSeen]]:
     return settings(log) | {f"one {len(net.trained.flips)}-block net": [net] for net in log.deep}
 
 
-def over_nets(nets: list[NetSeen], value: Value, state: str = "trained") -> np.ndarray:
-    """Return a value of each net, (seeds,)."""
-    return np.array([value(getattr(net, state)) for net in nets])
-
-
 # ------------------------------------------------------------------------------------ of one net
-
-
-def closed(seen: Seen) -> float:
-    """Return how many % of the gates are closed for one image."""
-    return 100 * seen.gates.closed_for_a_sample
-
-
-def selective(seen: Seen) -> float:
-    """Return how many % of the gates are open for some images and not for others."""
-    return 100 * seen.gates.selective_beyond_rare
 
 
 def change_so_far(seen: Seen) -> np.ndarray:
@@ -85,42 +70,48 @@ def times_random(seen: Seen) -> np.ndarray:
     return np.divide(seen.class_difference, seen.group_difference)
 
 
-def share_in_first(values: list[float], first: int) -> float:
-    """Return how many % of the sum over all layers the first ones have."""
-    return 100 * sum(values[:first]) / sum(values)
-
-
-def idle_layers(seen: Seen, log: Section4Log, rule: str) -> np.ndarray:
-    """Return which layers are idle, (L,), by one of RULES."""
+def idle_layers(seen: Seen, log: Section4Log) -> dict[str, np.ndarray]:
+    """Return which layers are idle, (L,), by each of RULES."""
     cost = np.array(seen.lesioned_loss) - seen.loss
+    idle = (np.abs(rise(seen)) < 100 * log.idle, cost < log.idle_of_most * cost.max(), np.array(seen.flips) < log.idle)
+    return dict(zip(RULES, idle, strict=True))
+
+
+def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
+    """Return the values of a net that tables and claims take, by the names that they have there."""
+    gates, first, (begin, end) = seen.gates, log.first, log.late
+    with_depth, with_T = gates.bias_and_layer, gates.bias_and_mean_T  # correlations; None without training
+    selective = 100 * gates.selective_beyond_rare
+    early, late = rise(seen)[: begin - 1], rise(seen)[begin - 1 : end]
+    classes, groups = np.array(seen.class_difference), np.array(seen.group_difference)
     return {
-        "error": np.abs(rise(seen)) < 100 * log.idle,
-        "loss": cost < log.idle_of_most * cost.max(),
-        "flips": np.array(seen.flips) < log.idle,
-    }[rule]
+        "training error, %": 100 * seen.error,
+        "biases lowered, %": 100 * gates.biases_decreased,
+        "mean change of biases": gates.bias_change,
+        "the weaker of both correlations": np.nan if with_depth is None else min(with_depth, -with_T),
+        "mean T, %": 100 * gates.mean_T,
+        "gates closed, %": 100 * gates.closed_for_a_sample,
+        "gates selective, %": selective,
+        "gates selective where most are closed, %": selective * (gates.closed_for_a_sample > 0.5),
+        "change in the first layers, %": change_so_far(seen)[first - 1],
+        "class difference": classes[:first].mean(),
+        "random groups' difference": groups[:first].mean(),
+        "times random groups'": times_random(seen)[:first].mean(),
+        "in the first layers, %": 100 * classes[:first].sum() / classes.sum(),
+        "random groups', %": 100 * groups[:first].sum() / groups.sum(),
+        **{f"idle by the {rule}, %": 100 * idle.mean() for rule, idle in idle_layers(seen, log).items()},
+        "costly early layers, %": 100 * np.mean(early > 100 * log.idle),
+        "costly late layers, %": 100 * np.mean(late > 100 * log.idle),
+        "rise, early": early.mean(),
+        "rise, late": late.mean(),
+        "early minus late": early.mean() - late.mean(),
+        "change by a late layer, points": np.abs(late).mean(),
+    }
 
 
-def late_layers(log: Section4Log) -> slice:
-    """Return the layers that the paper finds idle; those before them are the early ones."""
-    return slice(log.late[0] - 1, log.late[1])
-
-
-def early_layers(log: Section4Log) -> slice:
-    return slice(0, log.late[0] - 1)
-
-
-def name_layers(layers: slice) -> str:
-    return f"layers {layers.start + 1} to {layers.stop}"
-
-
-def mean_rise(seen: Seen, layers: slice) -> float:
-    """Return the mean rise in error when one of these layers is closed, in hundredths of a point."""
-    return 100 * rise(seen)[layers].mean()
-
-
-def idle_share(seen: Seen, log: Section4Log, rule: str) -> float:
-    """Return how many % of the layers are idle by one of RULES."""
-    return 100 * idle_layers(seen, log, rule).mean()
+def over_nets(log: Section4Log, nets: list[NetSeen], name: str, state: str = "trained") -> np.ndarray:
+    """Return one of the `measures` of each net, (seeds,)."""
+    return np.array([measures(getattr(net, state), log)[name] for net in nets])
 
 
 # ----------------------------------------------------------------------------------------- figure
@@ -171,222 +162,139 @@ def draw_states(
 # ----------------------------------------------------------------------------------------- tables
 
 
-def states_table(log: Section4Log, columns: dict[str, Value]) -> str:
-    """Tabulate values: a row for the trained, one for the untrained nets of each setting and of the deeper net."""
+def states_table(log: Section4Log, columns: dict[str, str]) -> str:
+    """Tabulate measures in these formats: a row for the trained, one for the untrained nets of each setting."""
     rows = [
-        [f"{name}, {state}", *(f"{interval(over_nets(nets, value, state)):.1f}" for value in columns.values())]
+        [f"{name}, {state}", *(f"{interval(over_nets(log, nets, of, state)):{form}}" for of, form in columns.items())]
         for name, nets in settings_and_deep(log).items()
         for state in STATES
     ]
     return markdown(["nets", *columns], rows)
 
 
-def evenly(log: Section4Log) -> str:
-    """Return the first layers' share under an even spread."""
-    return f"{log.first / len(log.nets[0].trained.flips):.0%}"
-
-
 def gates_table(log: Section4Log) -> str:
     """Tabulate figure 2."""
+    shares = ("gates closed, %", "gates selective, %", "change in the first layers, %")
     columns = {
-        "training error": lambda seen: 100 * seen.error,
-        "biases lower": lambda seen: 100 * seen.gates.biases_decreased,
-        "mean change": lambda seen: 100 * seen.gates.bias_change,
-        "mean T": lambda seen: 100 * seen.gates.mean_T,
-        "gates closed": closed,
-        "gates selective": selective,
-        f"change by layer {log.first}": lambda seen: change_so_far(seen)[log.first - 1],
+        "training error, %": ".2f",
+        "biases lowered, %": ".1f",
+        "mean change of biases": ".3f",
+        "mean T, %": ".1f",
     }
     scores = (
         f"{name} {interval([100 * net.test_score for net in nets]):.1f}"
         for name, nets in settings_and_deep(log).items()
     )
     return (
-        f"{states_table(log, columns)}\n\nIn %; the mean change of the biases in hundredths. Closed: T below "
-        f"{log.closed}, for one image. Selective: T above {log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the "
-        f"images. Spread evenly, {evenly(log)} of the change would lie in the first {log.first} of 49 layers. Test "
-        f"accuracy: {'; '.join(scores)}."
+        f"{states_table(log, columns | dict.fromkeys(shares, '.1f'))}\n\nClosed: T below {log.closed}, for one image. "
+        f"Selective: T above {log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the images. First layers: 1 to "
+        f"{log.first}. Test accuracy, %: {'; '.join(scores)}."
     )
 
 
 def classes_table(log: Section4Log) -> str:
     """Tabulate figure 3."""
-    first = log.first
-    columns = {
-        "class difference": lambda seen: 1000 * np.mean(seen.class_difference[:first]),
-        "of random groups": lambda seen: 1000 * np.mean(seen.group_difference[:first]),
-        "times as large": lambda seen: np.mean(times_random(seen)[:first]),
-        "share of the first layers": lambda seen: share_in_first(seen.class_difference, first),
-        "of random groups'": lambda seen: share_in_first(seen.group_difference, first),
-    }
+    columns = {"class difference": ".4f", "random groups' difference": ".4f", "times random groups'": ".1f"}
+    shares = ("in the first layers, %", "random groups', %")
     return (
-        f"{states_table(log, columns)}\n\nMeans over the first {first} layers; differences of mean T in thousandths, "
-        f"shares of the sum over all layers in % (evenly: {evenly(log)} of 49 layers)."
+        f"{states_table(log, columns | dict.fromkeys(shares, '.1f'))}\n\nDifferences of mean T, means over layers 1 to "
+        f"{log.first}; the share of these layers in the sum over all."
     )
 
 
 def lesions_table(log: Section4Log) -> str:
     """Tabulate figure 4: shares of idle layers, and the mean rise in error by a closed layer."""
-    early, late = early_layers(log), late_layers(log)
-    rises = [partial(mean_rise, layers=layers) for layers in (early, late)]
-    columns = {f"idle {words}": partial(idle_share, log=log, rule=rule) for rule, words in RULES.items()} | {
-        f"{name_layers(early)}: costly": lambda seen: share_of_costly(seen, early, log.idle),
-        "rise": rises[0],
-        f"{name_layers(late)}: costly": lambda seen: share_of_costly(seen, late, log.idle),
-        "their rise": rises[1],
-        "rise, early minus late": lambda seen: rises[0](seen) - rises[1](seen),
-    }
+    shares = [*(f"idle by the {rule}, %" for rule in RULES), "costly early layers, %", "costly late layers, %"]
+    rises = ("rise, early", "rise, late", "early minus late")
+    begin, end = log.late
+    table = states_table(log, dict.fromkeys(shares, ".0f") | dict.fromkeys(rises, ".3f"))
     return (
-        f"{states_table(log, columns)}\n\nShares of the layers in %, rises in hundredths of a point. Idle: closing the "
-        f"layer changes the error by less than {100 * log.idle:g} points; or raises the loss by less than "
-        f"{log.idle_of_most:.0%} of what closing the costliest layer does; or changes the predicted class of fewer "
-        f"than {log.idle:.1%} of the images. Costly: it raises the error by more than {100 * log.idle:g} points."
+        f"{table}\n\nIdle: closing the layer changes the error by less than {100 * log.idle:g} points; raises the loss "
+        f"by less than {log.idle_of_most:.0%} of what closing the costliest layer does; changes the class of fewer "
+        f"than {log.idle:.1%} of the images. Costly: closing it raises the error by over {100 * log.idle:g} points. "
+        f"Early: layers 1 to {begin - 1}, late: {begin} to {end}. Rises: means, in points."
     )
 
 
 # --------------------------------------------------------------------------------------- verdicts
 
 
-def is_most(nets: list[NetSeen], value: Value) -> Verdict:
+def is_most(trained: np.ndarray) -> Verdict:
     """Judge "most": more than half."""
-    return judge_better(interval(over_nets(nets, value) - HALF), 0)
+    return judge_better(interval(trained - HALF), 0)
 
 
-def is_raised(nets: list[NetSeen], value: Value, least: float = 0) -> Verdict:
+def is_positive(trained: np.ndarray) -> Verdict:
+    """Judge "correlated positively"."""
+    return judge_better(interval(trained), 0)
+
+
+def is_raised(trained: np.ndarray, untrained: np.ndarray, least: float = 0) -> Verdict:
     """Judge "training raises it", by more than `least`."""
-    return judge_better(interval(over_nets(nets, value) - over_nets(nets, value, "untrained") - least), 0)
+    return judge_better(interval(trained - untrained - least), 0)
 
 
-def is_most_by_training(nets: list[NetSeen], value: Value) -> Verdict:
+def is_most_by_training(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
     """Judge "most, because of training": more than half, and more than untrained."""
-    return require(is_most(nets, value), is_raised(nets, value))
+    return require(is_most(trained), is_raised(trained, untrained))
 
 
-def is_positive(nets: list[NetSeen], value: Value) -> Verdict:
-    """Judge "positively correlated"."""
-    return judge_better(interval(over_nets(nets, value)), 0)
-
-
-def is_selective(nets: list[NetSeen], value: Value) -> Verdict:
-    """Judge "gates are selective": training makes more than a tenth of them so."""
-    return is_raised(nets, value, SELECTIVE)
+def alone(rule: Callable[[np.ndarray], Verdict]) -> Rule:
+    """Return a rule that takes no account of the untrained nets."""
+    return lambda trained, _: rule(trained)
 
 
 def claims(log: Section4Log) -> list[Claim]:
     """Return section 4's claims, judged by setting."""
     judge, figure_2, figure_4 = partial(judge_settings, log), "4, figure 2", "4.2, figure 4"
-    first, early, late = log.first, early_layers(log), late_layers(log)
-    idle_claims = [
-        judge(
-            figure_4,
-            f"about {PAPER_IDLE:.0%} of the layers do not contribute" + (f" ({words})" if rule != "error" else ""),
-            "idle layers, %",
-            partial(idle_share, log=log, rule=rule),
-            lambda nets, value: judge_idle(over_nets(nets, value)),
-            detail=rule != "error",
-        )
-        for rule, words in RULES.items()
-    ]
+    first, (begin, end) = log.first, log.late
+    is_selective = partial(is_raised, least=SELECTIVE)
+    gradient = "on CIFAR-100, biases rise with depth, inversely to mean T"
+    sparse = "training makes the gates of one sample sparse"
+    most_change = f"most of the change in outputs happens in about the first {first} layers"
+    few_gates = "a sample uses few gates, other samples use others"
+    differ = f"the mean gates of a class differ substantially within the first {first} layers"
+    any_early = "closing any of the early layers raises the error"
+    no_effect = f"closing one of layers {begin} to {end} hardly changes the error"
+    is_no_effect = alone(lambda changes: judge_as_good(interval(-changes), 100 * log.idle))
+    about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
+    by_error, *by_others = (f"idle by the {rule}, %" for rule in RULES)
     return [
-        judge(
-            figure_2,
-            "most gate biases decrease in training",
-            "biases lowered, % (by chance 50)",
-            lambda seen: 100 * seen.gates.biases_decreased,
-            is_most,
-            groups=settings_and_deep(log),
-            beside=False,
-        ),
-        judge(
-            figure_2,
-            "on CIFAR-100, biases rise with depth, inversely to mean T",
-            "the weaker of both correlations",
-            lambda seen: min(seen.gates.bias_and_layer, -seen.gates.bias_and_mean_T),
-            is_positive,
-            form="+.2f",
-            beside=False,
-            detail=True,
-        ),
-        judge(
-            figure_2,
-            "training makes the gates of one sample sparse",
-            f"gates below {log.closed} for one image, %",
-            closed,
-            is_most_by_training,
-            detail=True,
-        ),
-        judge(figure_2, "gates are selective", "selective gates, %", selective, is_selective),
-        judge(
-            figure_2,
-            f"most of the change in outputs happens in about the first {first} layers",
-            f"change by layer {first}, %",
-            lambda seen: change_so_far(seen)[first - 1],
-            is_most_by_training,
-        ),
-        judge(
-            "4.1",
-            "a sample uses few gates, other samples use others",
-            "selective gates, %, where most are closed for one image",
-            selective,
-            lambda nets, value: require(is_most(nets, closed), is_selective(nets, value)),
-            detail=True,
-        ),
-        judge(
-            "4.1, figure 3",
-            f"the mean gates of a class differ substantially within the first {first} layers",
-            "times random groups' differences",
-            lambda seen: times_random(seen)[:first].mean(),
-            is_raised,
-        ),
-        judge(
-            figure_4,
-            "closing any of the early layers raises the error",
-            f"{name_layers(early)} that cost over {100 * log.idle:g} points, %",
-            lambda seen: share_of_costly(seen, early, log.idle),
-            lambda nets, value: judge_any(over_nets(nets, value)),
-        ),
-        judge(
-            figure_4,
-            f"closing one of {name_layers(late)} hardly changes the error",
-            "mean change, points",
-            lambda seen: np.abs(rise(seen)[late]).mean(),
-            lambda nets, value: judge_no_effect(over_nets(nets, value), log.idle),
-            form=".2f",
-            detail=True,
-        ),
-        *idle_claims,
+        judge(figure_2, "most gate biases decrease in training", "biases lowered, %", alone(is_most), deep=True),
+        judge(figure_2, gradient, "the weaker of both correlations", alone(is_positive), detail=True),
+        judge(figure_2, sparse, "gates closed, %", is_most_by_training, detail=True),
+        judge(figure_2, "gates are selective", "gates selective, %", is_selective),
+        judge(figure_2, most_change, "change in the first layers, %", is_most_by_training),
+        judge("4.1", few_gates, "gates selective where most are closed, %", is_selective, detail=True),
+        judge("4.1, figure 3", differ, "times random groups'", is_raised),
+        judge(figure_4, any_early, "costly early layers, %", alone(judge_any)),
+        judge(figure_4, no_effect, "change by a late layer, points", is_no_effect, detail=True),
+        judge(figure_4, about_60, by_error, alone(judge_idle)),
+        *(judge(figure_4, f"{about_60} ({name[:-3]})", name, alone(judge_idle), detail=True) for name in by_others),
     ]
 
 
 def judge_settings(
-    log: Section4Log,
-    section: str,
-    paper: str,
-    what: str,
-    value: Value,
-    rule: Callable[[list[NetSeen], Value], Verdict],
-    *,
-    form: str = ".0f",
-    groups: dict[str, list[NetSeen]] | None = None,
-    beside: bool = True,
-    detail: bool = False,
+    log: Section4Log, section: str, paper: str, name: str, rule: Rule, *, deep: bool = False, detail: bool = False
 ) -> Claim:
-    """Return a claim with the verdict of a rule on the nets of every setting, or of `groups`, together.
+    """Return a claim with the verdict of a rule on one of the `measures`, for every setting, and the deeper net.
 
-    `what` names the value; `beside`: whether that of untrained nets is told. Where settings differ, so is how.
+    The untrained nets' mean stands beside it. Where settings differ, the reason says how.
     """
-    groups = groups or settings(log)
-    verdicts = [rule(nets, value) for nets in groups.values()]
-    differ = len({*verdicts}) > 1
+    groups = (settings_and_deep if deep else settings)(log).items()
+    after, before = ({group: over_nets(log, nets, name, state) for group, nets in groups} for state in STATES)
+    verdicts = {group: rule(after[group], before[group]) for group in after}
+    form = ".2f" if np.max(np.abs([*map(np.mean, after.values())])) < 1 else ".0f"
+    differ = len({*verdicts.values()}) > 1
     words = [
-        f"{name}: {interval(over_nets(nets, value)):{form}}" + (f" ({verdict})" if differ else "")
-        for (name, nets), verdict in zip(groups.items(), verdicts, strict=True)
+        f"{group}: {interval(values):{form}}" + (f" ({verdicts[group]})" if differ else "")
+        for group, values in after.items()
     ]
-    if beside:
-        before = [over_nets(nets, value, "untrained").mean() for nets in groups.values()]
-        words.append(f"untrained: {', '.join(f'{mean:{form}}' for mean in before)}")
-    why = f"{what}, {'; '.join(words)}; n = {len(next(iter(groups.values())))} each"
-    return Claim(section, paper, why, combine(verdicts), detail)
+    untrained = [values.mean() for values in before.values()]
+    if np.isfinite(untrained).all():
+        words.append(f"untrained: {', '.join(f'{mean:{form}}' for mean in untrained)}")
+    why = f"{name}, {'; '.join(words)}; n = {len(next(iter(after.values())))} each"
+    return Claim(section, paper, why, combine(verdicts.values()), detail)
 
 
 FIGURES = {"section_4.png": section_4_figure}

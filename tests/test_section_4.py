@@ -14,7 +14,7 @@ from experiments import lesions, models, section_4
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
-from experiments.section_4_figures import TABLES, claims, idle_layers, idle_share
+from experiments.section_4_figures import TABLES, claims, idle_layers, measures
 from highway_lab.training import Training
 from highway_networks import train
 
@@ -117,7 +117,7 @@ def as_in_the_paper(log) -> Seen:
 def otherwise(log) -> Seen:
     """A net that fulfils none."""
     gates = {"biases_decreased": 0.1, "closed_for_a_sample": 0.1, "selective_beyond_rare": 0.0}
-    gates |= {"change": [1.0] * 6, "bias_and_layer": -0.6, "bias_and_mean_T": -0.3}
+    gates |= {"change": [1.0] * 6, "bias_and_layer": 0.6, "bias_and_mean_T": 0.3}
     return replace(made_up(log, [0.0, 0.0, 2.0, 1.5, 1.0, 1.0], **gates), class_difference=[0.9] * 6)
 
 
@@ -129,13 +129,17 @@ def judged(log: Section4Log, trained: list[Seen], untrained: Seen) -> list[Verdi
 
 def test_layers_are_idle_by_the_error_by_the_loss_or_by_flips(log):
     seen = made_up(log, [20.0, 0.19, 0.15, 0.05, -0.15, 0.0])
-    by_error, by_loss, by_flips = (idle_layers(seen, log, rule).tolist() for rule in ("error", "loss", "flips"))
+    by_error, by_loss, by_flips = (layers.tolist() for layers in idle_layers(seen, log).values())
     assert by_error == [False, False, False, True, False, True], "a layer that does harm is not idle"
     assert by_loss == [False, True, True, True, True, True], "1 % of the costliest is 0.2"
     assert by_flips == by_error
     seen.flips[3], seen.flips[2] = 0.5, 0.0
-    assert idle_layers(seen, log, "flips").tolist() == [False, False, True, False, False, True]
-    assert idle_share(seen, log, "error") == pytest.approx(100 / 3)
+    assert idle_layers(seen, log)["predictions"].tolist() == [False, False, True, False, False, True]
+    found = measures(seen, log)
+    assert found["idle by the error, %"] == pytest.approx(100 / 3)
+    assert found["costly early layers, %"] == 100
+    assert found["costly late layers, %"] == pytest.approx(100 / 3)
+    assert found["early minus late"] == pytest.approx(20.19 / 2 - 0.05 / 3)
 
 
 def test_claims_are_reproduced_in_all_settings_in_some_or_in_none(log, as_in_the_paper, otherwise):
@@ -171,7 +175,7 @@ def test_a_reason_names_settings_intervals_and_untrained_nets(log, as_in_the_pap
     ]
     reason = claims(replace(log, nets=nets, deep=[]))[3].why
     assert reason == (
-        "selective gates, %, tanh from −2: 50 ± 0 (reproduced); tanh from −4: 0 ± 0 (not reproduced); "
+        "gates selective, %, tanh from −2: 50 ± 0 (reproduced); tanh from −4: 0 ± 0 (not reproduced); "
         "untrained: 0, 0; n = 2 each"
     )
 

@@ -98,7 +98,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         Claim(
             "4.1",
             "gates are computation: nets trained with constant gates do worse",
-            f"points that highway leads the better constants, {seeds(log)} seeds each: {'; '.join(words)}",
+            f"highway's least certain lead over constants, points, {seeds(log)} seeds each: {'; '.join(words)}",
             combine(verdicts),
         )
     ]

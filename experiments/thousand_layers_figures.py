@@ -174,11 +174,13 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
     """Judge from which biases the deepest nets train and use their blocks."""
     verdicts, costs = {}, []
     for bias, runs in deepest(log).items():
-        verdicts[bias], cost = judge_training(log, runs), "stalls"
+        verdicts[bias] = judge_training(log, runs)
         if verdicts[bias] == Verdict.REPRODUCED:
             cost = interval(lost(runs)[:, 0])
             verdicts[bias] = judge_better(cost, ACCURACY_MARGIN)
-        costs.append(f"{minus(bias)}: {cost}")
+            costs.append(f"{minus(bias)}: {cost}")
+        else:
+            costs.append(f"{minus(bias)}: stalls")
     used = [minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED]
     return Claim(
         "2.2",

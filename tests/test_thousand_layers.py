@@ -183,7 +183,7 @@ def test_training_is_judged_by_the_interval_of_the_loss():
         (0.946, 0.0, Verdict.INCONCLUSIVE),
     ],
 )
-def test_the_blogs_net_reaches_about_95_percent_by_as_many_blocks_as_it_says(score, lost, verdict):
+def test_the_blogs_net_reaches_about_95_percent_by_about_15_blocks(score, lost, verdict):
     _, claim, _ = claims(log_of(b20_1000=(score, 0.2, lost)))
     assert claim.verdict == verdict
     assert "(no blocks: 95.00 ± 0.25 %, n = 3)" in claim.why

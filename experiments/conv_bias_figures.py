@@ -23,21 +23,16 @@ LEARNED = 50  # % of the test images
 SIGNIFICANT = 0.05  # p below it
 
 
-def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[float | str, Runs]]:
-    """Return runs by layers, then by gate bias, the highest first; plain nets last, as "plain"."""
+def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[str, Runs]]:
+    """Return runs by layers, then by the name of the gate bias, the highest first; plain nets last."""
 
     def key(run: Run[ConvConfig]) -> tuple[int, str, float]:
         return layers(run.config), run.config.block, -run.config.gate_bias
 
     depths = {}
     for (depth, block, negative), runs in group_by(log.runs, key).items():
-        depths.setdefault(depth, {})["plain" if block == "plain" else -negative] = runs
+        depths.setdefault(depth, {})["plain" if block == "plain" else minus(-negative)] = runs
     return depths
-
-
-def name(arm: float | str) -> str:
-    """Return a table's name of an arm."""
-    return arm if arm == "plain" else minus(arm)
 
 
 def learners(runs: Runs) -> Runs:
@@ -61,10 +56,10 @@ def bias_figure(log: RunLog[ConvConfig]) -> Figure:
             side_by_side = place + 0.16 * (np.arange(len(runs)) - (len(runs) - 1) / 2)
             color = COLORS["plain" if arm == "plain" else "highway"]
             axes.plot(side_by_side, 100 - points(runs), "o", color=color, clip_on=False, zorder=4)
-            if arm == GUIDELINE[depth]:
+            if arm == minus(GUIDELINE[depth]):
                 axes.axvspan(place - 0.45, place + 0.45, color=pale(COLORS["highway"], 0.15), zorder=0)
                 axes.text(place, 0.7, "guideline", rotation=90, ha="center", va="center", transform=of_height)
-        axes.set_xticks(range(len(arms)), [f"{name(arm)}\n{count(runs)}" for arm, runs in arms.items()])
+        axes.set_xticks(range(len(arms)), [f"{arm}\n{count(runs)}" for arm, runs in arms.items()])
         axes.set_title(f"{depth} layers, by $b_T$")
         draw_level(axes, 100 - 100 * CHANCE, "guessing")
         scale_by_logarithm(axes)
@@ -76,12 +71,12 @@ def bias_table(log: RunLog[ConvConfig]) -> str:
     """Tabulate by depth and bias how many nets learn, and of these test accuracy and the gain over the guideline."""
     rows = []
     for depth, arms in by_depth(log).items():
-        advised = learners(arms[GUIDELINE[depth]])
+        advised = learners(arms[minus(GUIDELINE[depth])])
         for arm, runs in arms.items():
             learned = learners(runs)
             scores = f"{interval(points(learned)):.2f}"
-            gain = "guideline" if arm == GUIDELINE[depth] else f"{interval(gains(learned, advised)):+.2f}"
-            rows.append([str(depth), name(arm), f"{runs[0].n_params:,}", count(runs), scores, gain])
+            gain = "guideline" if arm == minus(GUIDELINE[depth]) else f"{interval(gains(learned, advised)):+.2f}"
+            rows.append([str(depth), arm, f"{runs[0].n_params:,}", count(runs), scores, gain])
     header = ["layers", "b_T", "parameters", "nets that learn", "their test accuracy (%)", "points gained"]
     return (
         f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. ±: 95 % interval over the seeds that learn. Points "

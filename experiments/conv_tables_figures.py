@@ -9,6 +9,7 @@ reproduced if it is surely worse.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -71,28 +72,14 @@ def name_net(net: str) -> str:
     return PAPER[net].net if net in PAPER else net
 
 
-def rows(log: ConvTablesLog) -> list[Runs]:
-    """Return the table's runs by row: by net, the shortest budget first, the recipe before others, then highway."""
-
-    def key(run: Run[ConvConfig]) -> tuple[str, int, bool, str]:
-        return run.config.net, run.config.epochs, not is_augmented(run.config), run.config.block
-
-    return list(group_by(log.runs, key).values())
-
-
-def budget(runs: Runs) -> tuple[str, int]:
-    """Return the net and the epochs of a row."""
-    return runs[0].config.net, runs[0].config.epochs
-
-
-def is_augmented(config: ConvConfig) -> bool:
-    """Return whether a net's images are augmented as its recipe has it."""
-    return config.augment == configure(config.net).augment
+def rows(log: ConvTablesLog) -> dict[tuple[str, int, str], Runs]:
+    """Return runs by net, epochs and kind, as the table's rows."""
+    return group_by(log.runs, lambda run: (run.config.net, run.config.epochs, kind(run.config)))
 
 
 def kind(config: ConvConfig) -> str:
-    """Return the name of a row beside its net."""
-    return config.block + ("" if is_augmented(config) else ", no augmentation")
+    """Return the kind of block, and whether images are not augmented although the recipe has it."""
+    return config.block + ", no augmentation" * (config.augment != configure(config.net).augment)
 
 
 def images_error(runs: Runs) -> float:
@@ -118,16 +105,17 @@ def lead(runs: Runs, level: float) -> Interval:
 def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
     """Draw validation error by epoch, a panel for each net and budget; right of it each seed's test error."""
     set_title(figure, f"{name_data(log.dataset.name)}: error (%) on validation images; dots: {log.dataset.test_set}")
-    panels = group_by(rows(log), budget)
+    panels = list(dict.fromkeys((net, epochs) for net, epochs, _ in rows(log)))
     grid = figure.subplots(ncols=len(panels), sharey=True, squeeze=False)[0]
-    for axes, ((net, epochs), arms) in zip(grid, panels.items(), strict=True):
-        styled = [({"color": color(runs[0].config)}, runs) for runs in arms]
-        names = [kind(runs[0].config).removeprefix("highway, ") for runs in arms]
-        draw_epochs(axes, "validation_score", dict(zip(names, styled, strict=True)))
-        tested = [(100 - score, color(runs[0].config)) for runs in arms for score in points(runs)]
+    for axes, (net, epochs) in zip(grid, panels, strict=True):
+        arms = {of: runs for (*panel, of), runs in rows(log).items() if panel == [net, epochs]}
+        colors = {of: COLORS.get(of, SETTINGS[2]) for of in arms}
+        lines = {of.removeprefix("highway, "): ({"color": colors[of]}, runs) for of, runs in arms.items()}
+        draw_epochs(axes, "validation_score", lines)
+        tested = [(100 - score, colors[of]) for of, runs in arms.items() for score in points(runs)]
         places = epochs * (1.12 + 0.035 * np.arange(len(tested)))
-        for place, (error, shade) in zip(places, tested, strict=True):  # side by side: none hides another
-            axes.plot(place, error, "o", color=shade, markersize=5, clip_on=False, zorder=4)
+        for place, (error, color) in zip(places, tested, strict=True):  # side by side: none hides another
+            axes.plot(place, error, "o", color=color, markersize=5, clip_on=False, zorder=4)
         title = f"{name_net(net)}\n{epochs} epochs"
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper, test")
@@ -138,11 +126,6 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         label_ends(axes)
 
 
-def color(config: ConvConfig) -> str:
-    """Return the colour of a row's line and dots."""
-    return COLORS[config.block] if is_augmented(config) else SETTINGS[2]
-
-
 # ---------------------------------------------------------------------------------------------- tables
 
 
@@ -150,10 +133,9 @@ def main_table(*logs: ConvTablesLog) -> str:
     """Tabulate the scores of each net beside the paper's."""
     cells = []
     for log in logs:
-        plain = {budget(runs): runs for runs in rows(log) if runs[0].config.block == "plain"}
-        cells += [row_cells(runs, plain.get(budget(runs))) for runs in rows(log)]
-        for net, (parameters, accuracy) in QUOTED.get(log.dataset.name, {}).items():
-            cells.append([net, "quoted by the paper", parameters, *[""] * 6, accuracy])
+        cells += [row_cells(rows(log), *row) for row in rows(log)]
+        quoted = QUOTED.get(log.dataset.name, {})
+        cells += [[net, "quoted by the paper", n_params, *[""] * 6, score] for net, (n_params, score) in quoted.items()]
     header = ["net", "blocks", "parameters", "epochs", "seeds", "validation accuracy (%)", "test accuracy (%)", "SE"]
     header += ["minus plain", "paper's accuracy (%)"]
     return (
@@ -162,14 +144,14 @@ def main_table(*logs: ConvTablesLog) -> str:
     )
 
 
-def row_cells(runs: Runs, plain: Runs | None) -> list[str]:
-    """Return a row of the main table; `plain`: runs of the plain net of the same layers and budget."""
-    config = runs[0].config
+def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, of: str) -> list[str]:
+    """Return a row of the main table; a highway net beside the plain net of its budget and beside the paper's."""
+    runs, plain, gain, paper = arms[net, epochs, of], arms.get((net, epochs, "plain")), "", ""
+    if of == "highway":
+        gain = str(interval(gains(runs, plain))) if plain else ""
+        paper = PAPER[net].accuracy if net in PAPER else ""
     scores = [final(runs, field, percent=True) for field in ("validation_score", "test_score")]
-    cells = [name_net(config.net), kind(config), f"{runs[0].n_params:,}", str(config.epochs), str(len(runs)), *scores]
-    compared = kind(config) == "highway"
-    gain = str(interval(gains(runs, plain))) if compared and plain else ""
-    paper = PAPER[config.net].accuracy if compared and config.net in PAPER else ""
+    cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), *scores]
     return [*cells, f"{images_error(runs):.2f}", gain, paper]
 
 
@@ -233,13 +215,11 @@ def days(cost: Cost) -> float:
 
 def claims(log: ConvTablesLog) -> list[Claim]:
     """Judge each net of the paper that was trained, and plain nets of its layers; name what was not tested."""
-    found = []
-    for net, arms in group_by(rows(log), lambda runs: runs[0].config.net).items():
-        if net in PAPER:
-            by_kind = {kind(runs[0].config): runs for runs in arms}  # the longest budget of each
-            found.append(net_claim(log, by_kind["highway"], by_kind["plain"]))
-            if net == "highway-a":
-                found.append(depth_claim(by_kind["plain"]))
+    longest = {(net, of): runs for (net, _, of), runs in rows(log).items()}  # epochs rise
+    nets = [net for net, of in longest if of == "highway" and net in PAPER]
+    found = [net_claim(log, longest[net, "highway"], longest[net, "plain"]) for net in nets]
+    if "highway-a" in nets:
+        found.append(depth_claim(longest["highway-a", "plain"]))
     costs = {cost.net: f"{days(cost):.0f} days a run on one core" for cost, _ in untrained(log)}
     for net, cost in costs.items():
         paper = PAPER[net]

@@ -11,7 +11,7 @@ import pytest
 from picture_helpers import cells
 
 from conv_highway_networks import Blocks, ConvNet
-from conv_recipes import ConvConfig, configure
+from conv_recipes import NETS, ConvConfig, configure
 from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import gains_table
@@ -33,7 +33,6 @@ from experiments.conv_tables_figures import (
     is_chosen,
     lead,
     main_table,
-    rows,
 )
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunLog
@@ -175,7 +174,7 @@ def test_the_table_shows_each_bias_beside_the_guidelines():
     assert found["20", "−1"]["points gained"] == "-1.00 ± 0.00"
     assert found["30", "−1"]["nets that learn"] == "0 of 3"
     assert found["30", "−1"]["points gained"] == "none"
-    assert list(by_depth(log)[10]) == [-1.0, -2.0, -3.0, "plain"]
+    assert list(by_depth(log)[10]) == ["−1", "−2", "−3", "plain"]
 
 
 def test_a_diverged_run_counts_as_one_that_does_not_learn():
@@ -211,8 +210,8 @@ def test_what_normalisation_gains_is_judged_seed_by_seed():
 
 
 def test_the_standard_error_is_that_of_the_images():
-    assert images_error(rows(cifar_log(0.83))[0]) == pytest.approx(100 * math.sqrt(0.83 * 0.17 / 1000))
-    assert images_error(rows(mnist_log((0.99,)))[0]) == pytest.approx(100 * math.sqrt(0.99 * 0.01 / 10_000))
+    assert images_error(cifar_log(0.83).runs[:1]) == pytest.approx(100 * math.sqrt(0.83 * 0.17 / 1000))
+    assert images_error(mnist_log((0.99,)).runs[:1]) == pytest.approx(100 * math.sqrt(0.99 * 0.01 / 10_000))
 
 
 def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
@@ -226,8 +225,8 @@ def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
         ("Maxout", "quoted by the paper", "", "", "99.55"),
         ("DSN", "quoted by the paper", "", "", "99.61"),
         (cifar, "highway", "30", "+3.00", "89.18, about 400 epochs"),
-        (cifar, "plain", "30", "", ""),
         (cifar, "highway, no augmentation", "30", "", ""),
+        (cifar, "plain", "30", "", ""),
         (cifar, "highway", "60", "", "89.18, about 400 epochs"),
         ("FitNet A, 11 layers", "quoted by the paper", "", "", "89.01"),
         ("FitNet B, 19 layers", "quoted by the paper", "", "", "91.61"),
@@ -278,10 +277,11 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, v
     [(0.85, Verdict.NOT_REPRODUCED), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
 )
 def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longest, verdict):
-    claim = claims(cifar_log(longest=longest))[0]
+    log = cifar_log(longest=longest)
+    claim = claims(log)[0]
     assert claim.verdict == verdict
     beside = "in 60 of about 400 epochs, 1 seed; plain net, 30 epochs: 80.00 % (SE 1.26)"
-    assert claim.why == f"{100 * longest:.2f} % (SE {images_error(rows(cifar_log(longest=longest))[-1]):.2f}) {beside}"
+    assert claim.why == f"{100 * longest:.2f} % (SE {images_error(log.runs[1:2]):.2f}) {beside}"
 
 
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
@@ -314,12 +314,8 @@ def test_nets_that_were_only_timed_are_not_tested():
 @pytest.mark.parametrize("net", PAPER)
 def test_the_papers_numbers_belong_to_nets_of_their_size(net):
     number, unit = PAPER[net].parameters.split()
-    stated = float(number) * {"K": 1e3, "M": 1e6}[unit]
-    shape = (1, 28, 28) if net.startswith("mnist") else (3, 32, 32)
-    built = ConvNet(shape, 10, stages=configure(net).stages, rng=None)
-    near = 0.2 if net == "highway-c" else 0.03  # its widths are not in the paper, and ours are wider
-    assert built.params.flat.size == pytest.approx(stated, rel=near)
-    layers = len(built.convolutions) + 1  # convolutions, blocks, the dense layer
+    layers, n_params = NETS[net].counts
+    assert n_params == pytest.approx(float(number) * {"K": 1e3, "M": 1e6}[unit], rel=0.03)
     assert f" {layers} layers" in f" {PAPER[net].net}"
 
 

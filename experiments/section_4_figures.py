@@ -291,7 +291,7 @@ def judge_settings(
         for group, values in after.items()
     ]
     untrained = [values.mean() for values in before.values()]
-    if np.isfinite(untrained).all():
+    if np.nansum(untrained):  # without training, biases have not moved and correlate with nothing
         words.append(f"untrained: {', '.join(f'{mean:{form}}' for mean in untrained)}")
     why = f"{name}, {'; '.join(words)}; n = {len(next(iter(after.values())))} each"
     return Claim(section, paper, why, combine(verdicts.values()), detail)

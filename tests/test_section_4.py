@@ -173,11 +173,12 @@ def test_a_reason_names_settings_intervals_and_untrained_nets(log, as_in_the_pap
         replace(net, trained=as_in_the_paper if net.source.training.gate_bias == -2 else otherwise, untrained=otherwise)
         for net in log.nets[2:]
     ]
-    reason = claims(replace(log, nets=nets, deep=[]))[3].why
-    assert reason == (
-        "gates selective, %, tanh from −2: 50 ± 0 (reproduced); tanh from −4: 0 ± 0 (not reproduced); "
-        "untrained: 0, 0; n = 2 each"
+    biases, _, sparse, *_ = (claim.why for claim in claims(replace(log, nets=nets, deep=[])))
+    assert sparse == (
+        "gates closed, %, tanh from −2: 90 ± 0 (reproduced); tanh from −4: 10 ± 0 (not reproduced); "
+        "untrained: 10, 10; n = 2 each"
     )
+    assert biases.startswith("biases lowered, %, tanh from −2: 90 ± 0 (reproduced); ")
 
 
 def test_a_single_deeper_net_leaves_a_claim_partly(log, as_in_the_paper, otherwise):

@@ -143,6 +143,7 @@ def claims(log: RunLog[ConvConfig]) -> list[Claim]:
             "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers",
             f"{count(compared[0][0])} nets learn; plain nets: {plain}; other biases: {other}",
             combine(verdicts),
+            detail=True,
         )
     ]
 

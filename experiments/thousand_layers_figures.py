@@ -203,6 +203,7 @@ def blog_claim(log: ThousandLayersLog) -> Claim:
         f"{scores:.2f} % (no blocks: {interval(points(control)):.2f} %, n = {len(runs)}); blocks that the nets need: "
         f"{', '.join(map(str, needed))}",
         combine([judge_about(above, ACCURACY_MARGIN), *as_many]),
+        detail=True,
     )
 
 

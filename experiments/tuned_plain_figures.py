@@ -189,6 +189,7 @@ def claims(log: TunedPlainLog) -> list[Claim]:
             "gates double the parameters without proportional gains",
             f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}",
             is_as_good,
+            detail=True,
         ),
     ]
 

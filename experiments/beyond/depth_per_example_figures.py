@@ -139,6 +139,7 @@ def claims(log: DepthPerExampleLog) -> list[Claim]:
             "complex problems use more layers; here: harder images of one problem",
             f"correlation of effective depth and hardness: {beside_untrained(log, hardness, '+.2f')}",
             combine(judge_hardness(trained, untrained) for untrained, trained in hardness),
+            detail=True,
         ),
         Claim(
             "overview",

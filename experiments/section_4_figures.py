@@ -249,6 +249,7 @@ def claims(log: Section4Log) -> list[Claim]:
     judge, figure_2, figure_4 = partial(judge_settings, log), "4, figure 2", "4.2, figure 4"
     first, (begin, end) = log.first, log.late
     is_selective = partial(is_raised, least=SELECTIVE)
+    fall = "most gate biases decrease in training"
     gradient = "on CIFAR-100, biases rise with depth, inversely to mean T"
     sparse = "training makes the gates of one sample sparse"
     most_change = f"most of the change in outputs happens in about the first {first} layers"
@@ -260,14 +261,14 @@ def claims(log: Section4Log) -> list[Claim]:
     about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
     by_error, *by_others = (f"idle by the {rule}, %" for rule in RULES)
     return [
-        judge(figure_2, "most gate biases decrease in training", "biases lowered, %", alone(is_most), deep=True),
+        judge(figure_2, fall, "biases lowered, %", alone(is_most), deep=True, detail=True),
         judge(figure_2, gradient, "the weaker of both correlations", alone(is_positive), detail=True),
         judge(figure_2, sparse, "gates closed, %", is_most_by_training, detail=True),
-        judge(figure_2, "gates are selective", "gates selective, %", is_selective),
-        judge(figure_2, most_change, "change in the first layers, %", is_most_by_training),
+        judge(figure_2, "gates are selective", "gates selective, %", is_selective, detail=True),
+        judge(figure_2, most_change, "change in the first layers, %", is_most_by_training, detail=True),
         judge("4.1", few_gates, "gates selective where most are closed, %", is_selective, detail=True),
-        judge("4.1, figure 3", differ, "times random groups'", is_raised),
-        judge(figure_4, any_early, "costly early layers, %", alone(judge_any)),
+        judge("4.1, figure 3", differ, "times random groups'", is_raised, detail=True),
+        judge(figure_4, any_early, "costly early layers, %", alone(judge_any), detail=True),
         judge(figure_4, no_effect, "change by a late layer, points", is_no_effect, detail=True),
         judge(figure_4, about_60, by_error, alone(judge_idle)),
         *(judge(figure_4, f"{about_60} ({name[:-3]})", name, alone(judge_idle), detail=True) for name in by_others),

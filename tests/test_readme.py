@@ -23,12 +23,12 @@ def blocks(language: str) -> list[str]:
 
 def test_code_is_quoted_as_it_is():
     source = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
-    _, code = blocks("python")
+    code, _ = blocks("python")
     assert code in source
 
 
 def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
-    code, _ = blocks("python")
+    _, code = blocks("python")
     X, y = load_iris(return_X_y=True)
     exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
     score, *depths = re.findall(r"[\d.]+", capsys.readouterr().out)

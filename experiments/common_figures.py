@@ -11,6 +11,7 @@ from highway_lab.console import name_tested
 from highway_lab.figures import draw_seeds
 from highway_lab.intervals import Interval
 from highway_lab.logs import DatasetInfo
+from highway_networks import Config
 
 from .claims import Verdict, combine
 from .common import curve, final_values
@@ -28,6 +29,11 @@ def title(dataset: DatasetInfo, runs: Runs, words: str) -> str:
 def minus(value: float) -> str:
     """Return a number with a minus sign in place of the hyphen."""
     return f"{value:g}".replace("-", "−")
+
+
+def name_setting(config: Config) -> str:
+    """Name a setting of models.by_setting by its activation and, for tanh, its gate bias, which is the paper's."""
+    return "ReLU" if config.activation == "relu" else f"{config.activation} from {minus(config.gate_bias)}"
 
 
 def name_arm(block: str, gate_bias: float) -> str:

@@ -5,12 +5,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, FAINT_INK, in_math, markdown, new_figure, pale
+from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
 from highway_lab.intervals import Interval, difference, interval, judge
 
 from .claims import Claim, Verdict, combine
 from .common import group_by, points
-from .common_figures import minus
+from .common_figures import minus, name_setting
 from .constant_gates import CONSTANT, HIGHWAY, KINDS, ConstantGatesLog, ConstantGatesRun
 
 LARGEST = 3.2  # points: differences are drawn up to here
@@ -21,7 +21,7 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
     """Return the runs of each setting by kind."""
     return {
         setting: {kind: [run for run in runs if run.task.kind == kind] for kind in KINDS}
-        for setting, runs in group_by(log.runs, lambda run: run.task.setting).items()
+        for setting, runs in group_by(log.runs, lambda run: name_setting(run.config)).items()
     }
 
 
@@ -40,7 +40,7 @@ def gaps_figure(log: ConstantGatesLog) -> Figure:
         axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
         for row, (kind, runs) in enumerate(kinds.items()):
             gaps_row(axes, row, runs, kinds[HIGHWAY], COLORS.get(kind, COLORS["lstm"]))
-        axes.set(title=in_math(setting), xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
+        axes.set(title=setting, xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
     panels[0].set_yticks(range(len(KINDS)), KINDS)
     panels[0].text(log.margin + 0.1, len(KINDS) - 1, f"as good as:\n±{log.margin:g}", va="center")
     panels[1].set_xlabel("test accuracy minus that of highway (points)")

@@ -13,7 +13,6 @@ from highway_lab.figures import (
     INK,
     draw_by_layer,
     draw_level,
-    in_math,
     markdown,
     new_figure,
 )
@@ -21,6 +20,7 @@ from highway_lab.intervals import Interval, interval
 
 from .claims import ACCURACY_MARGIN, Claim, combine, judge_better
 from .common import group_by
+from .common_figures import name_setting
 from .gate_swaps import (
     ANY,
     CLASS_MEAN,
@@ -53,7 +53,7 @@ MEASURES = {"error": "error", "as_donor": "donor's class", "changed": "changed"}
 
 def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
     """Return the nets by setting."""
-    return group_by(log.nets, lambda net: net.task.setting)
+    return group_by(log.nets, lambda net: name_setting(net.task.source.training))
 
 
 def swaps_figure(log: GateSwapsLog) -> Figure:
@@ -63,7 +63,7 @@ def swaps_figure(log: GateSwapsLog) -> Figure:
     figure, (above, below) = new_figure(title, 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1))
     for axes, (setting, nets) in zip(above, groups.items(), strict=True):
         donors_panel(axes, nets)
-        axes.set_title(in_math(setting))
+        axes.set_title(setting)
     above[1].set_xlabel("error (%), gates given in all blocks")
     for axes, nets in zip(below, groups.values(), strict=True):
         blocks_panel(axes, nets)

@@ -23,11 +23,10 @@ from highway_lab.figures import (
     new_figure,
 )
 from highway_lab.intervals import interval
-from highway_networks import Config
 
 from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require
 from .common import group_by
-from .common_figures import minus
+from .common_figures import name_setting
 from .lesions import PAPER_IDLE
 from .lesions_figures import draw_idle, judge_any, judge_idle, rise
 from .section_4 import NetSeen, Section4Log, Seen
@@ -44,12 +43,8 @@ Rule = Callable[[np.ndarray, np.ndarray], Verdict]  # of one measure of trained 
 
 
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
-    """Return the nets by setting: its activation and, for tanh, its gate bias, which is the paper's."""
-
-    def name(config: Config) -> str:
-        return "ReLU" if config.activation == "relu" else f"{config.activation} from {minus(config.gate_bias)}"
-
-    return group_by(log.nets, lambda net: name(net.source.training))
+    """Return the nets by setting."""
+    return group_by(log.nets, lambda net: name_setting(net.source.training))
 
 
 def settings_and_deep(log: Section4Log) -> dict[str, list[NetSeen]]:

@@ -139,11 +139,6 @@ def pale(color: str, strength: float) -> tuple[float, ...]:
     return tuple(1 - strength * (1 - channel) for channel in to_rgb(color))
 
 
-def in_math(setting: str) -> str:
-    """Return a setting's name with b_T in mathematical type."""
-    return setting.replace("b_T -", "$b_T$ −")
-
-
 def draw_level(axes: Axes, value: float, label: str) -> None:
     """Draw a dashed level for comparison, such as chance."""
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)

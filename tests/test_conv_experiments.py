@@ -260,8 +260,8 @@ def test_a_run_of_the_papers_budget_would_take_days():
         ((0.994, 0.9942, 0.9939), Verdict.REPRODUCED),
         ((0.997, 0.998, 0.999), Verdict.REPRODUCED),
         ((0.9939, 0.9925, 0.9945), Verdict.INCONCLUSIVE),
-        ((0.992, 0.9921, 0.9919), Verdict.NOT_REPRODUCED),
-        ((0.99,), Verdict.NOT_REPRODUCED),
+        ((0.992, 0.9921, 0.9919), Verdict.INCONCLUSIVE),  # in fewer epochs than the paper's
+        ((0.99,), Verdict.INCONCLUSIVE),
         ((0.994,), Verdict.INCONCLUSIVE),
         ((0.999, math.nan), Verdict.INCONCLUSIVE),
     ],
@@ -274,7 +274,7 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, v
 
 @pytest.mark.parametrize(
     ("longest", "verdict"),
-    [(0.85, Verdict.NOT_REPRODUCED), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
+    [(0.85, Verdict.INCONCLUSIVE), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
 )
 def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longest, verdict):
     log = cifar_log(longest=longest)
@@ -282,6 +282,12 @@ def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longes
     assert claim.verdict == verdict
     beside = "in 60 of about 400 epochs, 1 seed; plain net, 30 epochs: 80.00 % (SE 1.26)"
     assert claim.why == f"{100 * longest:.2f} % (SE {images_error(log.runs[1:2]):.2f}) {beside}"
+
+
+def test_as_many_epochs_as_the_papers_can_refute_it():
+    log = mnist_log((0.99, 0.9901, 0.9899))
+    log.runs[:] = [replace(run, config=replace(run.config, epochs=300)) for run in log.runs]
+    assert claims(log)[0].verdict == Verdict.NOT_REPRODUCED
 
 
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():

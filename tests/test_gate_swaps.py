@@ -13,7 +13,7 @@ from experiments.gate_swaps_figures import settings
 from experiments.models import Source
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
-from highway_networks import DeepNet
+from highway_networks import Config, DeepNet
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):
     sources = models.by_setting("digits", digits, smoke=True)
     assert gate_swaps.EXPERIMENT.main(["run", "--smoke"]) == 0
     log = gate_swaps.EXPERIMENT.read(Path("runs/gate_swaps-smoke.json"))
-    assert {name: [net.task.source for net in nets] for name, nets in settings(log).items()} == sources
+    assert [[net.task.source for net in nets] for nets in settings(log).values()] == [*sources.values()]
     for net in log.nets:
         assert net.gates[OWN].error == net.states[OWN].error == net.error
         assert net.gates.keys() == set(gate_swaps.KINDS)
@@ -177,12 +177,12 @@ def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):
 def test_the_verdict_is_of_the_intervals_and_not_of_the_means(rises, verdict):
     """Each setting's two seeds, in points by which the mean gates of all images cost more than an image's own."""
 
-    def net(setting: str, rise: float) -> NetSwaps:
+    def net(gate_bias: float, rise: float) -> NetSwaps:
         gates = {kind: Swap(0.1, error, 0, 0) for kind, error in ((OWN, 0.3), (OVERALL_MEAN, 0.3 + rise / 100))}
         untrained = {kind: Swap(0.1, 0.9, 0, 0) for kind in (OWN, ANY)}
-        return NetSwaps(None, Task(setting, Source("net.npz", "sum", None)), 0.3, gates, {}, untrained, {})
+        return NetSwaps(None, Task("", Source("net.npz", "sum", Config(gate_bias=gate_bias))), 0.3, gates, {}, untrained, {})
 
-    nets = [net(f"setting {place}", rise) for place, seeds in enumerate(rises) for rise in seeds]
+    nets = [net(-float(place), rise) for place, seeds in enumerate(rises) for rise in seeds]
     log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)
     (claim,) = gate_swaps_figures.claims(log)
     assert claim.verdict == verdict

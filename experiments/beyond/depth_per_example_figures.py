@@ -7,16 +7,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, in_math, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, markdown, new_figure
 from highway_lab.intervals import interval
 
 from ..claims import Claim, Verdict, combine, judge_better
-from ..common_figures import scale_by_logarithm
+from ..common_figures import name_setting, scale_by_logarithm
 from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, SettingDepth
 
 HARDNESS = ("own margin", JUDGE, "other seeds")  # in the table; a net's loss ranks images nearly as its margin does
 STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 VARIED = 10  # points of the variation
+
+
+def name(setting: SettingDepth) -> str:
+    """Return the name of a setting."""
+    return name_setting(setting.setting.sources[0].training)
 
 
 def depths_of(setting: SettingDepth, state: str) -> list[Depths]:
@@ -65,7 +70,7 @@ def depth_figure(log: DepthPerExampleLog) -> Figure:
             draw_seeds(by_part, np.arange(1, PARTS + 1), part, label=state, color=color)
             draw_quartiles(by_class, np.arange(quartiles.shape[1]) + shift, quartiles, color)
         mean = mean_depth(depths_of(setting, "trained")).mean()
-        by_part.set_title(f"{in_math(setting.setting.name)}: mean {mean:.1f}")
+        by_part.set_title(f"{name(setting)}: mean {mean:.1f}")
     above[0].set(ylabel="minus the net's mean (%)", xticks=(1, PARTS))
     above[1].set_xlabel("tenth of its class, from easy to hard")
     above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
@@ -102,7 +107,7 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
         errors = same[:, -1] + 100 * column(chosen, "lost")
         axes.plot(column(chosen, "depth"), errors, "o", clip_on=False, label="chosen rule, a dot a net", **style)
         draw_level(axes, same[:, -1].mean(), "all blocks")
-        axes.set(title=in_math(setting.setting.name), xlim=(0, same.shape[1] - 1))
+        axes.set(title=name(setting), xlim=(0, same.shape[1] - 1))
         scale_by_logarithm(axes)
     panels[0].set_ylabel("test error (%)")
     panels[1].set_xlabel("blocks computed, mean over images")
@@ -154,7 +159,7 @@ def claims(log: DepthPerExampleLog) -> list[Claim]:
 def beside_untrained(log: DepthPerExampleLog, found: list[list[np.ndarray]], form: str) -> str:
     """Write the mean of each setting with its interval, given its values (untrained, trained) by seed."""
     words = (
-        f"{of.setting.name} {interval(trained):{form}} (untrained {np.mean(untrained):{form}})"
+        f"{name(of)} {interval(trained):{form}} (untrained {np.mean(untrained):{form}})"
         for of, (untrained, trained) in zip(log.settings, found, strict=True)
     )
     return f"{'; '.join(words)}; {len(log.settings[0].nets)} nets each"
@@ -184,7 +189,7 @@ def summary_table(log: DepthPerExampleLog) -> str:
         for words, (measure, form) in measures.items()
         for state in reversed(STATES)
     ]
-    return f"{markdown(['', 'nets', *(of.setting.name for of in log.settings)], rows)}\n\n{intervals_note(log)}"
+    return f"{markdown(['', 'nets', *(name(of) for of in log.settings)], rows)}\n\n{intervals_note(log)}"
 
 
 def correlations_table(log: DepthPerExampleLog) -> str:
@@ -202,7 +207,7 @@ def correlations_table(log: DepthPerExampleLog) -> str:
             others = (correlations(trained, hardness, which, measure) for which in ("all", *held))
             cells = [*(f"{mean:.1f}" for mean in means), hardness]
             cells += [f"{interval(found):+.2f}" for found in (within, before, *others)]
-            rows.append([setting.setting.name, measure, *cells, judge_hardness(within, before)])
+            rows.append([name(setting), measure, *cells, judge_hardness(within, before)])
     header = ["setting", "depth", "mean", "untrained", "hardness", "correlation", "untrained", "all images"]
     header += [*(f"{of} held" for of in held), "harder images use more layers"]
     judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
@@ -230,7 +235,7 @@ def early_table(log: DepthPerExampleLog) -> str:
             (100 * column(same, "lost"), ".2f"),
         ]
         cells = (format(interval(values), form) for values, form in found)
-        rows.append([setting.setting.name, f"{whole.mean():.2%}", f"{min(doubts):g} to {max(doubts):g}", *cells])
+        rows.append([name(setting), f"{whole.mean():.2%}", f"{min(doubts):g} to {max(doubts):g}", *cells])
     blocks = len(log.settings[0].nets[0].by_layer) - 1
     header = ["setting", "test accuracy", "ε", f"when sure: blocks of {blocks}", "points lost"]
     header += ["all after as many: points lost", "all after the same: blocks", "points lost"]

@@ -1,4 +1,4 @@
-"""What a claim of the paper and a verdict on it are, and the margins of all verdicts."""
+"""Claims of the paper, verdicts on them, and the rules and margins of all verdicts."""
 
 from collections.abc import Iterable
 from enum import StrEnum

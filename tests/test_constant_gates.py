@@ -96,7 +96,8 @@ def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
 
     def run(gate_bias: float, kind: str, seed: int, score: float | None) -> cg.ConstantGatesRun:
         history = made_up.history(1.0, 0.5, test_score=[0.1, score and (score + noise * seed) / 100])
-        return cg.ConstantGatesRun(None, cg.Task("", kind, replace(SHORT, seed=seed, gate_bias=gate_bias)), 10, score is None, history)
+        task = cg.Task("", kind, replace(SHORT, seed=seed, gate_bias=gate_bias))
+        return cg.ConstantGatesRun(None, task, 10, score is None, history)
 
     scores = {kind: (97, 97) for kind in cg.KINDS} | {cg.LEARNED: learned, cg.MEAN: mean}
     runs = [

@@ -180,7 +180,8 @@ def test_the_verdict_is_of_the_intervals_and_not_of_the_means(rises, verdict):
     def net(gate_bias: float, rise: float) -> NetSwaps:
         gates = {kind: Swap(0.1, error, 0, 0) for kind, error in ((OWN, 0.3), (OVERALL_MEAN, 0.3 + rise / 100))}
         untrained = {kind: Swap(0.1, 0.9, 0, 0) for kind in (OWN, ANY)}
-        return NetSwaps(None, Task("", Source("net.npz", "sum", Config(gate_bias=gate_bias))), 0.3, gates, {}, untrained, {})
+        task = Task("", Source("net.npz", "sum", Config(gate_bias=gate_bias)))
+        return NetSwaps(None, task, 0.3, gates, {}, untrained, {})
 
     nets = [net(-float(place), rise) for place, seeds in enumerate(rises) for rise in seeds]
     log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)

@@ -26,6 +26,8 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from highway_lab import InputError
 from highway_lab.figures import (
+    COLORS,
+    Palette,
     differences,
     fingerprint,
     label_ends,
@@ -482,6 +484,11 @@ def test_layers_are_numbered_from_1(depth, ticks):
     _, axes = new_figure("layers", 2)
     number_layers(axes.xaxis, depth)
     assert list(axes.get_xticks()) == ticks
+
+
+def test_a_block_without_a_colour_gets_one_of_its_own():
+    colors = Palette(COLORS)
+    assert len({colors[name] for name in ("one", "two", *COLORS)}) == len(COLORS) + 2
 
 
 def test_no_difference_is_white():

@@ -39,7 +39,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
 
 
 def show(_: argparse.Namespace) -> None:
-    """List the experiments."""
     for name in STEPS:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")

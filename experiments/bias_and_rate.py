@@ -46,7 +46,6 @@ EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)
 
 
 def rate_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """Return the runs of the grid of rates and biases."""
     rates, biases, seeds, depth = (RATES[-2:], BIASES[:2], SEEDS[:1], 6) if smoke else (RATES, BIASES, SEEDS, DEPTH)
     budget = fit(BUDGET, data, smoke)
     return [
@@ -69,13 +68,11 @@ def init_configs(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = 
 
 
 def arm(run: TrainedRun) -> tuple[str, str, str, float, int]:
-    """Return activation, initialisation, block, bias and depth."""
     config = run.config
     return config.activation, config.init, config.block, config.gate_bias, config.depth
 
 
 def run(job: ExperimentJob) -> None:
-    """Train both grids and write the log."""
     by_rate = job.run_missing(train_one, rate_configs(job.data, job.smoke), TrainedRun)
     tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun, arm)
     job.keep(by_rate[0].config, by_rate=by_rate, tried=tried, by_init=by_init)

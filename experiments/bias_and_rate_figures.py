@@ -35,9 +35,6 @@ DIVERGED = f"A diverged run counts as {100 * CHANCE:.0f} %."
 Start = tuple[str, float, int]  # block, bias, depth
 
 
-# --------------------------------------------------------------------------------------- rate and bias
-
-
 def rate_grid(log: BiasAndRateLog) -> tuple[dict[tuple, list[TrainedRun]], list[float], list[float]]:
     """Return the runs by (bias, rate), the biases from the highest, the rates from the lowest."""
     cells = group(log.by_rate, "gate_bias", "lr")
@@ -63,7 +60,6 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
 
 
 def rate_table(log: BiasAndRateLog) -> str:
-    """Tabulate final test accuracy by bias and rate."""
     cells, biases, rates = rate_grid(log)
     rows = [[f"{bias:g}", *(f"{interval(points(cells[bias, lr])):.1f}" for lr in rates)] for bias in biases]
     table = markdown(["b_T", *(f"rate {lr:g}" for lr in rates)], rows)
@@ -86,9 +82,6 @@ def gains_table(log: BiasAndRateLog) -> str:
     return f"{table}\n\nDifferences by seed, 95 % intervals."
 
 
-# ------------------------------------------------------------------------ activation and initialisation
-
-
 def scores_of(log: BiasAndRateLog) -> tuple[list[tuple[str, str]], dict[Start, np.ndarray]]:
     """Return the pairs of activation and initialisation, and test accuracy (%) by start, (pairs, seeds)."""
     cells = group_by(log.by_init, arm)
@@ -98,12 +91,10 @@ def scores_of(log: BiasAndRateLog) -> tuple[list[tuple[str, str]], dict[Start, n
 
 
 def name_start(block: str, bias: float, depth: int) -> str:
-    """Return the name of a start."""
     return "no blocks" if not depth else block if block == "plain" else f"b_T {minus(bias)}"
 
 
 def depth_of(log: BiasAndRateLog) -> int:
-    """Return the depth of the nets that have blocks."""
     return max(run.config.depth for run in log.by_init)
 
 
@@ -169,7 +160,6 @@ def starts_table(log: BiasAndRateLog) -> str:
 
 
 def claims(log: BiasAndRateLog) -> list[Claim]:
-    """Judge section 2.2's claim on negative biases."""
     pairs, scores = scores_of(log)
     verdicts, leads = {}, []
     for start, of_start in scores.items():

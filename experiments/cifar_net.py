@@ -43,7 +43,6 @@ EXPERIMENT = Experiment(__name__, __doc__, CifarNetLog, datasets=("cifar-10",))
 
 
 def configs(data: Dataset, smoke: bool) -> list[Config]:
-    """Return the runs of the grid."""
     net, rates, seeds = (models.SMOKE, RATES[:2], SEEDS[:1]) if smoke else (models.FALLBACK, RATES, SEEDS)
     budget = fit({"epochs": EPOCHS, "n_train": len(data.train_x), "n_test": len(data.test_x)}, data, smoke)
     return [replace(net, lr=lr, seed=seed, **budget) for lr in rates for seed in seeds]
@@ -64,7 +63,6 @@ def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:
 
 
 def run(job: ExperimentJob) -> None:
-    """Train the grid, choose, train the net, write log and net."""
     data, kept = job.data, hold_out(job.data, VALIDATION_SHARE)
     runs = replace(job, data=kept).run_missing(train_one, configs(kept, job.smoke), TrainedRun)
     margin, lr, epochs = choose(runs)

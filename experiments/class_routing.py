@@ -119,7 +119,6 @@ def differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
 
 
 def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Routing:
-    """Measure the differences of classes, and of random groups of the same sizes."""
     by_class = differences(net, images, labels)
     by_chance = differences(net, images, np.random.default_rng(SEED).permutation(labels))
     size, size_by_chance = (np.abs(difference).mean(axis=(0, 2)) for difference in (by_class, by_chance))
@@ -184,7 +183,6 @@ def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
-    """Measure each classifier of each kind of features."""
     chosen = choose_images(len(data.train_x))
     sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
     tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
@@ -213,7 +211,6 @@ def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
 
 
 def measure_clusters(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, Clusters]:
-    """Cluster the test images by each kind of vectors."""
     kinds = {
         "gates": lambda: vectors(net, data.test_x, "gates"),  # functions, as vectors take much memory
         "outputs": lambda: vectors(net, data.test_x, "outputs"),
@@ -256,7 +253,6 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
 
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
-    """Return the fields of the log."""
     untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
     fitted, validating = choose_images(len(data.train_x))
     return {

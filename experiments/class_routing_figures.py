@@ -51,7 +51,6 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 
 @part_each(height=3.7)
 def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
-    """Draw errors of a classifier, and the size of class differences, by layer."""
     set_title(figure, f"{name_tested(log.dataset)}: gates and classes by layer")
     left, right = figure.subplots(ncols=2)
     error_panel(left, log.accuracies[JUDGED], log.chance)
@@ -122,7 +121,6 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
 
 
 def early_claim(log: ClassRoutingLog) -> Claim:
-    """Return the claim on the first layers."""
     lead = least_lead(log, log.first_layers)
     return Claim(
         "4.1, figure 3",

@@ -69,7 +69,6 @@ class Experiment:
         return parser
 
     def main(self, argv: list[str] | None = None) -> int:
-        """Run a sub-command; returns the exit code."""
         return run_cli(self.parser, lambda arguments: arguments.action(arguments), argv)
 
     def log_path(self, dataset: str | None = None, smoke: bool = False) -> Path:
@@ -195,7 +194,6 @@ def start(module: str) -> None:
 
 
 def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
-    """Add --dataset, --data-dir and --smoke."""
     parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
     parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
@@ -231,15 +229,12 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
 
 @dataclass
 class TrainedRun(Result):
-    """Scores of one training run."""
-
     config: Config
     diverged: bool
     history: History
 
 
 def train_one(config: Config, data: Dataset) -> TrainedRun:
-    """Train one net."""
     run = train(config, data)
     return TrainedRun(None, config, run.diverged, run.history)
 

@@ -58,8 +58,6 @@ class Task:
 
 @dataclass
 class ConstantGatesRun(Result):
-    """One training run."""
-
     task: Task
     n_trained: int  # parameters that are trained
     diverged: bool
@@ -67,14 +65,11 @@ class ConstantGatesRun(Result):
 
     @property
     def config(self) -> Config:
-        """The run's hyperparameters."""
         return self.task.config
 
 
 @dataclass
 class ConstantGatesLog(Log):
-    """runs/constant_gates.json."""
-
     margin: float  # points of test accuracy within which two kinds are as good as each other
     runs: list[ConstantGatesRun]
 
@@ -137,7 +132,6 @@ def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
 
 
 def trained_highway(task: Task, data: Dataset) -> DeepNet:
-    """Return the trained highway net of a task's setting and seed."""
     path = net_path(task.config)
     if not path.exists():
         run_task(replace(task, kind=HIGHWAY), data)
@@ -145,7 +139,6 @@ def trained_highway(task: Task, data: Dataset) -> DeepNet:
 
 
 def net_path(config: Config) -> Path:
-    """Return the path of the trained highway net of a configuration."""
     return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest(config)}-{environment().code}.npz"
 
 

@@ -18,7 +18,6 @@ Runs = dict[str, list[ConstantGatesRun]]  # by kind
 
 
 def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
-    """Return the runs of each setting by kind."""
     return {
         setting: {kind: [run for run in runs if run.task.kind == kind] for kind in KINDS}
         for setting, runs in group_by(log.runs, lambda run: name_setting(run.config)).items()
@@ -105,7 +104,6 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
 
 
 def seeds(log: ConstantGatesLog) -> int:
-    """Return the number of seeds."""
     return len({run.config.seed for run in log.runs})
 
 

@@ -30,7 +30,6 @@ def layers(config: ConvConfig) -> int:
 
 
 def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
-    """Return the runs of every bias and a plain net at every depth with every seed, the deepest first."""
     depths, seeds = ((10, 20), SEEDS[:2]) if smoke else (NETS, SEEDS)
     arms = [*({"gate_bias": bias} for bias in BIASES), {"block": "plain"}]
     return [

@@ -36,12 +36,10 @@ def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[str, Runs]]:
 
 
 def learners(runs: Runs) -> Runs:
-    """Return the runs that learn."""
     return [run for run, score in zip(runs, points(runs), strict=True) if score >= LEARNED]
 
 
 def count(runs: Runs) -> str:
-    """Return in words how many runs learn."""
     return f"{len(learners(runs))} of {len(runs)}"
 
 
@@ -100,7 +98,6 @@ def comparisons(log: RunLog[ConvConfig]) -> dict[tuple[str, str], tuple[Runs, Ru
 
 
 def kind(config: ConvConfig) -> str:
-    """Return the name of a run's group: plain nets, the guideline's bias, other biases."""
     if config.block == "plain":
         return "plain"
     return "guideline" if config.gate_bias == GUIDELINE[layers(config)] else "other"

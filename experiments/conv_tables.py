@@ -119,7 +119,6 @@ def keep_net(config: ConvConfig, data: Dataset) -> None:
 
 
 def run(job: ExperimentJob) -> None:
-    """Choose, train the table's nets, time the others, write the log."""
     dataset, data = job.dataset, job.data
     if dataset not in CHOICES:
         raise InputError(f"--dataset: expected one of {', '.join(CHOICES)}, found {dataset}; choose one of these")

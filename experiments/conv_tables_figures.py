@@ -69,12 +69,10 @@ QUOTED = {  # by other authors, in the paper's tables 1 and 2: parameters, accur
 
 
 def name_net(net: str) -> str:
-    """Return the paper's name of a net, else its own."""
     return PAPER[net].net if net in PAPER else net
 
 
 def rows(log: ConvTablesLog) -> dict[tuple[str, int, str], Runs]:
-    """Return runs by net, epochs and kind, as the table's rows."""
     return group_by(log.runs, lambda run: (run.config.net, run.config.epochs, kind(run.config)))
 
 
@@ -97,9 +95,6 @@ def lead(runs: Runs, level: float) -> Interval:
     else:
         half = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
     return Interval(over_seeds.value - level, half)
-
-
-# --------------------------------------------------------------------------------------------- pictures
 
 
 @part_each(height=3.5)
@@ -127,11 +122,7 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         label_ends(axes)
 
 
-# ---------------------------------------------------------------------------------------------- tables
-
-
 def main_table(*logs: ConvTablesLog) -> str:
-    """Tabulate the scores of each net beside the paper's."""
     cells = []
     for log in logs:
         cells += [row_cells(rows(log), *row) for row in rows(log)]
@@ -157,7 +148,6 @@ def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, 
 
 
 def choosing_table(*logs: ConvTablesLog) -> str:
-    """Tabulate the candidates for what the recipe leaves open, one run each."""
     cells = []
     for log in logs:
         tried = dict.fromkeys(name for run in log.choosing for name in differences(run.config))
@@ -182,12 +172,10 @@ def differences(config: ConvConfig) -> dict[str, Any]:
 
 
 def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
-    """Return whether a run of `choosing` is that of the chosen candidate."""
     return differences(run.config) == differences(configure(run.config.net, **log.chosen[run.config.block]))
 
 
 def costs_table(*logs: ConvTablesLog) -> str:
-    """Tabulate the costs of the paper's nets that were not trained."""
     cells = [
         [*paper[1:3], f"{cost.n_params:,}", f"{cost.seconds_a_step:.2f}", f"{days(cost):.0f}", paper.accuracy]
         for log in logs
@@ -207,11 +195,7 @@ def untrained(log: ConvTablesLog) -> list[tuple[Cost, Reported]]:
 
 
 def days(cost: Cost) -> float:
-    """Return the days that a run of the paper's budget would take here."""
     return STEPS * cost.seconds_a_step / DAY
-
-
-# ---------------------------------------------------------------------------------------------- claims
 
 
 def claims(log: ConvTablesLog) -> list[Claim]:
@@ -261,12 +245,10 @@ def depth_claim(plain: Runs) -> Claim:
 
 
 def score(runs: Runs) -> str:
-    """Return the test accuracy in words, of a single seed with the standard error of the images."""
     return f"{final(runs, 'test_score', percent=True)} %" + f" (SE {images_error(runs):.2f})" * (len(runs) == 1)
 
 
 def n_seeds(runs: Runs) -> str:
-    """Return the number of seeds in words."""
     return f"{len(runs)} seed{'s' * (len(runs) > 1)}"
 
 

@@ -107,7 +107,6 @@ class Trial:
         return self.block, self.depth
 
     def config(self, n_test: int) -> Config:
-        """Return the hyperparameters of the run."""
         steps = math.ceil(self.n_train / BATCH_SIZE)
         return Config(
             block=self.block,
@@ -160,7 +159,6 @@ class BestRun(Result):
 
 
 def lowest(losses: Iterable[float | None]) -> float:
-    """Return the lowest loss; inf if none is finite."""
     return min((loss for loss in losses if loss is not None), default=math.inf)
 
 
@@ -258,7 +256,6 @@ def run_best(trial: Trial, data: Dataset) -> BestRun:
 
 
 def checkpoint_path(trial: Trial) -> Path:
-    """Return the path of the checkpoint of a run of `best`."""
     name = (EXPERIMENT.name, trial.dataset, *trial.arm, trial.index, trial.repeat, trial.epochs)
     return Path("runs") / "checkpoints" / f"{'-'.join(map(str, name))}.npz"
 
@@ -304,7 +301,6 @@ def located(results: list[ResultT], log: DepthSearchLog) -> list[ResultT]:
 
 
 def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Trial]:
-    """Return the trials that the flags ask for."""
     if arguments.smoke:
         return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6)
     n_images = len(data.train_x)
@@ -318,13 +314,11 @@ def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Tri
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print the settings, one JSON object a line."""
     for trial in plan(arguments, *load_data(arguments)):
         print(json.dumps(dataclasses.asdict(trial)))
 
 
 def run(job: ExperimentJob) -> None:
-    """Train all rungs and write the log."""
     trials = plan(job.arguments, job.dataset, job.data)
     job = dataclasses.replace(job, path=append_flags(job.path, job.arguments, SEARCH_FLAGS))
 
@@ -404,7 +398,6 @@ def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that define a search."""
     parser.set_defaults(**SEARCH_FLAGS)
     parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
     parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")

@@ -130,9 +130,6 @@ def settings_figure(log: DepthSearchLog) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------------------------------- statistics
-
-
 def first_rung(log: DepthSearchLog) -> list[TrialResult]:
     """Return the results of the rung on which every setting was tried."""
     epochs = min(result.trial.epochs for result in log.results)
@@ -140,12 +137,10 @@ def first_rung(log: DepthSearchLog) -> list[TrialResult]:
 
 
 def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
-    """Return the finite losses of an arm's best settings."""
     return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
 
 
 def finished(runs: Iterable[BestRun]) -> list[BestRun]:
-    """Return the runs that did not diverge."""
     return [run for run in runs if not run.diverged]
 
 
@@ -173,12 +168,8 @@ def log_curve(runs: Iterable[BestRun]) -> float:
 
 
 def epochs_to(run: BestRun, level: float) -> int | None:
-    """Return the first epoch after which the training loss is below the level, if there is one."""
     rows = zip(run.history.epoch, run.history.train_loss, strict=True)
     return next((epoch for epoch, loss in rows if loss < level), None)
-
-
-# ------------------------------------------------------------------------------------------------ tables
 
 
 def arms_table(log: DepthSearchLog) -> str:
@@ -250,11 +241,7 @@ def settings_table(log: DepthSearchLog) -> str:
     return f"{markdown(header, rows)}\n\nThe first columns are of all settings after {epochs} epochs."
 
 
-# ------------------------------------------------------------------------------------------------ claims
-
-
 def claims(log: DepthSearchLog) -> list[Claim]:
-    """Return the paper's claims on figure 1, by the rules of the module that measures."""
     losses, curves = by_seed(log.best, log_loss), by_seed(log.best, log_curve)
     if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
         return []  # not all nets that the paper compares have been trained from other seeds

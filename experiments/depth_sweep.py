@@ -88,5 +88,4 @@ def sweep_table(log: RunLog) -> str:
 
 
 def beside_sketch(words: Iterable[str]) -> list[str]:
-    """Return titles of columns, the sketch's after each."""
     return [title for word in words for title in (word, "sketch")]

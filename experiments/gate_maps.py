@@ -104,7 +104,6 @@ def measure(net: DeepNet, images: np.ndarray) -> Activity:
 
 
 def choose_sample(images: np.ndarray) -> int:
-    """Return the index of the image whose gates are shown."""
     return int(np.random.default_rng(SAMPLE_SEED).integers(len(images)))
 
 
@@ -128,7 +127,6 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
 
 
 def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) -> Claims:
-    """Return the measures behind the paper's claims."""
     b_T = net.params["b_T"]
     mean_bias, mean_T = b_T.mean(axis=1), activity.T.mean(axis=1)
 
@@ -154,7 +152,6 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """Return the fields of the log."""
     sample = choose_sample(data.train_x)
     sample_T, sample_y, _ = look_at(net, data.train_x[sample])
     activity = measure(net, data.train_x)

@@ -101,7 +101,6 @@ def sparse_claim(log: GateMapsLog, data: str) -> Claim:
 
 
 def selective_claim(log: GateMapsLog, data: str) -> Claim:
-    """Return the claim on gates that are open for some samples only."""
     share, untrained = (of.selective_beyond_rare for of in (log.claims, log.untrained))
     return Claim(
         "4.1, figure 2",

@@ -80,8 +80,6 @@ class NetSwaps(Result):
 
 @dataclass
 class GateSwapsLog(Log):
-    """runs/gate_swaps.json."""
-
     nets: list[NetSwaps]
 
 
@@ -222,7 +220,6 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
 
 
 def run(job: ExperimentJob) -> None:
-    """Swap gates in the nets of every setting, and write the log."""
     settings = models.by_setting(job.dataset, job.data, job.smoke)
     tasks = [Task(setting, source) for setting, sources in settings.items() for source in sources]
     job.keep(nets=job.run_missing(examine, tasks, NetSwaps))

@@ -7,15 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_tested
-from highway_lab.figures import (
-    COLORS,
-    FAINT_INK,
-    INK,
-    draw_by_layer,
-    draw_level,
-    markdown,
-    new_figure,
-)
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, markdown, new_figure
 from highway_lab.intervals import Interval, interval
 
 from .claims import ACCURACY_MARGIN, Claim, combine, judge_better
@@ -52,7 +44,6 @@ MEASURES = {"error": "error", "as_donor": "donor's class", "changed": "changed"}
 
 
 def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
-    """Return the nets by setting."""
     return group_by(log.nets, lambda net: name_setting(net.task.source.training))
 
 
@@ -92,9 +83,6 @@ def blocks_panel(axes: Axes, nets: Sequence[NetSwaps]) -> None:
     for kind in (SAME, OTHER):
         rises = [100 * (np.array(net.layers[kind].each) - net.error) for net in nets]
         draw_by_layer(axes, np.array(rises), label=kind, color=DONORS[kind])
-
-
-# ------------------------------------------------------------------------------------------- the tables
 
 
 def swaps_of(nets: Sequence[NetSwaps], field: str, kind: str) -> list[Swap]:
@@ -143,9 +131,6 @@ def details_table(log: GateSwapsLog) -> str:
         "from an image's own. In % of the images: misclassified; of these, as the donor's class; classified otherwise "
         "than with an image's own. Mean and 95 % interval (t) over seeds."
     )
-
-
-# -------------------------------------------------------------------------------------------- the claim
 
 
 def rise(nets: Sequence[NetSwaps], kind: str, field: str = "gates") -> Interval:

@@ -169,7 +169,6 @@ def plan(job: ExperimentJob) -> list[Source]:
 
 
 def run(job: ExperimentJob) -> None:
-    """Lesion the nets, and write the log."""
     sources = plan(job)
     job = models.log_of(sources[0], job)
     job.keep(

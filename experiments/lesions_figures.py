@@ -46,9 +46,6 @@ def rise(net: Any) -> np.ndarray:
     return 100 * (np.array(net.lesioned_error) - net.error)
 
 
-# ---------------------------------------------------------------------------------------- figures
-
-
 def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
@@ -103,9 +100,6 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
 
 
-# ----------------------------------------------------------------------------------------- tables
-
-
 def lesions_table(*logs: LesionsLog) -> str:
     """Tabulate, by net, its error, its idle layers by several thresholds, and the layers that it needs."""
     log = logs[0]
@@ -146,9 +140,6 @@ def sets_table(*logs: LesionsLog) -> str:
 
 def name_net(log: LesionsLog, net: NetLesions) -> str:
     return f"{name_data(log.dataset.name)}, {net.source.label}"
-
-
-# --------------------------------------------------------------------------------------- verdicts
 
 
 def judge_any(shares: Iterable[float]) -> Verdict:

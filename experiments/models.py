@@ -69,7 +69,6 @@ class Source:
 
     @property
     def label(self) -> str:
-        """Name of the net in tables and legends."""
         if self.training:
             return f"seed {self.training.seed}"
         if self.own:
@@ -174,7 +173,6 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
 
 
 def name_setting(config: Config) -> str:
-    """Return the name of a setting of `by_setting`."""
     return f"{config.activation}, b_T {config.gate_bias:.2g}"
 
 
@@ -254,7 +252,6 @@ def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[s
 
 
 def progress(items: Iterable, total: int, label: str) -> Iterable:
-    """Yield the items, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())

@@ -79,7 +79,6 @@ def environments(*logs: Log) -> str:
 
 @cache
 def all_tables() -> dict[str, Table]:
-    """Return every table by its name."""
     judged = [source for name, datasets in WITH_CLAIMS.items() for source in sources_of(load(name), datasets)]
     tables = {"all_verdicts": Table(all_verdicts, judged), "main_verdicts": Table(main_verdicts, judged)}
 
@@ -130,7 +129,6 @@ def make_table(name: str, readme: Path) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the paths of all pages that may hold tables."""
     return [Path("README.md"), *sorted(path for room in ROOMS for path in Path(room).rglob("*.md"))]
 
 

@@ -117,7 +117,6 @@ def deep_net(job: ExperimentJob) -> Source:
 
 
 def run(job: ExperimentJob) -> None:
-    """Examine the nets of every setting and the deep one, and write the log."""
     settings = models.by_setting(job.dataset, job.data, job.smoke)
     sources = [source for seeds in settings.values() for source in seeds]
     *nets, deep = job.run_missing(examine, [*sources, deep_net(job)], NetSeen)

@@ -13,15 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from highway_lab.console import name_data
-from highway_lab.figures import (
-    COLORS,
-    FAINT_INK,
-    INK,
-    draw_by_layer,
-    label_ends,
-    markdown,
-    new_figure,
-)
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, markdown, new_figure
 from highway_lab.intervals import interval
 
 from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require
@@ -43,16 +35,11 @@ Rule = Callable[[np.ndarray, np.ndarray], Verdict]  # of one measure of trained 
 
 
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
-    """Return the nets by setting."""
     return group_by(log.nets, lambda net: name_setting(net.source.training))
 
 
 def settings_and_deep(log: Section4Log) -> dict[str, list[NetSeen]]:
-    """Return the nets by setting, and the deeper net."""
     return settings(log) | {f"one {len(net.trained.flips)}-block net": [net] for net in log.deep}
-
-
-# ------------------------------------------------------------------------------------ of one net
 
 
 def change_so_far(seen: Seen) -> np.ndarray:
@@ -109,9 +96,6 @@ def over_nets(log: Section4Log, nets: list[NetSeen], name: str, state: str = "tr
     return np.array([measures(getattr(net, state), log)[name] for net in nets])
 
 
-# ----------------------------------------------------------------------------------------- figure
-
-
 def section_4_figure(log: Section4Log) -> Figure:
     """Draw a column a setting; rows: change so far, class differences, rise in error, trained and untrained."""
     by_setting = settings(log)
@@ -154,9 +138,6 @@ def draw_states(
         draw_by_layer(axes, curves, label=state, color=STATE_COLORS[state])
 
 
-# ----------------------------------------------------------------------------------------- tables
-
-
 def states_table(log: Section4Log, columns: dict[str, str]) -> str:
     """Tabulate measures in these formats: a row for the trained, one for the untrained nets of each setting."""
     rows = [
@@ -168,7 +149,6 @@ def states_table(log: Section4Log, columns: dict[str, str]) -> str:
 
 
 def gates_table(log: Section4Log) -> str:
-    """Tabulate figure 2."""
     shares = ("gates closed, %", "gates selective, %", "change in the first layers, %")
     columns = {
         "training error, %": ".2f",
@@ -211,16 +191,11 @@ def lesions_table(log: Section4Log) -> str:
     )
 
 
-# --------------------------------------------------------------------------------------- verdicts
-
-
 def is_most(trained: np.ndarray) -> Verdict:
-    """Judge "most": more than half."""
     return judge_better(interval(trained - HALF), 0)
 
 
 def is_positive(trained: np.ndarray) -> Verdict:
-    """Judge "correlated positively"."""
     return judge_better(interval(trained), 0)
 
 
@@ -240,7 +215,6 @@ def alone(rule: Callable[[np.ndarray], Verdict]) -> Rule:
 
 
 def claims(log: Section4Log) -> list[Claim]:
-    """Return section 4's claims, judged by setting."""
     judge, figure_2, figure_4 = partial(judge_settings, log), "4, figure 2", "4.2, figure 4"
     first, (begin, end) = log.first, log.late
     is_selective = partial(is_raised, least=SELECTIVE)

@@ -139,12 +139,10 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
 
 
 def arm(run: DeepRun) -> tuple[str, float, int]:
-    """Return block, gate bias and depth."""
     return run.config.block, run.config.gate_bias, run.config.depth
 
 
 def run(job: ExperimentJob) -> None:
-    """Choose the rates, measure with them, write the log."""
     tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
     constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
     guessing_loss = number(entropy(job.data.train_y))

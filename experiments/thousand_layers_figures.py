@@ -63,16 +63,11 @@ def shows_blocks(log: ThousandLayersLog, runs: list[DeepRun]) -> bool:
     return runs[0].config.block == "highway" and judge_training(log, runs) == Verdict.REPRODUCED
 
 
-# --------------------------------------------------------------------------------------------- pictures
-
-
 def figure_title(log: ThousandLayersLog) -> str:
-    """Return the title of both figures."""
     return title(log.dataset, log.runs, f"SGD, {log.runs[0].config.epochs} epochs, best rate of each")
 
 
 def name_row(block: str, bias: float) -> str:
-    """Return a picture's name of a kind of block and its gate bias."""
     return block if block == "plain" else f"$b_T$ = {minus(bias)}"
 
 
@@ -126,9 +121,6 @@ def kept_figure(log: ThousandLayersLog) -> Figure:
     return figure
 
 
-# ------------------------------------------------------------------------------------ tables and claims
-
-
 def arms_table(log: ThousandLayersLog) -> str:
     """Tabulate by arm the chosen rate, test accuracy beside the control's, training loss, and what the blocks do."""
     arms, control, _ = split(log)
@@ -154,7 +146,6 @@ def arms_table(log: ThousandLayersLog) -> str:
 
 
 def name(block: str, bias: float, depth: int) -> str:
-    """Return a table's name of an arm."""
     return name_arm(block, bias) if depth else "no blocks"
 
 
@@ -166,7 +157,6 @@ def gate_cells(runs: list[DeepRun]) -> list[str]:
 
 
 def claims(log: ThousandLayersLog) -> list[Claim]:
-    """Judge what the paper, a blog and an overview say of very deep nets."""
     return [stall_claim(log), blog_claim(log), struggle_claim(log)]
 
 

@@ -103,7 +103,6 @@ EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)
 
 
 def run_config(config: Config, data: Dataset) -> ScoredRun:
-    """Train one net."""
     run = train(config, data)
     history = run.history
     validation_score = history.validation_score[-1] if config.n_validation else None
@@ -112,12 +111,10 @@ def run_config(config: Config, data: Dataset) -> ScoredRun:
 
 
 def arm_of(of: Config | TriedSetting) -> Arm:
-    """Return the arm of a run or a try."""
     return Arm(of.block, of.hidden)
 
 
 def setting_of(of: Config | TriedSetting) -> Setting:
-    """Return the setting of a run or a try."""
     return Setting(of.init, of.lr, of.gate_bias)
 
 
@@ -186,7 +183,6 @@ def tried_settings(runs: Iterable[ScoredRun]) -> list[TriedSetting]:
 
 
 def run(job: ExperimentJob) -> None:
-    """Choose the settings, measure with them, write the log."""
     finish = partial(job.run_missing, run_config, schema=ScoredRun)
     tried, best = choose(finish, job.data, job.smoke)
     runs = finish(plan_measurement(job.data, job.smoke, best))

@@ -40,7 +40,6 @@ def tuned_runs(log: TunedPlainLog) -> Runs:
 
 
 def untuned_runs(log: TunedPlainLog) -> Runs:
-    """Return the runs of the sweep's setting."""
     return runs_of(log, {key: UNTUNED for key in rank_settings(log.tried) if key[0] != WIDE})
 
 
@@ -64,7 +63,6 @@ def losses(runs: list[ScoredRun]) -> np.ndarray:
 
 
 def lead(runs: list[ScoredRun], others: list[ScoredRun]) -> Interval:
-    """Return the points of test accuracy by which runs outperform others."""
     return difference(accuracies(runs), accuracies(others))
 
 
@@ -92,9 +90,6 @@ def depth_figure(log: TunedPlainLog) -> Figure:
     return figure
 
 
-# ------------------------------------------------------------------------------------ tables and verdicts
-
-
 def accuracy_table(log: TunedPlainLog) -> str:
     """Tabulate the test accuracy of each arm by depth, tuned and not."""
     groups = {"tuned": tuned_runs(log), "not tuned": untuned_runs(log)}
@@ -108,12 +103,10 @@ def accuracy_table(log: TunedPlainLog) -> str:
 
 
 def name_depths(runs: Runs) -> list[str]:
-    """Return the headers of a table's columns."""
     return [f"{depth} blocks" for depth in runs[HIGHWAY]]
 
 
 def accuracy_cell(runs: list[ScoredRun]) -> str:
-    """Return the mean accuracy with its interval, and how many runs diverged."""
     diverged = sum(run.diverged for run in runs)
     return f"{interval(accuracies(runs)):.1f}" + (f" ({diverged} diverged)" if diverged else "")
 
@@ -165,11 +158,7 @@ def leads_table(log: TunedPlainLog) -> str:
     return f"{markdown(['test accuracy', *name_depths(tuned)], rows)}\n\nPoints of test accuracy."
 
 
-# ------------------------------------------------------------------------------------------------ claims
-
-
 def claims(log: TunedPlainLog) -> list[Claim]:
-    """Return the claims on tuned nets, by the rules of the module that measures."""
     tuned = tuned_runs(log)
     depths = compared_depths(tuned)
     leads = {depth: lead(tuned[HIGHWAY][depth], tuned[PLAIN][depth]) for depth in depths}
@@ -195,7 +184,6 @@ def claims(log: TunedPlainLog) -> list[Claim]:
 
 
 def compared_depths(runs: Runs) -> list[int]:
-    """Return the depths on which verdicts depend; all of a smoke run."""
     return [depth for depth in runs[HIGHWAY] if depth in COMPARED] or [*runs[HIGHWAY]]
 
 

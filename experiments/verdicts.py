@@ -55,5 +55,4 @@ def main_verdicts(*logs: Log) -> str:
 
 
 def link(judged: Judged, folder: str) -> str:
-    """Return the verdict as a link to its page from a folder."""
     return f"[{judged.claim.verdict}]({os.path.relpath(judged.page, folder)})"

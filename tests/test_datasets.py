@@ -127,14 +127,6 @@ def test_a_path_without_a_regular_file_is_refused(tmp_path, make, found):
         hn.read_idx(tmp_path / "images.gz")
 
 
-def test_a_file_without_read_permission_is_refused(public_folder, as_ordinary_user):
-    path = public_folder / "images.gz"
-    path.write_bytes(gz(PAYLOAD))
-    path.chmod(0)
-    with as_ordinary_user(), refused_with(path, "Permission denied"):
-        hn.read_idx(path)
-
-
 # --------------------------------------------------------------------------------- the data sets
 
 

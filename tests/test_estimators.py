@@ -5,20 +5,17 @@ import math
 import pickle
 from fractions import Fraction
 
-import joblib
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression
+from sklearn.datasets import load_diabetes, load_iris, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from highway_estimators import HighwayClassifier, HighwayRegressor, epochs_without_gain, gate_bias_for
-from highway_networks import BLOCKS, DeepNet
+from highway_networks import BLOCKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -161,10 +158,6 @@ def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     assert net.n_iter_ == len(seen)
 
 
-def test_no_score_is_a_list_of_none_without_early_stopping():
-    assert small().fit(X, Y).validation_scores_ is None
-
-
 @pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "warm start"])
 def test_continued_training_is_as_if_it_had_not_stopped(way):
     whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
@@ -173,7 +166,7 @@ def test_continued_training_is_as_if_it_had_not_stopped(way):
         parts = parts.fit(X, Y) if way == "warm start" else parts.partial_fit(X, Y, classes=[2, 1, 0])
     assert same_nets(whole, parts)
     assert parts.loss_curve_ == whole.loss_curve_
-    assert parts.n_iter_ == 6
+    assert (parts.n_iter_, parts.validation_scores_) == (6, None)
 
 
 def test_another_rate_or_update_rule_counts_when_training_continues():
@@ -183,13 +176,6 @@ def test_another_rate_or_update_rule_counts_when_training_continues():
         assert not same_nets(copy.deepcopy(net).set_params(**{name: value}).fit(X, Y), usual)
     still = copy.deepcopy(net).set_params(learning_rate=1e-30).fit(X, Y)
     np.testing.assert_allclose(still.net_.params.flat, net.net_.params.flat, rtol=1e-12)
-
-
-def test_fit_begins_anew_unless_told_otherwise():
-    net = small().fit(X, Y)
-    assert same_nets(copy.deepcopy(net).fit(X, Y), net)
-    assert not same_nets(copy.deepcopy(net).set_params(warm_start=True).fit(X, Y), net)
-    assert not same_nets(copy.deepcopy(net).set_params(random_state=1).fit(X, Y), net)
 
 
 def test_partial_fit_takes_other_samples_of_the_same_classes():
@@ -256,45 +242,7 @@ def test_the_gate_bias_follows_depth(depth, bias):
     assert small(depth=depth, max_iter=1).fit(X, Y).net_.config["gate_bias"] == gate_bias_for(depth)
 
 
-def test_its_net_is_saved_and_loaded_without_pickle(tmp_path):
-    net = small().fit(X, Y)
-    net.net_.save(tmp_path / "iris.npz")
-    np.testing.assert_array_equal(DeepNet.load(tmp_path / "iris.npz").predict(X), net.net_.predict(X))
-
-
 # --------------------------------------------------------------------------------- among scikit-learn's
-
-
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net)), "joblib"])
-def test_copies_predict_and_train_alike(again, tmp_path):
-    net = small().fit(X, Y)
-    if again == "joblib":
-        joblib.dump(net, tmp_path / "net.joblib")
-        other = joblib.load(tmp_path / "net.joblib")
-    else:
-        other = again(net)
-    np.testing.assert_array_equal(other.predict_proba(X), net.predict_proba(X))
-    assert same_nets(other.partial_fit(X, Y), net.partial_fit(X, Y))
-
-
-@pytest.mark.slow
-def test_in_a_pipeline_and_under_a_search_over_two_processes():
-    x, y = load_breast_cancer(return_X_y=True)
-    pipeline = make_pipeline(StandardScaler(), HighwayClassifier(max_iter=20, random_state=0))
-    grid = {"highwayclassifier__depth": [1, 5], "highwayclassifier__block": ["highway", "plain"]}
-    search = GridSearchCV(pipeline, grid, cv=3, n_jobs=2).fit(x, y)
-    assert search.best_score_ > 0.95  # the commoner class: 0.63
-    assert search.best_estimator_[-1].depth == search.best_params_["highwayclassifier__depth"]
-
-
-def test_tables_with_names_are_remembered():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=list("abcd"))
-    scaler = StandardScaler().set_output(transform="pandas")
-    net = make_pipeline(scaler, small()).set_output(transform="pandas").fit(frame, pandas.Series(Y, dtype="category"))
-    assert list(net[-1].feature_names_in_) == list("abcd")
-    with pytest.raises(ValueError, match="feature names should match"):
-        net[-1].predict(frame[["b", "a", "c", "d"]])
 
 
 OTHER_VALUES = {
@@ -317,24 +265,16 @@ def test_every_parameter_decides_something(name, value):
     ("name", "value", "expected"),
     [
         ("depth", -1, "zero or a positive number, of type int, found -1"),
-        ("depth", 2.5, "found 2.5"),
         ("depth", True, "of type int, found True"),
-        ("hidden", 0, "a positive number"),
         ("block", "transformer", "one of plain, highway"),
-        ("activation", None, "one of tanh, relu, elu"),
         ("gate_bias", "automatic", "a finite number or auto"),
         ("gate_bias", math.nan, "found nan"),
-        ("gate_bias", np.zeros(2), r"found array\(\[0., 0.\]\)"),
         ("gate_bias", 10**400, "a finite number or auto"),
-        ("learning_rate", 10**400, "a positive number"),
         ("batch_size", "all", "a positive number or auto, of type int, found 'all'"),
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
-        ("optimizer", "sgd", "one of adam, momentum"),
-        ("max_iter", 0, "a positive number"),
         ("tol", -1e-4, "zero or a positive number"),
         ("validation_fraction", 1.0, r"a number in \[0, 1\)"),
         ("early_stopping", "no", "True or False, of type bool, found 'no'"),
-        ("warm_start", None, "True or False"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
@@ -343,24 +283,17 @@ def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "weights", "message"),
+    ("weights", "message"),
     [
-        (np.where(X > 7, np.nan, X), Y, None, "Input X contains NaN"),
-        (np.where(X > 7, np.inf, X), Y, None, "Input X contains infinity"),
-        (X[:0], Y[:0], None, r"Found array with 0 sample\(s\)"),
-        (X[:, :0], Y, None, r"Found array with 0 feature\(s\)"),
-        (X, Y[:-1], None, "inconsistent numbers of samples"),
-        (X, Y + 0.5, None, "Unknown label type: continuous"),
-        (X, np.stack([Y, Y], axis=1), None, "y should be a 1d array"),
-        (X, Y, -np.ones(150), "Sample weights must be non-negative"),
-        (X, Y, np.zeros(150), "at least one non-zero number"),
-        (X, Y, np.ones(149), "inconsistent numbers of samples"),
-        (X, Y, np.full(150, np.nan), "sample_weight contains NaN"),
+        (-np.ones(150), "Sample weights must be non-negative"),
+        (np.zeros(150), "at least one non-zero number"),
+        (np.ones(149), "inconsistent numbers of samples"),
+        (np.full(150, np.nan), "sample_weight contains NaN"),
     ],
 )
-def test_bad_samples_get_scikit_learns_words(x, y, weights, message):
+def test_bad_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
-        small().fit(x, y, sample_weight=weights)
+        small().fit(X, Y, sample_weight=weights)
 
 
 def test_a_depth_beyond_any_memory_is_refused():
@@ -397,8 +330,8 @@ def test_classes_too_small_to_be_parted_alike_are_parted_anyhow(y):
     assert small(early_stopping=True, validation_fraction=0.1).fit(X, y).validation_scores_
 
 
-def test_too_few_samples_to_validate_by_get_scikit_learns_words():
-    with pytest.raises(ValueError, match=r"The validation set is too small\. Increase 'validation_fraction'"):
+def test_too_few_samples_to_validate_by_are_refused():
+    with pytest.raises(ValueError, match="The validation set is too small"):
         HighwayRegressor(**SMALL, early_stopping=True, validation_fraction=0.01).fit(X[:20], Y[:20])
 
 
@@ -410,27 +343,16 @@ def test_inputs_that_the_nets_precision_cannot_hold_are_refused():
             use(1e300 * X)
 
 
-def test_sparse_inputs_are_refused_in_scikit_learns_words():
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        small().fit(csr_array(X), Y)
-
-
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        (X[:1], Y[:1]),  # one row
-        (X, np.zeros(150)),  # one class
-        (np.ones_like(X), Y),  # constant columns
-        (X * 1e30, Y),
-        (np.float32(X * 1e30), Y),
-    ],
-)
-def test_odd_samples_are_no_obstacle(x, y):
-    net = small().fit(x, y)
-    np.testing.assert_allclose(net.predict_proba(x).sum(axis=1), 1, rtol=1e-5)
+@pytest.mark.parametrize("x", [np.ones_like(X), X * 1e30, np.float32(X * 1e30)], ids=["constant", "large", "float32"])
+def test_odd_samples_are_no_obstacle(x):
+    np.testing.assert_allclose(small().fit(x, Y).predict_proba(x).sum(axis=1), 1, rtol=1e-5)
 
 
 NUMBERS = HighwayRegressor(**SMALL)
+
+
+WARM = clone(NUMBERS).set_params(warm_start=True)
+DIVERGED = "training diverged in epoch 1: .*standardise inputs and targets"
 
 
 @pytest.mark.parametrize(
@@ -438,17 +360,9 @@ NUMBERS = HighwayRegressor(**SMALL)
     [
         (small(), (X, Y), (X, np.array(list("abc"))[Y], -np.ones(150)), "non-negative"),
         (small(), (X, Y), (X[:, :2], Y, -np.ones(150)), "non-negative"),
-        (clone(NUMBERS).set_params(warm_start=True), (X, Y), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
-        *(
-            (
-                clone(NUMBERS).set_params(warm_start=warm),
-                (NUMBERS_X, NUMBERS_Y),
-                (NUMBERS_X, 1e200 * NUMBERS_Y),
-                message,
-            )
-            for message in ["training diverged in epoch 1: .*standardise inputs and targets"]
-            for warm in (False, True)
-        ),
+        (WARM, (X, Y), (X, np.stack([Y, Y], axis=1)), "found one of d_out 2"),
+        (NUMBERS, (NUMBERS_X, NUMBERS_Y), (NUMBERS_X, 1e200 * NUMBERS_Y), DIVERGED),
+        (WARM, (NUMBERS_X, NUMBERS_Y), (NUMBERS_X, 1e200 * NUMBERS_Y), DIVERGED),
     ],
 )
 def test_a_fit_that_fails_changes_nothing(net, samples, wrong, message):
@@ -477,10 +391,8 @@ def test_what_does_not_go_together_is_refused():
         fitted.partial_fit(X, Y, classes=[0, 1])
     with pytest.raises(ValueError, match="found one of hidden 8; fit without it"):
         fitted.set_params(hidden=8).fit(X, Y)
-    with pytest.raises(ValueError, match="expecting 4 features"):
-        fitted.predict(X[:, :3])
     with pytest.raises(IndexError):
         fitted.lesion(4)
-    for look in ("predict", "predict_proba", "transform_gates", "effective_depth", "lesion"):
+    for look in ("transform_gates", "effective_depth", "lesion"):
         with pytest.raises(NotFittedError):
             getattr(small(), look)(X)

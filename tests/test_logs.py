@@ -321,14 +321,6 @@ def test_a_missing_log_is_refused(tmp_path):
         read(tmp_path / "run.json", RunLog[Config], REMEDY)
 
 
-def test_a_log_without_read_permission_is_refused(public_folder, as_ordinary_user):
-    path = public_folder / "run.json"
-    write(path, small_log())
-    path.chmod(0)
-    with as_ordinary_user(), refused_with(path, REMEDY, "Permission denied"):
-        read(path, RunLog[Config], REMEDY)
-
-
 # ------------------------------------------------------------------------------- whole or not at all
 
 

@@ -154,14 +154,6 @@ def test_a_missing_file_or_a_directory_is_refused(tmp_path):
     refuse(tmp_path, "directory")
 
 
-def test_a_file_without_read_permission_is_refused(public_folder, as_ordinary_user):
-    path = public_folder / "net.npz"
-    small_net("plain", "tanh", 1).save(path)
-    path.chmod(0)
-    with as_ordinary_user():
-        refuse(path, "Permission denied")
-
-
 def test_a_net_that_cannot_be_saved_whole_leaves_the_old_file(saved):
     before = files_below(saved.parent)
     with limited_file_size(2000), pytest.raises(InputError) as error:

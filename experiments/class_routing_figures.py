@@ -94,10 +94,9 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
         for name, found in log.accuracies.items():
             gates = found.gates
             best = [f"{of.test[of.best]:.1%} ({of.best + 1})" for of in (gates, found.outputs, found.untrained)]
-            first, last, pixels = (
-                f"{accuracy:.1%}" for accuracy in (gates.test[0], gates.test[-1], *found.pixels.test)
-            )
-            rows.append([name_data(log.dataset.name), name, best[0], first, last, *best[1:], pixels])
+            ends = [f"{accuracy:.1%}" for accuracy in (gates.test[0], gates.test[-1])]
+            pixels = f"{found.pixels.test[0]:.1%}"
+            rows.append([name_data(log.dataset.name), name, best[0], *ends, *best[1:], pixels])
     gates = ("gates", "gates, layer 1", "gates, last layer")
     table = markdown(["images", "classifier", *gates, "outputs", "untrained gates", "pixels"], rows)
     chance = " and ".join(f"{log.chance:.1%}" for log in logs)
@@ -122,26 +121,22 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
 
 def early_claim(log: ClassRoutingLog) -> Claim:
     lead = least_lead(log, log.first_layers)
-    return Claim(
-        "4.1, figure 3",
-        f"mean gates differ substantially between classes within the first {log.first_layers} layers",
-        f"accuracy by one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net",
-        judge_better(lead, ACCURACY_MARGIN),
-    )
+    paper = f"mean gates differ substantially between classes within the first {log.first_layers} layers"
+    why = f"accuracy by one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net"
+    return Claim("4.1, figure 3", paper, why, judge_better(lead, ACCURACY_MARGIN))
 
 
 def spread_claim(log: ClassRoutingLog) -> Claim:
     """Return the claim on all layers: each tells classes, and the first ones do not have most of the differences."""
     first, depth = log.first_layers, len(log.routing.size)
     lead, share, even = least_lead(log, depth), log.routing.share_in_first_layers, first / depth
-    return Claim(
-        "4.1, figure 3",
-        "on CIFAR-100, class differences are spread out over all layers",
+    paper = "on CIFAR-100, class differences are spread out over all layers"
+    why = (
         f"accuracy over untrained gates, every layer: at least {lead:+.1f} points; share of layers 1 to {first}: "
-        f"{share:.0%} (evenly {even:.0%}); CIFAR-10 stands in",
-        combine((judge_better(lead, ACCURACY_MARGIN), judge_as_good(Interval(even - share, 0), ONE_NET))),
-        detail=True,
+        f"{share:.0%} (evenly {even:.0%}); CIFAR-10 stands in"
     )
+    verdict = combine((judge_better(lead, ACCURACY_MARGIN), judge_as_good(Interval(even - share, 0), ONE_NET)))
+    return Claim("4.1, figure 3", paper, why, verdict, detail=True)
 
 
 def least_lead(log: ClassRoutingLog, layers: int) -> Interval:

@@ -9,12 +9,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
 from highway_lab.figures import draw_seeds
-from highway_lab.intervals import Interval
+from highway_lab.intervals import Interval, difference
 from highway_lab.logs import DatasetInfo
 from highway_networks import Config
 
 from .claims import Verdict, combine
-from .common import curve, final_values
+from .common import curve, final_values, points
 
 FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
 Runs = Sequence[Any]  # with a `config` and a `history` each
@@ -99,6 +99,11 @@ def judge_each(
     if verdict == Verdict.PARTLY:
         words += f"; reproduced at {', '.join(str(key) for key, of in verdicts.items() if of == Verdict.REPRODUCED)}"
     return words, verdict
+
+
+def lead(runs: Runs, others: Runs) -> Interval:
+    """Return the points of test accuracy by which runs outperform those of another arm."""
+    return difference(points(runs), points(others))
 
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:

@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 
 from highway_lab.console import name_tested
 from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
-from highway_lab.intervals import Interval, difference, interval, judge
+from highway_lab.intervals import Interval, interval, judge
 
 from .claims import Claim, Verdict, combine
 from .common import group_by, points
-from .common_figures import minus, name_setting
+from .common_figures import lead, minus, name_setting
 from .constant_gates import CONSTANT, HIGHWAY, KINDS, ConstantGatesLog, ConstantGatesRun
 
 LARGEST = 3.2  # points: differences are drawn up to here
@@ -22,11 +22,6 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
         setting: {kind: [run for run in runs if run.task.kind == kind] for kind in KINDS}
         for setting, runs in group_by(log.runs, lambda run: name_setting(run.config)).items()
     }
-
-
-def compare(runs: list[ConstantGatesRun], others: list[ConstantGatesRun]) -> Interval:
-    """Return the points of test accuracy by which runs outperform others."""
-    return difference(points(runs), points(others))
 
 
 def gaps_figure(log: ConstantGatesLog) -> Figure:
@@ -48,7 +43,7 @@ def gaps_figure(log: ConstantGatesLog) -> Figure:
 
 def gaps_row(axes: Axes, row: int, runs: list[ConstantGatesRun], highway: list[ConstantGatesRun], color: str) -> None:
     """Draw one kind; a number stands for a mean beyond the axes, and highway itself has no difference."""
-    gaps, between = points(runs) - points(highway).mean(), compare(runs, highway)
+    gaps, between = points(runs) - points(highway).mean(), lead(runs, highway)
     if between.value < -LARGEST:
         axes.text(-LARGEST, row, f"← {minus(round(between.value))}", color=color, va="center")
         return
@@ -66,14 +61,14 @@ def kinds_table(log: ConstantGatesLog) -> str:
             (n_trained,) = {run.n_trained for run in runs}
             losses = [run.history.train_loss[-1] for run in runs if not run.diverged]
             diverged = len(runs) - len(losses)
-            between = compare(runs, kinds[HIGHWAY])
+            between = lead(runs, kinds[HIGHWAY])
             beside = "" if kind == HIGHWAY else f"{between} ({judge(between, log.margin)})"
             score = f"{interval(points(runs)):.2f}" + (f" ({diverged} diverged)" if diverged else "")
             loss = f"{np.mean(losses):.4f}" if losses else "none"
             rows.append([setting, kind, f"{n_trained:,}", score, beside, loss])
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
     return (
-        f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {seeds(log)} seeds; a diverged run counts as "
+        f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {len(runs)} seeds; a diverged run counts as "
         "chance, and is left out of the mean training loss."
     )
 
@@ -90,21 +85,13 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
     """Return the verdict on gates as computation, with each setting's lead that is least certain to exist."""
     verdicts, words = [], []
     for setting, kinds in by_setting(log).items():
-        leads = [compare(kinds[HIGHWAY], kinds[kind]) for kind in CONSTANT]
+        runs = kinds[HIGHWAY]
+        leads = [lead(runs, kinds[kind]) for kind in CONSTANT]
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
-    return [
-        Claim(
-            "4.1",
-            "gates are computation: nets trained with constant gates do worse",
-            f"highway's least certain lead over constants, points, {seeds(log)} seeds each: {'; '.join(words)}",
-            combine(verdicts),
-        )
-    ]
-
-
-def seeds(log: ConstantGatesLog) -> int:
-    return len({run.config.seed for run in log.runs})
+    paper = "gates are computation: nets trained with constant gates do worse"
+    why = f"highway's least certain lead over constants, points, {len(runs)} seeds each: {'; '.join(words)}"
+    return [Claim("4.1", paper, why, combine(verdicts))]
 
 
 FIGURES = {"constant_gates.png": gaps_figure}

@@ -79,48 +79,34 @@ def claims(log: GateMapsLog) -> list[Claim]:
 def bias_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on falling biases; here and below, `data` says what was measured."""
     share, change = log.claims.biases_decreased, log.claims.bias_change
-    return Claim(
-        "4, figure 2",
-        "most gate biases decrease in training",
-        f"{share:.1%} of them (by chance 50%), mean change {change:+.3f}; {data}",
-        judge_beside(share, HALF),
-    )
+    why = f"{share:.1%} of them (by chance 50%), mean change {change:+.3f}; {data}"
+    return Claim("4, figure 2", "most gate biases decrease in training", why, judge_beside(share, HALF))
 
 
 def sparse_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on one sample's gates: most are closed, and more than in an untrained net."""
     closed, untrained = (of.closed_for_a_sample for of in (log.claims, log.untrained))
     most, more = judge_beside(closed, HALF), judge_beside(closed, untrained)
-    return Claim(
-        "4, figure 2",
-        "the gates of one sample are sparse",
-        f"below {log.closed} for one image: {closed:.1%}; over half: {most}; more than untrained ({untrained:.1%}): "
-        f"{more}; {data}",
-        combine((most, more)),
-    )
+    beside = f"more than untrained ({untrained:.1%}): {more}"
+    why = f"below {log.closed} for one image: {closed:.1%}; over half: {most}; {beside}; {data}"
+    return Claim("4, figure 2", "the gates of one sample are sparse", why, combine((most, more)))
 
 
 def selective_claim(log: GateMapsLog, data: str) -> Claim:
     share, untrained = (of.selective_beyond_rare for of in (log.claims, log.untrained))
-    return Claim(
-        "4.1, figure 2",
-        "gates are selective: other samples open other gates",
-        f"{share:.0%} of gates are above {log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the images; untrained "
-        f"{untrained:.0%}; {data}",
-        judge_beside(share, untrained),
-    )
+    some = f"{log.rare:.0%} to {1 - log.rare:.0%} of the images"
+    why = f"{share:.0%} of gates are above {log.open} for {some}; untrained {untrained:.0%}; {data}"
+    paper = "gates are selective: other samples open other gates"
+    return Claim("4.1, figure 2", paper, why, judge_beside(share, untrained))
 
 
 def average_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on gates that are active on average, of which few are active for one sample."""
     mean, untrained = (1 - of.closed_in_the_mean for of in (log.claims, log.untrained))
     one = 1 - log.claims.closed_for_a_sample
-    return Claim(
-        "4.1, figure 2",
-        "on CIFAR-100, most gates are active on average, few for one sample",
-        f"T above {log.closed}: on average {mean:.1%} (untrained {untrained:.1%}), one image {one:.1%}; {data}",
-        judge_beside(min(mean, 1 - one), HALF),
-    )
+    paper = "on CIFAR-100, most gates are active on average, few for one sample"
+    why = f"T above {log.closed}: on average {mean:.1%} (untrained {untrained:.1%}), one image {one:.1%}; {data}"
+    return Claim("4.1, figure 2", paper, why, judge_beside(min(mean, 1 - one), HALF))
 
 
 def gradient_claim(log: GateMapsLog, data: str) -> Claim:
@@ -128,13 +114,10 @@ def gradient_claim(log: GateMapsLog, data: str) -> Claim:
     found, depth = log.claims, len(log.maps.b_T)
     with_depth, with_T = found.bias_and_layer or 0, found.bias_and_mean_T or 0  # null where all are equal
     chance = float(np.tanh(1.96 / np.sqrt(max(depth - 3, 1))))
-    return Claim(
-        "4, figure 2",
-        "on CIFAR-100, biases increase with depth, inversely to mean T",
-        f"correlation over layers: with depth {with_depth:+.2f}, with mean T {with_T:+.2f}, by chance within "
-        f"±{chance:.2f}; {data}",
-        combine(judge_better(Interval(of, chance), 0) for of in (with_depth, -with_T)),
-    )
+    paper = "on CIFAR-100, biases increase with depth, inversely to mean T"
+    found = f"with depth {with_depth:+.2f}, with mean T {with_T:+.2f}, by chance within ±{chance:.2f}"
+    verdict = combine(judge_better(Interval(of, chance), 0) for of in (with_depth, -with_T))
+    return Claim("4, figure 2", paper, f"correlation over layers: {found}; {data}", verdict)
 
 
 def change_claim(log: GateMapsLog, data: str) -> Claim:
@@ -142,12 +125,9 @@ def change_claim(log: GateMapsLog, data: str) -> Claim:
     first, depth = CIFAR_LAYERS if log.dataset.name.startswith("cifar") else MNIST_LAYERS, len(log.maps.b_T)
     share, untrained = (sum(of.change[:first]) / sum(of.change) for of in (log.claims, log.untrained))
     even = first / depth
-    return Claim(
-        "4, figure 2",
-        f"most of the change in outputs happens in about the first {first} layers",
-        f"{share:.0%} of it in {first} of {depth}; untrained {untrained:.0%}, evenly spread {even:.0%}; {data}",
-        judge_beside(share, HALF, untrained, even),
-    )
+    paper = f"most of the change in outputs happens in about the first {first} layers"
+    why = f"{share:.0%} of it in {first} of {depth}; untrained {untrained:.0%}, evenly spread {even:.0%}; {data}"
+    return Claim("4, figure 2", paper, why, judge_beside(share, HALF, untrained, even))
 
 
 FIGURES = {"fig2_gate_maps.png": gate_maps_figure}

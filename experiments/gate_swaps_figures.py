@@ -10,33 +10,18 @@ from highway_lab.console import name_tested
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, markdown, new_figure
 from highway_lab.intervals import Interval, interval
 
+from . import gate_swaps as gs
 from .claims import ACCURACY_MARGIN, Claim, combine, judge_better
 from .common import group_by
 from .common_figures import name_setting
-from .gate_swaps import (
-    ANY,
-    CLASS_MEAN,
-    KINDS,
-    OTHER,
-    OTHER_MEAN,
-    OVERALL_MEAN,
-    OWN,
-    SAME,
-    UNTRAINED,
-    GateSwapsLog,
-    NetSwaps,
-    Swap,
-)
+from .gate_swaps import GateSwapsLog, NetSwaps, Swap
 
 RIGHT, NONE, WRONG = COLORS["highway"], COLORS["lstm"], COLORS["plain"]  # by the class that the donor's gates tell
 DONORS = {  # in the picture
-    OWN: INK,
-    SAME: RIGHT,
-    CLASS_MEAN: RIGHT,
-    OVERALL_MEAN: NONE,
-    UNTRAINED: NONE,
-    OTHER_MEAN: WRONG,
-    OTHER: WRONG,
+    gs.OWN: INK,
+    **dict.fromkeys((gs.SAME, gs.CLASS_MEAN), RIGHT),
+    **dict.fromkeys((gs.OVERALL_MEAN, gs.UNTRAINED), NONE),
+    **dict.fromkeys((gs.OTHER_MEAN, gs.OTHER), WRONG),
 }
 TICKS = (0.1, 1, 10, 100)  # of errors in %
 BRANCHES = {"T": "gates", "H": "states"}  # fields of the log
@@ -80,7 +65,7 @@ def donors_panel(axes: Axes, nets: Sequence[NetSwaps]) -> None:
 def blocks_panel(axes: Axes, nets: Sequence[NetSwaps]) -> None:
     """Draw by how much the error rises if one block is given gates, and the others keep their own."""
     draw_level(axes, 0, "_own")
-    for kind in (SAME, OTHER):
+    for kind in (gs.SAME, gs.OTHER):
         rises = [100 * (np.array(net.layers[kind].each) - net.error) for net in nets]
         draw_by_layer(axes, np.array(rises), label=kind, color=DONORS[kind])
 
@@ -101,10 +86,12 @@ def errors_table(log: GateSwapsLog) -> str:
     lines = [
         (f"{branch}: {kind}", field, kind, "error")
         for branch, field in BRANCHES.items()
-        for kind in KINDS
+        for kind in gs.KINDS
         if kind in getattr(log.nets[0], field)
     ]
-    lines += [(f"{branch}: {OTHER}, and taken for it", field, OTHER, "as_donor") for branch, field in BRANCHES.items()]
+    lines += [
+        (f"{branch}: {gs.OTHER}, and taken for it", field, gs.OTHER, "as_donor") for branch, field in BRANCHES.items()
+    ]
     rows = [
         [words, *(per_cent(swaps_of(nets, field, kind), measure) for nets in groups.values())]
         for words, field, kind, measure in lines
@@ -135,7 +122,7 @@ def details_table(log: GateSwapsLog) -> str:
 
 def rise(nets: Sequence[NetSwaps], kind: str, field: str = "gates") -> Interval:
     """Return by how many points the error with gates of one kind exceeds that with an image's own."""
-    given, own = (swaps_of(nets, field, which) for which in (kind, OWN))
+    given, own = (swaps_of(nets, field, which) for which in (kind, gs.OWN))
     return interval([100 * (swap.error - before.error) for swap, before in zip(given, own, strict=True)])
 
 
@@ -146,17 +133,14 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     has nothing to lose; it stands beside the trained ones with the gates of any image.
     """
     groups = settings(log)
-    costs = [rise(nets, OVERALL_MEAN) for nets in groups.values()]
+    costs = [rise(nets, gs.OVERALL_MEAN) for nets in groups.values()]
     found = ", ".join(f"{cost:.1f}" for cost in costs)
-    return [
-        Claim(
-            "4.1",
-            "the gating system is an important part of the computation in a trained net",
-            f"mean gates cost {found} points of error ({'; '.join(groups)}; {len(log.nets) // len(groups)} nets each); "
-            f"in untrained nets, any image's gates {rise(log.nets, ANY, 'untrained'):+.1f}",
-            combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs),
-        )
-    ]
+    paper = "the gating system is an important part of the computation in a trained net"
+    why = (
+        f"mean gates cost {found} points of error ({'; '.join(groups)}; {len(log.nets) // len(groups)} nets each); "
+        f"in untrained nets, any image's gates {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
+    )
+    return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]
 
 
 FIGURES = {"gate_swaps.png": swaps_figure}

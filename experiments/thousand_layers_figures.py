@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
 from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, label_ends, markdown, new_figure
-from highway_lab.intervals import Interval, difference, interval
+from highway_lab.intervals import interval
 
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_better
 from .common import CHANCE, final_values, group_by, points
-from .common_figures import draw_dots, judge_each, minus, name_arm, scale_errors, title
+from .common_figures import draw_dots, judge_each, lead, minus, name_arm, scale_errors, title
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
@@ -39,11 +39,6 @@ def deepest(log: ThousandLayersLog) -> dict[float, list[DeepRun]]:
     arms, _, depths = split(log)
     biases = sorted({bias for block, bias, _ in arms if block == "highway"}, reverse=True)
     return {bias: arms["highway", bias, depths[-1]] for bias in biases}
-
-
-def lead(runs: list[DeepRun], others: list[DeepRun]) -> Interval:
-    """Return the points of test accuracy by which runs outperform those of another arm."""
-    return difference(points(runs), points(others))
 
 
 def lost(runs: list[DeepRun]) -> np.ndarray:
@@ -171,14 +166,10 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
             costs.append(f"{minus(bias)}: {cost}")
         else:
             costs.append(f"{minus(bias)}: stalls")
-    used = [minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED]
-    return Claim(
-        "2.2",
-        "training by SGD does not stall with more than 1,000 layers",
-        f"trains and uses its blocks from b_T {' and '.join(used) or 'none'}; points lost by closing all, "
-        f"n = {len(runs)}, {'; '.join(costs)}",
-        combine(verdicts.values()),
-    )
+    used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
+    paper = "training by SGD does not stall with more than 1,000 layers"
+    why = f"trains and uses its blocks from b_T {used}; points lost by closing all, n = {len(runs)}, {'; '.join(costs)}"
+    return Claim("2.2", paper, why, combine(verdicts.values()))
 
 
 def blog_claim(log: ThousandLayersLog) -> Claim:
@@ -187,32 +178,20 @@ def blog_claim(log: ThousandLayersLog) -> Claim:
     scores, needed = interval(points(runs)), [run.gates.needed for run in runs if run.gates]
     above = interval(points(runs) - BLOG_ACCURACY)
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
-    return Claim(
-        "blog",
-        "1,000 layers with b_T near −20 reach about 95 % and use about 15",
-        f"{scores:.2f} % (no blocks: {interval(points(control)):.2f} %, n = {len(runs)}); blocks that the nets need: "
-        f"{', '.join(map(str, needed))}",
-        combine([judge_about(above, ACCURACY_MARGIN), *as_many]),
-        detail=True,
-    )
+    paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
+    beside = f"no blocks: {interval(points(control)):.2f} %, n = {len(runs)}"
+    why = f"{scores:.2f} % ({beside}); blocks that the nets need: {', '.join(map(str, needed))}"
+    return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
 
 
 def struggle_claim(log: ThousandLayersLog) -> Claim:
     """Judge whether the deepest nets lose test accuracy against shallower ones."""
     arms, control, (*_, shallower, deeper) = split(log)
-    losses = {
-        f"b_T {minus(bias)}": lead(arms["highway", bias, shallower], runs)
-        for bias, runs in deepest(log).items()
-        if bias != BLOG_BIAS
-    }
+    judged = {bias: runs for bias, runs in deepest(log).items() if bias != BLOG_BIAS}
+    losses = {f"b_T {minus(bias)}": lead(arms["highway", bias, shallower], runs) for bias, runs in judged.items()}
     shown, verdict = judge_each(losses, judge_better, ACCURACY_MARGIN)
-    return Claim(
-        "overview",
-        "highway networks struggle beyond about 100 layers",
-        f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}",
-        verdict,
-        detail=True,
-    )
+    why = f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}"
+    return Claim("overview", "highway networks struggle beyond about 100 layers", why, verdict, detail=True)
 
 
 FIGURES = {"thousand_layers.png": depth_figure, "open_blocks.png": kept_figure}

@@ -236,8 +236,6 @@ class HighwayEstimator(BaseEstimator):
             params[...] = best
         return losses, scores
 
-    # ---------------------------------------------------------------------------------- using the net
-
     def _inputs(self, X) -> np.ndarray:
         """Return X (n, d_in), checked and in the fitted net's precision."""
         check_is_fitted(self)

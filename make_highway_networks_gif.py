@@ -13,26 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+import visualize_highway_networks as viz
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import fingerprint, label_ends, make_folder, new_figure, place_labels, renderer, set_title
-from highway_lab.files import atomic_write
-from visualize_highway_networks import (
-    COMMAND,
-    Log,
-    depths_of,
-    describe,
-    draw_gates,
-    draw_history,
-    evenly_spaced,
-    found_logs,
-    gate_means,
-    mark_guessing,
-    own_folder,
-    read_log,
-    runs_with_gates,
-    scored_on,
-)
+from highway_lab.figures import fingerprint, label_ends, new_figure, place_labels, renderer, set_title
+from highway_lab.files import atomic_write, make_place
 
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 3000
@@ -40,28 +25,28 @@ PALETTE_COLORS = 64
 MOST_FRAMES = 200  # in memory at once; if there are more epochs, evenly spaced ones are shown
 
 
-def frames(log: Log) -> Iterator[np.ndarray]:
+def frames(log: viz.Log) -> Iterator[np.ndarray]:
     """Yield a picture for each epoch, the untrained net (epoch 0) first: uint8, (height, width, 3)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    means = gate_means(log).mean(axis=0)
-    title = f"{describe(log, log.runs)}: epoch {{}}"
+    means = viz.gate_means(log).mean(axis=0)
+    title = f"{viz.describe(log, log.runs)}: epoch {{}}"
     figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
-    images, field = scored_on(log)
-    draw_history(accuracy, log, field)
+    images, field = viz.scored_on(log)
+    viz.draw_history(accuracy, log, field)
     growing = {line: line.get_xydata() for line in accuracy.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # at epoch 0 there is no line yet
-    mark_guessing(accuracy, log, field)
+    viz.mark_guessing(accuracy, log, field)
     accuracy.set_ylabel(f"{images} accuracy")
-    bars = draw_gates(gates, log, epoch=0)
+    bars = viz.draw_gates(gates, log, epoch=0)
     gates.set_ylim(0, 1.05 * means.max())
     label_ends(gates)
     labels = label_ends(accuracy)
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
-    for epoch in evenly_spaced(len(means), MOST_FRAMES):
+    for epoch in viz.evenly_spaced(len(means), MOST_FRAMES):
         set_title(figure, title.format(epoch))
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
@@ -86,17 +71,17 @@ def animate(path: Path, out: Path | None = None) -> Path:
     """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
     import imageio.v3 as imageio
 
-    log = read_log(path)
-    if len(depths_of(log)) > 1 or not runs_with_gates(log):
-        found = f"depths {depths_of(log)}" if runs_with_gates(log) else "no run with gates that finished"
-        raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {COMMAND}")
+    log = viz.read_log(path)
+    if len(viz.depths_of(log)) > 1 or not viz.runs_with_gates(log):
+        found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
+        raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
     if out is None:
-        out = Path(NAME) if own_folder(path) == Path("viz") else own_folder(path) / NAME
+        out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
     pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
     comment = f"{fingerprint(path)}\n{renderer()}".encode()
     animation = imageio.imwrite("<bytes>", pictures, extension=".gif", loop=0, duration=durations, comment=comment)
-    make_folder(out.parent)
+    make_place(out)
     with atomic_write(out, "wb") as file:
         file.write(animation)
     return out
@@ -106,13 +91,12 @@ def animate_command(arguments: argparse.Namespace) -> None:
     """Animate the logs that are named, or those here that have one depth; raises InputError."""
     if arguments.out and len(arguments.logs) != 1:
         raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
-    here = [path for path in found_logs() if not path.stem.startswith("run_sweep")]
+    here = [path for path in viz.found_logs() if not path.stem.startswith("run_sweep")]
     for path in arguments.logs or here:
         print(f"made {animate(path, arguments.out)}")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")

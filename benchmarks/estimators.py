@@ -100,9 +100,6 @@ class EstimatorsLog(Log):
     epochs: list[Epoch]
 
 
-# ---------------------------------------------------------------------------------------- the contenders
-
-
 def layers(depth: int, hidden: int) -> tuple[int, ...]:
     """Return the hidden layers of an MLP as large as a highway net: the plain layer before the blocks, and these."""
     return (hidden,) * (depth + 1)
@@ -134,12 +131,7 @@ DEEP: dict[str, Callable[[int], BaseEstimator]] = {
     "MLP": lambda depth: MLPClassifier(hidden_layer_sizes=layers(depth, HIDDEN)),
     "MLP, tanh": lambda depth: MLPClassifier(hidden_layer_sizes=layers(depth, HIDDEN), activation="tanh"),
 }
-BUNDLED = {
-    "digits": datasets.load_digits,
-    "breast_cancer": datasets.load_breast_cancer,
-    "wine": datasets.load_wine,
-    "diabetes": datasets.load_diabetes,
-}
+BUNDLED = ("digits", "breast_cancer", "wine", "diabetes")  # with scikit-learn
 
 
 def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
@@ -161,13 +153,9 @@ def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
 
 
 def n_params(net: BaseEstimator) -> int:
-    """Return the number of parameters of a fitted net."""
     if isinstance(net, MLPClassifier):
         return sum(part.size for part in net.coefs_ + net.intercepts_)
     return net.net_.params.flat.size
-
-
-# ------------------------------------------------------------------------------------------- measuring
 
 
 def images() -> tuple[str, np.ndarray, np.ndarray]:
@@ -237,7 +225,7 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
     for precision in PRECISIONS:
         for width in WIDTHS:
             log.epochs += epochs(X.astype(precision), y, width, arguments.rounds)
-    samples = {of: load(return_X_y=True) for of, load in BUNDLED.items()} | {name: (X, y)}
+    samples = {of: getattr(datasets, f"load_{of}")(return_X_y=True) for of in BUNDLED} | {name: (X, y)}
     for of, (inputs, targets) in samples.items():
         contenders = REGRESSORS if of == "diabetes" else CLASSIFIERS
         log.scores += [cross_validated(of, inputs, targets, *contender) for contender in contenders.items()]
@@ -248,7 +236,6 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     return run(new_parser("estimators", "Compare the estimators with scikit-learn's.", ROUNDS), run_command, argv)
 
 

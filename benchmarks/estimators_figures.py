@@ -67,7 +67,6 @@ def epochs_table(log: EstimatorsLog) -> str:
 
 
 def find(rows: list[Scores], dataset: str, contender: str) -> Scores:
-    """Return the scores of a contender on a data set."""
     return next(row for row in rows if (row.dataset, row.contender) == (dataset, contender))
 
 

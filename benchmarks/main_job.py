@@ -114,7 +114,6 @@ def commit_of(folder: Path) -> str | None:
 
 
 def run_command(arguments: argparse.Namespace) -> JobLog:
-    """Measure and print; raises InputError."""
     if arguments.beside and not (arguments.beside / "highway_networks.py").exists():
         raise InputError(
             f"--beside: expected a checkout of this project, found no {arguments.beside}/highway_networks.py; "
@@ -133,7 +132,6 @@ def run_command(arguments: argparse.Namespace) -> JobLog:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     parser = new_parser("main_job", "Measure the main job as a process.", ROUNDS)
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of another commit to compare with")
     return run(parser, run_command, argv)

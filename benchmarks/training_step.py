@@ -91,9 +91,6 @@ class StepLog(TimedLog):
     passes: list[Pass[Case]]
 
 
-# ------------------------------------------------------------------------------------------- measuring
-
-
 def plan(names: Sequence[str], depths: Sequence[int]) -> dict[Case, Sequence[str]]:
     """Return the contenders of each case: all at the depths and in the wide case, ours and the floor in the others."""
     few = [name for name in names if name in TIMED_IN_ALL_CASES]
@@ -147,9 +144,6 @@ def run_command(arguments: argparse.Namespace) -> StepLog:
     return log
 
 
-# ------------------------------------------------------------------------------------ the command line
-
-
 def list_of_depths(text: str) -> list[int]:
     """Return the numbers in `5,30,100`; raises argparse's error for anything else."""
     return [count(part) for part in text.split(",")]
@@ -161,7 +155,6 @@ def add_only(parser: OneLineParser, contenders: dict[str, Entry]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     parser = new_parser("training_step", "Time the training step.", ROUNDS)
     parser.add_argument("--depths", type=list_of_depths, default=DEPTHS, metavar="L,L,...", help="default: 5,30,100")
     add_only(parser, CONTENDERS)

@@ -159,16 +159,11 @@ def targets_table(log: StepLog) -> str:
 
 
 def judged(value: float, is_reached: bool) -> str:
-    """Return a value beside a target."""
     return f"{value:.3g}{'' if is_reached else ', missed'}"
 
 
 def passes_table(log: StepLog) -> str:
-    """Return a table of the time of each part of our step."""
     return table_of_passes(log, log.rows, "ours")
-
-
-# -------------------------------------------------------------------------------------- the command line
 
 
 FIGURES = {PICTURE.name: step_figure}
@@ -180,14 +175,12 @@ TABLES = {
 
 
 def draw(arguments: argparse.Namespace) -> None:
-    """Draw a log; raises InputError."""
     log = read(arguments.log, StepLog, f"make it with: python -m benchmarks.training_step --json {arguments.log}")
     save(step_figure(log), arguments.out, arguments.log)
     print(f"drew {arguments.out}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     parser = OneLineParser(prog="python -m benchmarks.training_step_figures", description="Draw the training step.")
     parser.add_argument("log", nargs="?", type=Path, default=LOG, metavar="LOG.json", help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=PICTURE, metavar="PICTURE.png", help="default: %(default)s")

@@ -36,12 +36,8 @@ class Team(ExitStack):
 
     def __init__(self, name: str, threads: int, processes: int = 1):
         super().__init__()
-        self.name, self.threads, kernels, spawn = (
-            name,
-            threads,
-            ENTRIES[name].kernels,
-            multiprocessing.get_context("spawn"),
-        )
+        self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
+        spawn = multiprocessing.get_context("spawn")
         with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
             self.processes = [
                 self.enter_context(ProcessPoolExecutor(1, spawn, initializer=_settle_in)) for _ in range(processes)

@@ -21,18 +21,18 @@ def save(path: str | os.PathLike, training: Any) -> None:
 
     Raises Interrupted if the disk is full.
     """
+    kept = optimizer_state(training)
+    arrays: dict[str, Any] = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
     state = {
         "config": asdict(training.config),
-        "optimizer": {name: value for name, value in optimizer_state(training).items() if not _is_array(value)},
+        "optimizer": {name: value for name, value in kept.items() if name not in arrays},
         "rng": training.rng.bit_generator.state,
         "epoch": training.epoch,
         "diverged": training.diverged,
         "history": asdict(training.history),
         "gate_means": training.gate_means,
     }
-    arrays = {name: value for name, value in optimizer_state(training).items() if _is_array(value)} | _net_state(
-        training
-    )
+    arrays |= _net_state(training)
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
@@ -61,7 +61,7 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
             for name, value in _net_state(training).items():
                 _fill(value, stored[name])
             for name, value in optimizer_state(training).items():
-                if _is_array(value):
+                if isinstance(value, np.ndarray):
                     _fill(value, stored[name])
                 else:
                     setattr(training.optimizer, name, state["optimizer"][name])
@@ -90,12 +90,6 @@ def _net_state(training: Any) -> dict[str, np.ndarray]:
     """Return a net's buffers under their names in a checkpoint."""
     return {f"net.{name}": value for name, value in training.net.buffers.items()}
 
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-# ------------------------------------------------------------------------------------------ saved nets
 
 NET_FORMAT = 2  # 1 had the weights transposed, as x @ W
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow

@@ -36,7 +36,7 @@ def run_cli(
     work that is complete but whose output could not be written.
     """
     argv = sys.argv[1:] if argv is None else argv
-    with unfailing_output() as outputs, sigterm_as_interrupt():
+    with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
         arguments = parser.parse_args(argv)
         words = shlex.join([*parser.prog.split(), *argv])
         arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log can hold only valid text
@@ -68,13 +68,7 @@ def signal_handler(number: signal.Signals, handler: Any) -> Iterator[None]:
         signal.signal(number, previous)
 
 
-def sigterm_as_interrupt() -> AbstractContextManager:
-    """Treat SIGTERM as Ctrl-C."""
-    return signal_handler(signal.SIGTERM, signal.default_int_handler)
-
-
 def ignore_interrupts() -> AbstractContextManager:
-    """Ignore Ctrl-C."""
     return signal_handler(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -98,8 +92,6 @@ def count(text: str) -> int:
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}")
     return int(text)
 
-
-# ----------------------------------------------------------------------------------- hyperparameters as flags
 
 POSITIVE = (lambda value: 0 < value < math.inf, "a positive number")
 ZERO_OR_MORE = (lambda value: 0 <= value < math.inf, "zero or a positive number")
@@ -130,7 +122,6 @@ def check_hyperparameters(config: Any) -> None:
 
 
 def flag(name: str) -> str:
-    """Return a field's name as a flag."""
     return "--" + name.replace("_", "-")
 
 

@@ -39,28 +39,17 @@ from highway_lab.training import TrainingConfig, train
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that one training command does.
+    """Everything that one training command does."""
 
-    command        the command line, for the log
-    dataset        name of the data set
-    configs        of the runs, in the order of the log
-    out            path of the log; None: nothing is saved
-    jobs           runs side by side
-    old            finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
-    save_model     path of the trained net
-    tensorboard    folder of event files
-    checkpoints    whether a run that was cut short goes on from its last epoch
-    """
-
-    command: str
+    command: str  # the command line, for the log
     dataset: str
-    configs: Sequence[TrainingConfig]
-    out: Path | None
-    jobs: int = 1
-    old: str | None = None
+    configs: Sequence[TrainingConfig]  # in the order of the log
+    out: Path | None  # of the log; None: nothing is saved
+    jobs: int = 1  # runs side by side
+    old: str | None = None  # finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
     save_model: Path | None = None
-    tensorboard: Path | None = None
-    checkpoints: bool = False
+    tensorboard: Path | None = None  # folder of event files
+    checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or if their names do not say what they are.
@@ -88,7 +77,6 @@ class Job:
         return checkpoint_beside(self.out, self.dataset, config) if self.out and self.checkpoints else None
 
     def checkpoint_paths(self) -> list[Path]:
-        """Return the paths of all runs' checkpoints."""
         return list(filter(None, map(self.checkpoint, self.configs)))
 
 
@@ -206,7 +194,6 @@ def _remove(paths: Collection[Path]) -> None:
 
 
 def run_of(config: type[TrainingConfig]) -> type[Run]:
-    """Return the schema of a run of these hyperparameters."""
     return Run[config]  # type: ignore[valid-type]
 
 
@@ -239,34 +226,20 @@ def read_unfinished(path: Path, config: type) -> RunLog:
 
 @dataclass(frozen=True)
 class TrainingCommand:
-    """The command line that trains one family of nets.
+    """The command line that trains one family of nets."""
 
-    module          name of the program's module
-    description     for --help
-    config          the family's hyperparameters, a TrainingConfig
-    configure       makes a config from fields; those left out have the values that are usual for the net
-    load            makes a Dataset of a data set's name and the data directory
-    dataset         maps a net's size to the name of its usual data set
-    fallback        whether the digits stand in for MNIST where that cannot be had and no data set is named
-    sizes           names of the family's nets; none: a net's size is a number
-    block           default of --block
-    quick           fields of a --quick job
-    sweep           the values of seed and size in the committed sweep
-    checkpoints     see Job
-    """
-
-    module: str
-    description: str
-    config: type[TrainingConfig]
-    configure: Callable[..., TrainingConfig]
-    load: Callable[[str, str | None], Dataset]
-    dataset: Callable[[Any], str]
-    quick: Mapping[str, Any]
-    sweep: Mapping[str, list[int]]
-    sizes: Collection[str] = ()
-    block: str = "highway"
-    fallback: bool = False
-    checkpoints: bool = False
+    module: str  # of the program
+    description: str  # for --help
+    config: type[TrainingConfig]  # the family's hyperparameters
+    configure: Callable[..., TrainingConfig]  # of fields; those left out have the values that are usual for the net
+    load: Callable[[str, str | None], Dataset]  # of a data set's name and the data directory
+    dataset: Callable[[Any], str]  # name of the usual data set of a net, by its size
+    quick: Mapping[str, Any]  # fields of a --quick job
+    sweep: Mapping[str, list[int]]  # the values of seed and size in the committed sweep
+    sizes: Collection[str] = ()  # names of the family's nets; none: a net's size is a number
+    block: str = "highway"  # default of --block
+    fallback: bool = False  # whether the digits stand in for MNIST where that cannot be had and no data set is named
+    checkpoints: bool = False  # see Job
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Parse `argv` (else sys.argv), train, and return the exit code."""
@@ -278,7 +251,6 @@ class TrainingCommand:
         return run_cli(self.parser(), action, argv)
 
     def parser(self) -> OneLineParser:
-        """Make the parser of the flags."""
         script = self.module.replace("_", "-")
         installed = Path(sys.argv[0]).name == script
         own = getattr(sys.modules["__main__"], "main", None) == self.run  # of a user's file
@@ -312,7 +284,6 @@ class TrainingCommand:
         return parser
 
     def load_data(self, given: argparse.Namespace) -> tuple[str, Dataset]:
-        """Return the name and the samples of the data set that is asked for."""
         dataset = given.dataset or self.dataset(self._sizes(given)[0])
         if dataset == "auto":
             dataset = choose_dataset(given.data_dir)

@@ -13,8 +13,6 @@ from typing import Any, TextIO
 from highway_lab.intervals import interval
 from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
 
-# ---------------------------------------------------------------------------------------- safe printing
-
 
 class Unfailing:
     """A text stream that never raises: text that cannot be written is lost; the other stream says so, once.
@@ -68,9 +66,6 @@ def unfailing_output() -> Iterator[tuple[Unfailing, Unfailing]]:
                 output.flush()
 
 
-# -------------------------------------------------------------------------------------- words for tables
-
-
 def name_numbers(values: Sequence[int]) -> str:
     """Return numbers as cli.list_of_numbers reads them; four or more in a row by their ends, `0-19`."""
     if len(values) > 3 and list(values) == list(range(values[0], values[-1] + 1)):
@@ -100,9 +95,6 @@ def seeds_of(configs: Iterable) -> str:
     """Return the sentence below a table that defines its ±."""
     seeds = sorted({config.seed for config in configs})
     return f"Mean ± 95 % interval (t) over {len(seeds)} seeds ({name_numbers(seeds)})."
-
-
-# ---------------------------------------------------------------------------------- progress of training
 
 
 def describe_scores(run: Run) -> str:

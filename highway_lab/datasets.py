@@ -32,10 +32,7 @@ CLASSES = 10
 IDX_SOURCES = {  # files of each: training images, training labels, test images, test labels
     "mnist": Source(
         "hinton-mnist",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
         {
@@ -131,22 +128,15 @@ CIFARS = {
 
 
 class Dataset(NamedTuple):
-    """Samples for training and for testing.
+    """Samples for training and for testing."""
 
-    x               images as uint8 (n, channels, rows, columns), or features as floats (n, ...)
-    y               classes as integers (n,), or targets as floats (n, K)
-    outputs         K, the number of outputs that a net needs
-    test_set        which samples are there for testing, in words
-    train_weights   (n,), factors on the losses of the training samples, 1 on average
-    """
-
-    train_x: np.ndarray
-    train_y: np.ndarray
+    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...)
+    train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
     test_x: np.ndarray
     test_y: np.ndarray
-    outputs: int
-    test_set: str = TEST_IMAGES
-    train_weights: np.ndarray | None = None
+    outputs: int  # K, that a net needs
+    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
+    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
 
 
 DATASETS = {  # name -> number of classes

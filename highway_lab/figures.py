@@ -26,8 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab import InputError
-from highway_lab.files import atomic_write
+from highway_lab.files import atomic_write, make_place
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 DPI = 200  # for dense screens
@@ -57,8 +56,6 @@ COLORS = Palette(
 SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
-LEADER_PAD = 26  # from the axes to a label with a leader
-LEADER = {"arrowstyle": "-", "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1}
 LABEL_GAP = 1.25  # smallest distance between two labels' middles, in font sizes
 
 matplotlib.rcdefaults()  # a matplotlibrc of the user's would change the bytes
@@ -144,22 +141,18 @@ def draw_level(axes: Axes, value: float, label: str) -> None:
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
 
 
-def label_ends(axes: Axes, leaders: bool = False) -> dict[Line2D, Annotation]:
-    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn.
-
-    With `leaders`, a thin line leads from each end to its label: for many lines, whose labels stand apart from them.
-    """
+def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
+    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn."""
     labels = {
         line: axes.annotate(
             line.get_label(),
             xy=(1, end_height(line)),
             xycoords=axes.get_yaxis_transform(),
-            xytext=(LEADER_PAD if leaders else LABEL_PAD, 0),
+            xytext=(LABEL_PAD, 0),
             textcoords="offset points",
             color=line.get_color(),
             verticalalignment="center",
             annotation_clip=False,
-            arrowprops={**LEADER, "color": line.get_color()} if leaders else None,
         )
         for line in axes.lines
         if not line.get_label().startswith("_")
@@ -241,7 +234,7 @@ def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.Path
 
     Raises InputError if `path` cannot be written.
     """
-    make_folder(Path(path).parent)
+    make_place(path)
     origin = "\n".join(map(fingerprint, sources))
     with atomic_write(path, "wb") as file:
         if isinstance(picture, str):
@@ -250,16 +243,6 @@ def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.Path
             file.write(picture.replace("<head>", f"<head>{tags}", 1).encode())
         else:
             picture.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for pictures unless it is there; raises InputError if something else is in its place."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: expected a folder for pictures, found: {error.strerror}; move what is in its place"
-        ) from error
 
 
 def fingerprint(log: str | os.PathLike) -> str:

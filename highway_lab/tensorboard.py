@@ -40,21 +40,19 @@ class EventFile:
     def __call__(self, run: Run) -> None:
         """Write the new epochs; raises Interrupted if the disk is full."""
         with self._on_disk():
-            self._tell(run)
-
-    def _tell(self, run: Run) -> None:
-        if not self.rows:
-            for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
-                self._add(0, summary=summary)
-        for row in range(self.rows, len(run.history.epoch)):
-            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
-            if run.gate_means and None not in run.gate_means[row]:
-                values.append(Summary.Value(tag="T/blocks", histo=make_histogram(np.array(run.gate_means[row]), BINS)))
-            self._add(run.history.epoch[row], summary=Summary(value=values))
-        self.rows = len(run.history.epoch)
-        self.file.flush()
-        if run.ended:
-            self.file.close()
+            if not self.rows:
+                for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
+                    self._add(0, summary=summary)
+            for row, epoch in enumerate(run.history.epoch[self.rows :], start=self.rows):
+                values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
+                if run.gate_means and None not in run.gate_means[row]:
+                    histogram = make_histogram(np.array(run.gate_means[row]), BINS)
+                    values.append(Summary.Value(tag="T/blocks", histo=histogram))
+                self._add(epoch, summary=Summary(value=values))
+            self.rows = len(run.history.epoch)
+            self.file.flush()
+            if run.ended:
+                self.file.close()
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:

@@ -1,13 +1,8 @@
 """Is a fixed path around a block as good as a gate? Six kinds of block side by side, and their gradients.
 
-It is often said that the fixed identity of y = x + H(x) passes gradients more surely than a gate can. Here are six
-blocks: plain (eq. 1), residual, residual with a branch divided by the depth, highway coupled (eq. 3), highway with its
-own carry gate (eq. 2), and an LSTM along depth. Each has depths of 10, 30 and 100, at equal width (50) and at equal
-parameters a block. The paper itself compares plain with coupled highway blocks only.
-
-Each arm has its own learning rate, chosen by the validation loss over two seeds from a grid that goes at least two
-steps beyond what is chosen. Five other seeds are scored on test images. All nets have normalised initialisation, which
-plain blocks need. Gated ones start from a bias that falls with depth, as the paper advises; it is not tuned.
+The blocks: plain (eq. 1), residual, residual with a branch divided by the depth, highway coupled (eq. 3), highway with
+its own carry gate (eq. 2), and an LSTM along depth. Each arm has its own learning rate, chosen by the validation loss
+over two seeds. All nets have normalised initialisation, which plain blocks need.
 
 Gradient flow is the norm of dL/dx of every block on a fixed batch, and the singular values of the middle block's
 Jacobian dy/dx at one image, before and after training.
@@ -77,7 +72,6 @@ class ComparedRun(Result):
 
     @property
     def config(self) -> Config:
-        """Return the run's hyperparameters."""
         return self.task.config
 
 
@@ -90,9 +84,6 @@ class BlocksComparedLog(Log):
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)
-
-
-# ------------------------------------------------------------------------------------------- gradients
 
 
 def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -125,9 +116,6 @@ def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:
     J = jacobian(net, cache.x[middle, :, 0], middle)
     values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
     return Flow(numbers(gradient_norms(net, x, y), digits=4), numbers(values, digits=4))
-
-
-# ---------------------------------------------------------------------------------------------- runs
 
 
 def run_task(task: Task, data: Dataset) -> ComparedRun:
@@ -174,7 +162,6 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
 
 
 def arm(run: ComparedRun) -> tuple[str, str, int]:
-    """Return what is equal, block and depth."""
     return run.task.equal, run.config.block, run.config.depth
 
 

@@ -25,12 +25,8 @@ COLUMNS = {  # of panels: their blocks, and ticks of the test error in %
     "blocks with gates": (("highway", "highway-uncoupled", "lstm"), (6, 7, 8, 9, 10)),
 }
 NAMES = {**{block: block for block in BLOCKS}, "residual-scaled": "residual / L", "highway-uncoupled": "uncoupled"}
+TUNED = "best rate of each"  # in titles
 STEPS = 2  # of the grid of rates that are to lie beyond a chosen one
-
-
-def figure_title(log: BlocksComparedLog) -> str:
-    """Return what the titles of both figures begin with."""
-    return title(log.dataset, log.runs, "best rate of each")
 
 
 def depths_of(log: BlocksComparedLog) -> list[int]:
@@ -41,7 +37,7 @@ def depths_of(log: BlocksComparedLog) -> list[int]:
 def error_figure(log: BlocksComparedLog) -> Figure:
     """Draw test error against depth, log scales: a row for equal width and one for equal parameters."""
     arms = group_by(log.runs, arm)
-    figure, grid = new_figure(figure_title(log), 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
+    figure, grid = new_figure(title(log.dataset, log.runs, TUNED), 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
     for panels, (equal, words) in zip(grid, EQUAL.items(), strict=True):
         for axes, (blocks, ticks) in zip(panels, COLUMNS.values(), strict=True):
             for block in blocks:
@@ -65,7 +61,7 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
     """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each block."""
     arms, depth = group_by(log.runs, arm), depths_of(log)[-1]
     width = arms["depth", "highway", depth][0].config.hidden
-    words = f"{figure_title(log)}, {depth} blocks, {width} wide"
+    words = f"{title(log.dataset, log.runs, TUNED)}, {depth} blocks, {width} wide"
     figure, grid = new_figure(words, 5.6, nrows=2, ncols=len(BLOCKS), sharey="row")
     for (norms, values), block in zip(grid.T, BLOCKS, strict=True):
         runs = arms["depth", block, depth]
@@ -91,9 +87,6 @@ def draw_flow(axes: Axes, runs: list[ComparedRun], field: str, *, last: int) -> 
     axes.set_xticks((1, last))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:g}}}$")
-
-
-# ----------------------------------------------------------------------------------- tables and verdicts
 
 
 def accuracy_table(log: BlocksComparedLog) -> str:

@@ -1,9 +1,8 @@
 """Maps of the gates of a convolutional net: where in an image do they open?
 
-The paper's figure 2 shows the gates of a fully connected net, whose units have no place in the image. In a
-convolutional net each pixel has its gates, so T, averaged over the maps of a block, is an image. Here a net of table 1,
-trained and untrained, is shown on the first test image of each digit. Over the first 1,000 test images, T is averaged
-on strokes and on background.
+Each pixel has its gates, so T, averaged over the maps of a block, is an image. A net of table 1, trained and untrained,
+is shown on the first test image of each digit. Over the first 1,000 test images, T is averaged on strokes and on
+background.
 
 A pixel of a block is on a stroke if the image is brighter there than half of the brightest: the image without the frame
 that the first convolution takes off, averaged down to the block's size.

@@ -1,6 +1,6 @@
 """Do carry paths move less data than a plain net of the same depth?
 
-The paper does not ask this. The blocks of plain, residual and highway nets, of equal width or of equal parameters, run
+The blocks of plain, residual and highway nets, of equal width or of equal parameters, run
 forward and backward on Scalars that record every read; tracing.py charges the reads. First layer, last layer and loss,
 which all nets share, are left out. The stack holds the parameters, in the order of the optimiser, then x_0, and later
 dL/dx_L.
@@ -58,7 +58,6 @@ class Setting:
     batch: int
 
     def width_of(self, block: str) -> int:
-        """Return the width of the net with such blocks."""
         wider = self.equal == "parameters" and block != "highway"
         return WIDER[self.width] if wider else self.width
 

@@ -42,11 +42,7 @@ def share(net: Movement, **wanted: str) -> float:
 
 
 def sizes(comparisons: list[Comparison], name: str) -> list[int]:
-    """Return the comparisons' values of one size."""
     return [getattr(comparison.setting, name) for comparison in comparisons]
-
-
-# ---------------------------------------------------------------------------------------------- figures
 
 
 def multiples_figure(log: DataMovementLog) -> Figure:
@@ -100,9 +96,6 @@ def shares_figure(log: DataMovementLog) -> Figure:
         axes.tick_params(axis="x", length=0)
     panels[0].set_ylabel("cost, in % of the plain net's")
     return figure
-
-
-# ----------------------------------------------------------------------------------- tables and verdicts
 
 
 def judge_saving(comparisons: list[Comparison], block: str) -> Verdict:
@@ -167,8 +160,4 @@ def costs_table(log: DataMovementLog) -> str:
 
 
 FIGURES = {"data_movement.png": multiples_figure, "data_movement_reads.png": shares_figure}
-TABLES = {
-    "data_movement": multiples_table,
-    "data_movement_rules": rules_table,
-    "data_movement_costs": costs_table,
-}
+TABLES = {"data_movement": multiples_table, "data_movement_rules": rules_table, "data_movement_costs": costs_table}

@@ -1,9 +1,5 @@
 """Depth, image by image: does a harder image use more layers, and how early may a net exit?
 
-An overview of deep learning calls highway networks adaptive in depth. The question here is whether a harder image uses
-more layers. The nets are the 50-layer nets of three settings, three seeds each, and the same nets before training; the
-images are all test images, on which nothing was selected.
-
 The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Another
 measure is the number of layers that change the state x by more than a share of its norm. Hardness has four measures:
 the margin and the loss in this net; the loss of a judge without depth, logistic regression on pixels; and the mean loss
@@ -11,8 +7,7 @@ of the other seeds' nets. The last two do not look at the net.
 
 Spearman's correlations of depth and hardness are taken over all images, and within classes, as classes differ in depth.
 Within classes, they are also taken with a third variable held constant: the image's ink, which may open gates, the norm
-of x_0, or the norm of the last state x_L, which raises margins. The depth in an untrained net is compared with the same
-hardness. early_exit.py measures early exits.
+of x_0, or the norm of the last state x_L, which raises margins. early_exit.py measures early exits.
 """
 
 from dataclasses import dataclass
@@ -113,9 +108,6 @@ class DepthPerExampleLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
 
 
-# ------------------------------------------------------------------------------------------- depth
-
-
 def layers_used(net: DeepNet, images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count the layers with ‖y − x‖ above each of SHARES of ‖x‖, (SHARES, n); returns ‖x_0‖ and ‖x_L‖, (n,), too."""
     used, (first, last) = np.zeros((len(SHARES), len(images)), int), np.empty((2, len(images)))
@@ -135,9 +127,6 @@ def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], d
     depths = {EFFECTIVE: effective_depth(net, images)}
     depths |= {f"changes above {share:g}": counts for share, counts in zip(SHARES, used, strict=True)}
     return depths, {"ink": images.reshape(len(images), -1).mean(axis=1), "x_0": first, "x_L": last}
-
-
-# ---------------------------------------------------------------------------------------- hardness
 
 
 def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -166,9 +155,6 @@ def judge(data: Dataset) -> np.ndarray:
     with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
         fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(data.train_x[chosen]), data.train_y[chosen])
     return fitted.decision_function(as_inputs(data.test_x))
-
-
-# ------------------------------------------------------------------------------- depth and hardness
 
 
 def relate(depth: np.ndarray, hardness: np.ndarray, held: dict[str, np.ndarray], labels: np.ndarray) -> Relation:
@@ -238,9 +224,6 @@ def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], wrong
         missed=number(missed_gap(depth, wrong, labels), DIGITS),
         spread=number((depth - group_means(depth, labels)).std(), DIGITS),
     )
-
-
-# ---------------------------------------------------------------------------------------- the run
 
 
 def examine(setting: Setting, data: Dataset) -> SettingDepth:

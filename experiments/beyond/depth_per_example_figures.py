@@ -20,7 +20,6 @@ VARIED = 10  # points of the variation
 
 
 def name(setting: SettingDepth) -> str:
-    """Return the name of a setting."""
     return name_setting(setting.setting.sources[0].training)
 
 
@@ -49,9 +48,6 @@ def correlations(nets: list[Depths], hardness: str, which: str = "within", measu
     """Return a correlation of each net, (seeds,); `which`: "all" images, "within" classes, or the variable held."""
     relations = [net.relations[measure][hardness] for net in nets]
     return np.array([(vars(relation) | relation.held)[which] for relation in relations], float)
-
-
-# ----------------------------------------------------------------------------------------- figures
 
 
 def title(log: DepthPerExampleLog, what: str) -> str:
@@ -115,9 +111,6 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
     return figure
 
 
-# ----------------------------------------------------------------------------------------- verdicts
-
-
 def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
     """Judge "a harder image uses more layers" by correlations of depth and hardness, (seeds,) each.
 
@@ -163,9 +156,6 @@ def beside_untrained(log: DepthPerExampleLog, found: list[list[np.ndarray]], for
         for of, (untrained, trained) in zip(log.settings, found, strict=True)
     )
     return f"{'; '.join(words)}; {len(log.settings[0].nets)} nets each"
-
-
-# ----------------------------------------------------------------------------------------- tables
 
 
 def summary_table(log: DepthPerExampleLog) -> str:
@@ -248,8 +238,4 @@ def intervals_note(log: DepthPerExampleLog) -> str:
 
 
 FIGURES = {"depth_per_example.png": depth_figure, "early_exits.png": exits_figure}
-TABLES = {
-    "depth_per_example": summary_table,
-    "early_exits": early_table,
-    "depth_correlations": correlations_table,
-}
+TABLES = {"depth_per_example": summary_table, "early_exits": early_table, "depth_correlations": correlations_table}

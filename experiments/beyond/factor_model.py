@@ -1,9 +1,5 @@
 """Do the gates of a net that predicts returns tell the regime of the market?
 
-A highway net is said to suit factor models of returns: its gates would close in stable markets and open in complex
-ones. Then open gates would mark the days of a nonlinear regime. Simulated markets, whose regimes are known, test this
-(simulated_markets.py); in three controls the regime is hidden, no more complex, or nothing but noise.
-
 Walk-forward: every model is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
 settings and the length of training. Then the model predicts the days after the window. Out-of-sample R² is 1 − the sum
 of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
@@ -169,9 +165,6 @@ MODELS = {
 }
 
 
-# ----------------------------------------------------------------------------------------- walk-forward
-
-
 class Forecast(NamedTuple):
     """Predictions by model and signals by name for the days after a window, (horizon,) each; settings by model."""
 
@@ -230,9 +223,6 @@ def gate_signals(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.n
     skills = np.array([auc(block, second) for block in rankdata(past[1:], axis=1)]) - 0.5
     best, after = np.abs(skills).argmax(), signals[:, len(second) :]
     return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(skills[best]) * after[1 + best]}
-
-
-# --------------------------------------------------------------------------------------------- measures
 
 
 def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> Score:

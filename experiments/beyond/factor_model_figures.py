@@ -45,9 +45,6 @@ def auc(log: FactorModelLog, market: str, signal: str, field: str = "auc") -> np
     return by_seed(log, market, lambda run: getattr(run.detections[signal], field))
 
 
-# --------------------------------------------------------------------------------------------- figures
-
-
 def color(name: str) -> str | tuple[float, ...]:
     """Return the colour of a model or of a signal: by its block, paler if it is untrained."""
     block = NETS.get(name.split(":")[0].removesuffix(UNTRAINED), {}).get("block")
@@ -123,9 +120,6 @@ def days_figure(log: FactorModelLog) -> Figure:
     for axes in panels:
         label_ends(axes)
     return figure
-
-
-# ----------------------------------------------------------------------------------- tables and verdicts
 
 
 def market_table(log: FactorModelLog, names: Iterable[str], cell: Callable[[str, str], str], note: str) -> str:

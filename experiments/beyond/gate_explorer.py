@@ -1,13 +1,8 @@
 """The gate explorer: which layers of a 50-layer net do the work on a digit that you draw?
 
-The paper's figures 2 to 4 show the gates of one sample, the gates of a class, and the error with one layer closed. The
-page that `plot` writes, viz/gate_explorer.html, holds the net itself: draw a digit, see its gates, close layers. For
-comparison it shows the effective depth of all test images, by class, which is measured here, and ten images, the first
-of each class.
-
-Ours: the effective depth of an image is the sum over layers of the mean T of a layer's units. A layer with open gates
-counts 1, one with closed gates 0. The net is compared with an untrained one of the same setting, whose weights come
-from a generator so small that the page draws them, too.
+The page that `plot` writes, viz/gate_explorer.html, holds the net itself. For comparison it shows ten images, the first
+of each class, and the effective depth of all test images, by class, which is measured here: the sum over layers of the
+mean T of a layer's units. The untrained net's weights come from a generator so small that the page draws them, too.
 """
 
 import math
@@ -81,9 +76,9 @@ class SmallGenerator:
         return mean + sd * (np.sqrt(-2 * np.log(1 - u)) * np.cos(2 * np.pi * v)).reshape(shape)
 
 
-def untrained(net: DeepNet, seed: int = SEED) -> DeepNet:
+def untrained(net: DeepNet) -> DeepNet:
     """Return a net of the same setting with the untrained weights that the page draws, up to rounding."""
-    return DeepNet(**net.config, rng=SmallGenerator(seed))
+    return DeepNet(**net.config, rng=SmallGenerator(SEED))
 
 
 def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:

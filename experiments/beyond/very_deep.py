@@ -1,11 +1,8 @@
 """Section 2.2 and the blog, by Adam: how do 50 to 1,000 blocks do in minutes, and which gate biases work?
 
-A blog (Fleming 2015) reports that very low and very high biases both fail to converge in reasonable time. What the blog
-and the paper say of 1,000 layers is judged by `thousand_layers`, which trains by SGD, as the paper does, on all images.
-
-Two measurements, three seeds each. Depth: 50 to 1,000 blocks, plain and highway, the latter from two biases; mean T
-after training shows whether the blocks do more than copy their input. Gate bias: +4 to -40, at 20 and at 100 blocks.
-Deviations from the paper: Adam, budgets of minutes, no tuning.
+Two measurements: by depth, plain and highway, the latter from two biases; and by gate bias, which a blog (Fleming 2015)
+asks for. Mean T after training shows whether the blocks do more than copy their input. `thousand_layers` trains by SGD,
+as the paper does, on all images.
 """
 
 from dataclasses import dataclass

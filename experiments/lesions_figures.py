@@ -21,7 +21,7 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import interval
 
-from .claims import Claim, Verdict, judge_about, judge_better
+from .claims import Claim, Verdict, judge_about, judge_better, share_of_nets
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
 FIRST = slice(0, 40)  # layers that the paper finds to cost, of its net for CIFAR-100
@@ -170,7 +170,7 @@ def claims(log: LesionsLog) -> list[Claim]:
 def cifar_claims(log: LesionsLog) -> list[Claim]:
     """Return the claims on CIFAR-100; with fewer idle layers than the paper's net for MNIST, a net uses more layers."""
     cost = [100 * float(np.mean(rise(net)[FIRST] > 100 * log.idle)) for net in log.nets]
-    idle = interval([100 * net.idle_share for net in log.nets])
+    idle = np.array([100 * net.idle_share for net in log.nets])
     data, n = name_data(log.dataset.name), f"n = {len(log.nets)}"
     return [
         Claim(
@@ -182,8 +182,8 @@ def cifar_claims(log: LesionsLog) -> list[Claim]:
         Claim(
             "4.2",
             "for a complex problem, a net uses more of its layers",
-            f"{data}: {idle:.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}",
-            judge_better(idle._replace(value=100 * PAPER_IDLE - idle.value), 0),
+            f"{data}: {interval(idle):.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}",
+            judge_better(share_of_nets(100 * PAPER_IDLE - idle), 0),
             detail=True,
         ),
     ]

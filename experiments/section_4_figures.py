@@ -16,7 +16,7 @@ from highway_lab.console import name_data
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, markdown, new_figure
 from highway_lab.intervals import interval
 
-from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require
+from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require, share_of_nets
 from .common import group_by
 from .common_figures import name_setting
 from .lesions import PAPER_IDLE
@@ -192,7 +192,7 @@ def lesions_table(log: Section4Log) -> str:
 
 
 def is_most(trained: np.ndarray) -> Verdict:
-    return judge_better(interval(trained - HALF), 0)
+    return judge_better(share_of_nets(trained - HALF), 0)
 
 
 def is_positive(trained: np.ndarray) -> Verdict:

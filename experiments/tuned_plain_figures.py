@@ -168,7 +168,7 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     seeds = f"{len(tuned[HIGHWAY][depths[0]])} seeds"
     return [
         Claim(
-            "4",
+            "3.1",
             "deep highway nets outperform plain nets of as many units, both tuned",
             f"points of accuracy ({seeds}, by blocks): {better}",
             is_better,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments.claims import Verdict, combine, judge_about, judge_as_good, judge_better, require
+from experiments.claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
 from highway_lab.intervals import Interval
 
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_TESTED = Verdict
@@ -42,6 +42,11 @@ def test_better_excludes_zero_and_as_good_excludes_the_margin(lead, better, as_g
 )
 def test_about_is_within_the_margin_on_both_sides(distance, expected):
     assert judge_about(distance, 10) == expected
+
+
+def test_a_single_nets_share_has_an_allowance_for_other_seeds():
+    assert share_of_nets([49.5]) == Interval(49.5, 10)
+    assert share_of_nets([49.0, 51.0]) == Interval(50.0, pytest.approx(12.706, abs=1e-3))
 
 
 def test_a_condition_that_is_not_reproduced_refutes_a_claim():

@@ -341,7 +341,9 @@ def judged(experiment: str, log, words: str):
     return claim
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.49, NOT_REPRODUCED)])
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.41, INCONCLUSIVE), (0.39, NOT_REPRODUCED)]
+)
 def test_most_biases_decrease_if_more_than_half_and_another_seed_do(share, verdict):
     log = of_cifar("gate_maps")
     claim = judged("gate_maps", replace(log, claims=replace(log.claims, biases_decreased=share)), "biases decrease")
@@ -353,9 +355,9 @@ def test_most_biases_decrease_if_more_than_half_and_another_seed_do(share, verdi
     ("with_depth", "with_T", "verdict"),
     [
         (0.3, -0.7, REPRODUCED),  # over 49 layers, correlations beyond ±0.28 exclude 0
-        (0.6, -0.2, PARTLY),
-        (-0.6, -0.7, PARTLY),
-        (0.2, 0.6, INCONCLUSIVE),
+        (0.6, -0.2, INCONCLUSIVE),
+        (-0.6, -0.7, NOT_REPRODUCED),
+        (0.2, 0.6, NOT_REPRODUCED),
         (-0.9, 0.9, NOT_REPRODUCED),
         (None, None, INCONCLUSIVE),
     ],
@@ -370,7 +372,7 @@ def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T
 
 @pytest.mark.parametrize(
     ("closed", "untrained", "verdict"),
-    [(0.9, 0.3, REPRODUCED), (0.9, 0.85, PARTLY), (0.9, 0.95, PARTLY), (0.3, 0.1, PARTLY), (0.3, 0.4, NOT_REPRODUCED)],
+    [(0.9, 0.3, REPRODUCED), (0.9, 0.85, INCONCLUSIVE), (0.85, 0.97, NOT_REPRODUCED), (0.3, 0.1, NOT_REPRODUCED)],
 )
 def test_gates_are_sparse_where_most_are_closed_and_more_than_untrained(closed, untrained, verdict):
     log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
@@ -381,7 +383,7 @@ def test_gates_are_sparse_where_most_are_closed_and_more_than_untrained(closed, 
 
 @pytest.mark.parametrize(
     ("mean", "sample", "verdict"),
-    [(0.3, 0.9, REPRODUCED), (0.45, 0.9, INCONCLUSIVE), (0.6, 0.9, NOT_REPRODUCED), (0.2, 0.4, NOT_REPRODUCED)],
+    [(0.3, 0.9, REPRODUCED), (0.45, 0.9, INCONCLUSIVE), (0.65, 0.9, NOT_REPRODUCED), (0.2, 0.35, NOT_REPRODUCED)],
 )
 def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, sample, verdict):
     """Shares are of closed gates."""
@@ -394,7 +396,7 @@ def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, samp
 
 @pytest.mark.parametrize(
     ("trained", "untrained", "verdict"),
-    [(95, 30, REPRODUCED), (95, 90, INCONCLUSIVE), (85, 30, INCONCLUSIVE), (85, 87, NOT_REPRODUCED)],
+    [(95, 30, REPRODUCED), (95, 90, INCONCLUSIVE), (85, 87, INCONCLUSIVE), (70, 30, NOT_REPRODUCED)],
 )
 def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, untrained, verdict):
     log = of_cifar("gate_maps")
@@ -427,12 +429,11 @@ def test_any_layer_means_four_in_five_of_every_net(costly, verdict):
     assert any_layer.verdict == verdict
 
 
-@pytest.mark.parametrize(("idle", "verdict"), [(0.4, REPRODUCED), (0.65, NOT_REPRODUCED)])
+@pytest.mark.parametrize(("idle", "verdict"), [(0.45, REPRODUCED), (0.75, NOT_REPRODUCED)])
 def test_a_net_uses_more_layers_if_fewer_are_idle_than_the_papers(idle, verdict):
     log = with_costly(of_cifar("lesions"), [30] * 4, idle)
-    assert lesions_figures.claims(log)[1].verdict == verdict
-    alone = lesions_figures.claims(replace(log, nets=log.nets[:1]))[1]
-    assert alone.verdict == INCONCLUSIVE, "a single net has no interval"
+    for nets in (log.nets, log.nets[:1]):
+        assert lesions_figures.claims(replace(log, nets=nets))[1].verdict == verdict
 
 
 @pytest.mark.parametrize(("idle", "verdict"), [(0.6, REPRODUCED), (0.1, NOT_REPRODUCED), (0.72, NOT_REPRODUCED)])
@@ -467,7 +468,7 @@ def test_class_differences_are_spread_out_where_every_layer_tells_classes(leads,
     (claim,) = class_routing_figures.claims(routes("cifar-10", leads, early))
     assert claim.verdict == verdict
     assert f"{100 * min(leads):+.1f} ± " in claim.why
-    assert f"share of layers 1 to 15: {15 * early / (15 * early + 34):.0%} (evenly 31%)" in claim.why
+    assert f"share of layers 1 to 15: {15 * early / (15 * early + 34):.0%}, evenly 31% (" in claim.why
 
 
 @pytest.mark.parametrize(("least", "verdict"), [(0.1, REPRODUCED), (0.03, INCONCLUSIVE), (-0.1, NOT_REPRODUCED)])

@@ -5,7 +5,7 @@ its longest budget: the 95 % interval of its lead over the paper's mean excludes
 that over seeds; a single seed has that of its test images. Where our test images are a part of the paper's, both count.
 A shorter budget than the paper's can reach its number, but not refute it: the verdict is then inconclusive.
 
-"Plain nets train only up to 5 layers" is not reproduced if a plain net of 11 layers is surely better than `LEARNED`,
+"Plain maxout nets train only up to 5 layers" is not reproduced if a plain net of 11 layers is surely better than `LEARNED`,
 reproduced if it is surely worse.
 """
 
@@ -237,8 +237,9 @@ def depth_claim(plain: Runs) -> Claim:
     verdicts = {1: Verdict.NOT_REPRODUCED, 0: Verdict.INCONCLUSIVE, -1: Verdict.REPRODUCED}
     return Claim(
         "3.3.1",
-        "plain nets of 250 K parameters train only up to 5 layers",
-        f"11 layers of ReLU (not maxout) reach {score(plain)}, {n_seeds(plain)}; chance: 10 %",
+        "plain maxout nets of 250 K parameters train only up to 5 layers",
+        f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters, reach {score(plain)}, "
+        f"{n_seeds(plain)}; chance: 10 %",
         verdicts[lead(plain, LEARNED).sign],
         detail=True,
     )

@@ -138,7 +138,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     paper = "the gating system is an important part of the computation in a trained net"
     why = (
         f"mean gates cost {found} points of error ({'; '.join(groups)}; {len(log.nets) // len(groups)} nets each); "
-        f"in untrained nets, any image's gates {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
+        f"in {len(log.nets)} untrained nets, any image's gates {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
     )
     return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]
 

@@ -188,4 +188,4 @@ def test_the_verdict_is_of_the_intervals_and_not_of_the_means(rises, verdict):
     (claim,) = gate_swaps_figures.claims(log)
     assert claim.verdict == verdict
     assert f"cost {np.mean(rises[0]):.1f} ± " in claim.why
-    assert claim.why.endswith("in untrained nets, any image's gates +0.0 ± 0.0")
+    assert claim.why.endswith(f"in {len(nets)} untrained nets, any image's gates +0.0 ± 0.0")

@@ -5,8 +5,8 @@ its longest budget: the 95 % interval of its lead over the paper's mean excludes
 that over seeds; a single seed has that of its test images. Where our test images are a part of the paper's, both count.
 A shorter budget than the paper's can reach its number, but not refute it: the verdict is then inconclusive.
 
-"Plain maxout nets train only up to 5 layers" is not reproduced if a plain net of 11 layers is surely better than `LEARNED`,
-reproduced if it is surely worse.
+"Plain maxout nets train only up to 5 layers" is not reproduced if a plain net of 11 layers is surely better than
+`LEARNED`, reproduced if it is surely worse.
 """
 
 import math

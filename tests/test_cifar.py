@@ -197,7 +197,7 @@ def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, caps
     assert "\ntest: first 2 test images\n" in capsys.readouterr().out
     log = viz.read_log(Path("log.json"))
     assert log.dataset == logs.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
-    assert viz.describe(log, log.runs) == "CIFAR-10, first 2 test images, depth 1, seed 0"
+    assert viz.describe(log, log.runs).startswith("CIFAR-10, first 2 test images, ")
 
 
 def test_all_test_images_are_not_named():

@@ -1,7 +1,6 @@
 """Nets trained with constant gates: what is frozen, which constants are set, and the rule of the verdict."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -107,9 +106,3 @@ def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
         for seed in (0, 1, 2)
     ]
     assert claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))[0].verdict == verdict
-
-
-def test_the_experiment_runs_and_reads_its_log(workdir):
-    assert cg.EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = cg.EXPERIMENT.read(Path("runs/constant_gates-smoke.json"))
-    assert {run.task.kind for run in log.runs} == set(cg.KINDS)

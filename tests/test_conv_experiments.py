@@ -17,9 +17,8 @@ from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import gains_table
 from experiments.beyond.conv_gates_figures import gates_table, inner_pixels, mosaic
 from experiments.claims import Verdict
-from experiments.common import points
 from experiments.common_figures import gains
-from experiments.conv_bias_figures import bias_figure, bias_table, by_depth, comparison_table
+from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog, Cost
 from experiments.conv_tables_figures import (
@@ -186,14 +185,6 @@ def test_a_diverged_run_counts_as_one_that_does_not_learn():
     assert row["their test accuracy (%)"].startswith("97.85")
 
 
-def test_every_net_has_a_dot_in_the_picture_of_biases():
-    log = bias_log({(30, -1.0)})
-    panels = bias_figure(log).axes
-    drawn = [sorted(y for line in axes.lines if line.get_marker() == "o" for y in line.get_ydata()) for axes in panels]
-    depths = by_depth(log).values()
-    assert drawn == [sorted(100 - score for runs in arms.values() for score in points(runs)) for arms in depths]
-
-
 def test_what_normalisation_gains_is_judged_seed_by_seed():
     runs = []
     for block, normed, seed in product(batch_norm.BLOCKS, (False, True), range(3)):
@@ -268,7 +259,6 @@ def test_a_run_of_the_papers_budget_would_take_days():
 )
 def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, verdict):
     (claim,) = claims(mnist_log(accuracies))
-    assert (claim.section, claim.paper) == ("3.2, table 1", "10 layers, 16 maps: 99.40 % on MNIST")
     assert claim.verdict == verdict
 
 
@@ -277,11 +267,7 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, v
     [(0.85, Verdict.INCONCLUSIVE), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
 )
 def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longest, verdict):
-    log = cifar_log(longest=longest)
-    claim = claims(log)[0]
-    assert claim.verdict == verdict
-    beside = "in 60 of about 400 epochs, 1 seed; plain net, 30 epochs: 80.00 % (SE 1.26)"
-    assert claim.why == f"{100 * longest:.2f} % (SE {images_error(log.runs[1:2]):.2f}) {beside}"
+    assert claims(cifar_log(longest=longest))[0].verdict == verdict
 
 
 def test_as_many_epochs_as_the_papers_can_refute_it():
@@ -310,11 +296,7 @@ def test_that_deep_plain_nets_do_not_train_is_judged_by_one_of_11_layers(plain, 
 
 def test_nets_that_were_only_timed_are_not_tested():
     timed = [claim for claim in claims(cifar_log()) if claim.verdict == Verdict.NOT_TESTED]
-    assert [(claim.section, claim.why.split()[0]) for claim in timed] == [
-        ("3.3, table 2", "5"),
-        ("3.3, table 2", "10"),
-        ("3.3, table 3", "5"),
-    ]
+    assert [claim.why.split()[0] for claim in timed] == ["5", "10", "5"], "days a run"
 
 
 @pytest.mark.parametrize("net", PAPER)

@@ -1,10 +1,8 @@
 """Data movement: depths and costs worked by hand, and traces that compute what nets compute."""
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -83,16 +81,6 @@ def test_a_copy_is_a_read_and_a_new_value_or_the_same_value(copies):
     assert float(1.0 + a) == 4
     place *= 2
     assert len(trace.events) == 3 + 2 * copies
-
-
-def test_scalars_compute_as_floats_do():
-    a, b = Trace(copies=True).argument(np.array([0.3, -1.7]))
-    for operation in (operator.add, operator.sub, operator.mul, operator.truediv):
-        for left, right in ((a, b), (a, 2), (2, b)):
-            found = operation(left, right)
-            assert isinstance(found, Scalar)
-            assert float(found) == operation(float(left), float(right))
-    assert [float(x) for x in (-a, +a, a.exp(), a.tanh())] == [-0.3, 0.3, math.exp(0.3), math.tanh(0.3)]
 
 
 @st.composite
@@ -242,24 +230,6 @@ def test_one_size_is_varied_at_a_time(name, equal):
     assert found == ([dm.SIZES[name]] if equal == "width" and name != "depth" else list(dm.VARIED[name]))
     others = dm.SIZES.keys() - {name}
     assert all(getattr(of.setting, other) == dm.SIZES[other] for of in comparisons for other in others)
-
-
-@pytest.mark.slow
-def test_a_second_run_traces_nothing(workdir, monkeypatch):
-    compared, compare = [], dm.compare
-    monkeypatch.setattr(dm, "SIZES", {"width": 2, "depth": 3, "batch": 1})
-    monkeypatch.setattr(dm, "WIDER", {2: 3, 3: 4})
-    monkeypatch.setitem(dm.VARIED, "width", (2, 3))
-    monkeypatch.setattr(dm, "compare", lambda *of: compared.append(of[0]) or compare(*of))
-    for _ in range(2):
-        assert dm.EXPERIMENT.main(["run", "--smoke"]) == 0
-        log = dm.EXPERIMENT.read(Path("runs/data_movement-smoke.json"))
-        assert [comparison.setting for comparison in log.comparisons] == compared == dm.plan(smoke=True)
-    assert (log.dataset, log.bytes) == (None, 4)
-    least = log.varied("depth", "width")[0]
-    net = least.nets["highway"]
-    assert (net.width, net.n_params) == (2, 2 * 2 * 2 * 3)
-    assert least.relative("highway") == net.costs[dm.USUAL] / least.nets["plain"].costs[dm.USUAL]
 
 
 # ----------------------------------------------------------------------------------------- the tables

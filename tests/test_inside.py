@@ -51,18 +51,6 @@ def closed(net: DeepNet, layers) -> DeepNet:
 # ------------------------------------------------------------------------------------------- lesions
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_lesion_equals_parameters_that_force_the_gates_shut(digits, activation):
-    net = digits_net(activation=activation)
-    x = as_inputs(digits.test_x[:50], net.dtype)
-    found = list(lesions.lesion_each(net, net.embed(x)))
-    assert len(found) == net.depth + 1
-    for l, logits in enumerate(found[:-1]):
-        np.testing.assert_allclose(logits, closed(net, l).predict(x), rtol=1e-12)
-        assert np.abs(logits - found[-1]).max() > 1e-3, "the layer does nothing: any lesion would pass"
-    np.testing.assert_allclose(found[-1], net.predict(x), rtol=1e-12)
-
-
 def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
@@ -367,7 +355,6 @@ def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T
     found = replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
     gradient = judged("gate_maps", replace(log, claims=found), "biases increase")
     assert gradient.verdict == verdict
-    assert f"depth {with_depth or 0:+.2f}, with mean T {with_T or 0:+.2f}, by chance within ±0.28" in gradient.why
 
 
 @pytest.mark.parametrize(
@@ -391,7 +378,6 @@ def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, samp
     found = replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
     active = judged("gate_maps", replace(log, claims=found), "active on average")
     assert active.verdict == verdict
-    assert f"above 0.1: on average {1 - mean:.1%} (untrained 0.0%), one image {1 - sample:.1%};" in active.why
 
 
 @pytest.mark.parametrize(
@@ -404,7 +390,6 @@ def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, u
         claims.change[:] = [share / 40] * 40 + [(100 - share) / 9] * 9
     change = judged("gate_maps", log, "change in outputs")
     assert change.verdict == verdict
-    assert f"{trained}% of it in 40 of 49; untrained {untrained}%, evenly spread 82%; CIFAR-10 stands in" in change.why
 
 
 def with_costly(log: LesionsLog, costly: list[int], idle: float = 0.6) -> LesionsLog:
@@ -467,8 +452,6 @@ def routes(name: str, leads: list[float], early: float = 1.0):
 def test_class_differences_are_spread_out_where_every_layer_tells_classes(leads, early, verdict):
     (claim,) = class_routing_figures.claims(routes("cifar-10", leads, early))
     assert claim.verdict == verdict
-    assert f"{100 * min(leads):+.1f} ± " in claim.why
-    assert f"share of layers 1 to 15: {15 * early / (15 * early + 34):.0%}, evenly 31% (" in claim.why
 
 
 @pytest.mark.parametrize(("least", "verdict"), [(0.1, REPRODUCED), (0.03, INCONCLUSIVE), (-0.1, NOT_REPRODUCED)])
@@ -511,19 +494,6 @@ def test_the_best_net_may_be_lesioned_alone(workdir, digits, monkeypatch):
     digits_net().save("net.npz")
     assert [source.file for source in lesions.plan(made_up.job(digits, alone=True))] == ["net.npz"]
     assert len(lesions.plan(made_up.job(digits, alone=False))) == 4
-
-
-@pytest.mark.slow
-def test_seeds_and_a_net_from_a_file_are_drawn_apart():
-    log = lesions.EXPERIMENT.read(committed_log(lesions.EXPERIMENT.log_path()))
-    kinds = ["3 seeds", "best of the search"]
-    assert list(lesions_figures.groups(log)) == kinds
-    (axes,) = lesions_figures.lesions_figure(log).axes
-    lines = {line.get_label(): line.get_ydata() for line in axes.lines if not line.get_label().startswith("_")}
-    assert [*lines] == kinds
-    best = log.nets[0]
-    np.testing.assert_allclose(lines[kinds[1]], 100 * (np.array(best.lesioned_error) - best.error))
-    assert [axes.get_title("left") for axes in lesions_figures.sets_figure(log).axes] == kinds
 
 
 def test_training_and_measuring_need_no_pictures():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, gz, limited_file_size, refused_with, small_log
+from helpers import assert_says, files_below, gz, refused_with, small_log
 
 import highway_networks as hn
 import visualize_highway_networks as viz
@@ -121,15 +121,6 @@ def test_of_two_labels_the_last_is_the_class(tmp_path, monkeypatch):
     np.testing.assert_array_equal(data.train_x.reshape(3, -1), table[:, 2:])
     assert (data.train_x.shape, data.test_x.shape) == ((3, 3, 32, 32), (2, 3, 32, 32))
     assert (data.outputs, data.test_set) == (100, "test images")
-
-
-def test_files_may_be_compressed(folder):
-    plain = load(folder.parent)
-    for path in list(folder.iterdir()):
-        path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes()))
-        path.unlink()
-    for first, second in zip(plain, load(folder.parent), strict=True):
-        np.testing.assert_array_equal(first, second)
 
 
 def flip(payload: bytes, place: int) -> bytes:
@@ -250,13 +241,6 @@ def test_an_archive_of_another_checksum_is_refused(data_dir, archive):
     other = gz(b"another")
     (data_dir / ARCHIVE).write_bytes(other)
     refuse(data_dir, data_dir / ARCHIVE, "md5", *(hashlib.md5(content).hexdigest() for content in (archive, other)))
-
-
-def test_a_full_disk_leaves_no_half_written_batch(data_dir, archive):
-    (data_dir / ARCHIVE).write_bytes(archive)
-    with limited_file_size(N_TRAIN * RECORD - 1):
-        refuse(data_dir, "data_batch_1.bin", "File too large")
-    assert load(data_dir).test_x.shape == (N_TEST, 3, 32, 32)
 
 
 def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypatch):

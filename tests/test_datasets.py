@@ -112,21 +112,6 @@ def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
         read(tmp_path / "file.xz", lzma.compress(PAYLOAD, filters=filters))
 
 
-@pytest.mark.parametrize(
-    ("make", "found"),
-    [
-        (lambda path: None, "No such file"),
-        (lambda path: path.mkdir(), "directory"),
-        (lambda path: path.symlink_to(path), "symbolic links"),
-    ],
-    ids=["nothing", "a directory", "a loop of links"],
-)
-def test_a_path_without_a_regular_file_is_refused(tmp_path, make, found):
-    make(tmp_path / "images.gz")
-    with refused_with(tmp_path / "images.gz", found):
-        hn.read_idx(tmp_path / "images.gz")
-
-
 # --------------------------------------------------------------------------------- the data sets
 
 
@@ -251,13 +236,6 @@ def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
     for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
         assert len(np.unique(images)) == len(images) == size
         np.testing.assert_array_equal(labels, images[:, 0] % 10)
-
-
-def test_a_subset_is_decided_by_its_seed():
-    first, second, other = (draw_subset(numbered(200, 100), 50, 30, np.random.default_rng(s)) for s in (0, 0, 1))
-    for a, b, c in zip(first[:4], second[:4], other[:4], strict=True):
-        np.testing.assert_array_equal(a, b)
-        assert (a != c).any()
 
 
 @pytest.mark.parametrize(("n_train", "n_test", "flag"), [(201, 10, "--n-train"), (10, 101, "--n-test")])

@@ -59,19 +59,6 @@ class Missing(Handler):
     do_HEAD = do_GET
 
 
-class Portal(Handler):
-    """Answers every request with a page, as the login of a hotel's network does."""
-
-    def do_GET(self):
-        page = b"<!DOCTYPE html><title>Welcome</title>"
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    do_HEAD = do_GET
-
-
 class Interrupted(Handler):
     """Hangs up halfway through the file."""
 
@@ -83,7 +70,7 @@ class Interrupted(Handler):
         self.wfile.write(content[: len(content) // 2])
 
 
-@pytest.fixture(params=[Missing, Portal, Interrupted, "closed port", "silent", "other content"])
+@pytest.fixture(params=[Missing, Interrupted, "closed port", "silent", "other content"])
 def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[str]:
     """A mirror that fails."""
     if request.param == "closed port":

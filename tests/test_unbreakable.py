@@ -15,10 +15,8 @@ from helpers import (
     ROOT,
     files_below,
     limited_file_size,
-    refuse_net,
     refused_with,
     small_log,
-    small_net,
 )
 
 import conv_recipes as conv
@@ -100,14 +98,6 @@ def test_the_memory_that_a_run_takes_is_known_beforehand(digits, change):
         arrays += [w.input, w.x1, w.z, w.dz, w.flows, w.gradients.flat]
     taken = training.net.params.flat.nbytes + sum(array.nbytes for array in arrays)
     assert 1 <= config.memory(digits) / taken < 1.5
-
-
-@pytest.mark.parametrize("claim", ["depth", "hidden", "d_in", "d_out", "gate_bias"])
-@pytest.mark.parametrize("value", [10**9, 10**30, float("nan"), float("-inf"), "4", None, [1]], ids=str)
-def test_a_net_is_not_believed_what_it_claims_to_be(tmp_path, claim, value):
-    net, path = small_net("highway", "tanh", 2, np.float32), tmp_path / "net.npz"
-    np.savez(path, format=2, config=json.dumps(net.config | {claim: value}), **net.params)
-    refuse_net(hn.DeepNet, path, "expected a net saved by DeepNet.save, found")
 
 
 def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):

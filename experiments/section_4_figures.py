@@ -1,7 +1,8 @@
 """Figure, tables and claims of section 4 on nets like the paper's.
 
-A claim is judged by setting, by the 95 % interval over its nets, and beside the net that each training began with. The
-rules stand at the claims; figure 4's are those of lesions_figures. They were put in this form after the runs.
+A claim is judged by setting, by the 95 % interval over its nets (a single one: ONE_NET), and beside the net that each
+training began with. The rules stand at the claims; figure 4's are those of lesions_figures. They were put in this form
+after the runs.
 """
 
 from collections.abc import Callable

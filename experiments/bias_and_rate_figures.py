@@ -136,8 +136,9 @@ def starts_table(log: BiasAndRateLog) -> str:
         rows.append(row + [""] * (6 - len(row)))
     header = ["net", "runs that learn", "pairs that learn", "minus no blocks", "pairs above", "pairs below"]
     return (
-        f"{markdown(header, rows)}\n\nTo learn is to exceed {LEARNT:g} %. Minus no blocks: points, mean over pairs, "
-        "interval over seeds. Above, below: pairs whose interval excludes 0."
+        f"{markdown(header, rows)}\n\nPair: of activation and initialisation. To learn: to exceed {LEARNT:g} % test "
+        "accuracy. Minus no blocks: points, mean over pairs, interval over seeds. Above, below: pairs whose interval "
+        "excludes 0."
     )
 
 
@@ -152,8 +153,12 @@ def claims(log: BiasAndRateLog) -> list[Claim]:
             leads.append(f"{name}: {lead}")
     enough = " and ".join(name for name, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "a negative gate bias suffices for learning, for various activations and zero-mean initialisations"
-    gain = f"points over nets of no blocks, mean of {len(pairs)} pairs, n = {of_start.shape[1]}, {'; '.join(leads)}"
-    return [Claim("2.2", paper, f"suffices from b_T {enough}; {gain}", combine(verdicts.values()))]
+    gain = f"points over nets without blocks, mean of {len(pairs)} pairs, n = {of_start.shape[1]}"
+    return [
+        Claim(
+            "2.2", paper, f"b_T that suffice: {enough}; {gain}, by b_T: {'; '.join(leads)}", combine(verdicts.values())
+        )
+    ]
 
 
 FIGURES = {"bias_and_rate.png": rate_figure, "bias_by_init.png": init_figure}

@@ -82,7 +82,7 @@ def size_panel(axes: Axes, routing: Routing, first: int) -> None:
     draw_by_layer(axes, np.array([routing.size]), color=COLORS["highway"], label="classes")
     draw_by_layer(axes, np.array([routing.size_of_random_groups]), color=INK, linewidth=1.5, label="random groups")
     axes.set(title="mean |class difference of mean T|", xlabel="layer", ylim=(0, None))
-    words = f"{routing.share_in_first_layers:.0%} of the sum;\n    evenly spread {first / len(routing.size):.0%}"
+    words = f"{routing.share_in_first_layers:.0%} of the sum\n    (evenly: {first / len(routing.size):.0%})"
     axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top", clip_on=True)
     label_ends(axes)
 
@@ -101,8 +101,10 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
     table = markdown(["images", "classifier", *gates, "outputs", "untrained gates", "pixels"], rows)
     chance = " and ".join(f"{log.chance:.1%}" for log in logs)
     n_test = " and ".join(f"{log.dataset.n_test:,}" for log in logs)
-    note = f"Test accuracy on {n_test} images; the commonest class: {chance}. In brackets: the layer of highest"
-    return f"{table}\n\n{note} validation accuracy."
+    note = (
+        f"Test accuracy on {n_test} images; the commonest class: {chance}. Without a layer's name: the layer of highest"
+    )
+    return f"{table}\n\n{note} validation accuracy, in brackets."
 
 
 def clusters_table(*logs: ClassRoutingLog) -> str:
@@ -122,7 +124,7 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
 def early_claim(log: ClassRoutingLog) -> Claim:
     lead = least_lead(log, log.first_layers)
     paper = f"mean gates differ substantially between classes within the first {log.first_layers} layers"
-    why = f"accuracy by one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net"
+    why = f"accuracy with one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net"
     return Claim("4.1, figure 3", paper, why, judge_better(lead, ACCURACY_MARGIN))
 
 

@@ -69,7 +69,7 @@ def kinds_table(log: ConstantGatesLog) -> str:
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
     return (
         f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {len(runs)} seeds; a diverged run counts as "
-        "chance, and is left out of the mean training loss."
+        f"chance, and is left out of the mean training loss. Margin: {log.margin:g} points."
     )
 
 
@@ -90,7 +90,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
     paper = "gates are computation: nets trained with constant gates do worse"
-    why = f"highway's least certain lead over constants, points, {len(runs)} seeds each: {'; '.join(words)}"
+    why = f"highway minus constants, points, the less certain of two kinds, n = {len(runs)} each: {'; '.join(words)}"
     return [Claim("4.1", paper, why, combine(verdicts))]
 
 

@@ -114,8 +114,8 @@ def p_value(runs: Runs, others: Runs) -> float:
 def comparison_table(log: RunLog[ConvConfig]) -> str:
     """Tabulate the exact tests of nets that learn."""
     rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in comparisons(log).items()]
-    header = ["nets", "compared with", "learn", "of the others", "p"]
-    return f"{markdown(header, rows)}\n\nFisher's exact test, two-sided. The last two rows are the rule's."
+    header = ["nets", "compared with", "nets that learn", "compared that learn", "p"]
+    return f"{markdown(header, rows)}\n\nFisher's exact test, two-sided. The verdict rests on the last two rows."
 
 
 def judge(runs: Runs, others: Runs) -> Verdict:

@@ -191,10 +191,12 @@ def arms_table(log: DepthSearchLog) -> str:
             ]
         )
     levels = [f"epochs to {level:g}" for level in log.levels]
-    header = ["arm", f"{log.top} best settings: loss", "diverged", "best again: loss", *levels, "test accuracy (%)"]
+    header = ["net, layers", f"loss, {log.top} best settings", "diverged", "loss, trained again", *levels]
+    header.append("test accuracy (%)")
     return (
-        f"{markdown(header, rows)}\n\nLosses are geometric means, with 95 % intervals in brackets: over settings, then "
-        "over seeds. Right of *diverged*, such runs are left out; *4 of 6*: the others never reach the level."
+        f"{markdown(header, rows)}\n\nLosses are geometric means with 95 % intervals, over the {log.top} best settings "
+        "and over the seeds with which the best two were trained again. The last five columns leave out diverged runs. "
+        "Epochs to a level: until the training loss is below it; *4 of 6*: only four of six runs get there."
     )
 
 
@@ -236,9 +238,18 @@ def settings_table(log: DepthSearchLog) -> str:
             ]
         )
     epochs = first_rung(log)[0].trial.epochs
-    header = ["arm", "diverged", "lowest loss", f"loss below {log.level:g}", "at lr / (1 − momentum)"]
-    header += [f"of b_T above {OPEN_BIAS}", "tanh in best", "b_T of best", f"the best's rank after {epochs} epochs"]
-    return f"{markdown(header, rows)}\n\nThe first columns are of all settings after {epochs} epochs."
+    header = [
+        "net, layers",
+        "diverged",
+        "lowest loss",
+        f"good: loss below {log.level:g}",
+        "lr / (1 − momentum) of good",
+    ]
+    header += [f"good, of b_T above {OPEN_BIAS}", "tanh in best", "b_T of best", "rank of the later best"]
+    return (
+        f"{markdown(header, rows)}\n\nAll settings after {epochs} epochs, but for *best*: the {log.top} best of the "
+        f"last epoch. Rank of the later best: its place after {epochs} epochs."
+    )
 
 
 def claims(log: DepthSearchLog) -> list[Claim]:
@@ -268,12 +279,12 @@ def claims(log: DepthSearchLog) -> list[Claim]:
         ),
         claim(
             "plain nets degrade as depth grows",
-            f"orders of magnitude lost to the depth before ({seeds}): {loss}",
+            f"orders above the next shallower net ({seeds}): {loss}",
             does_degrade,
         ),
         claim(
             "highway nets of 50 and 100 layers perform like those of 10 and 20",
-            f"orders gained on these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs",
+            f"orders below these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs",
             is_alike,
         ),
         top_claim(log),
@@ -284,7 +295,7 @@ def claims(log: DepthSearchLog) -> list[Claim]:
         ),
         claim(
             "highway nets converge faster",
-            f"orders by which their loss is lower, mean over {epochs} epochs ({seeds}): {earlier}",
+            f"orders below plain nets, mean over {epochs} epochs ({seeds}): {earlier}",
             is_faster,
         ),
     ]
@@ -300,7 +311,7 @@ def top_claim(log: DepthSearchLog) -> Claim:
     return Claim(
         "3.1, figure 1",
         f"the {log.top} best settings: plain nets degrade with depth, highway nets do not",
-        f"orders, against 10 and 20 layers: plain nets lose {lost} ({does_degrade}); highway nets gain {gained} "
+        f"orders, beside 10 and 20 layers: plain nets above by {lost} ({does_degrade}); highway nets below by {gained} "
         f"({is_as_good})",
         combine([does_degrade, is_as_good]),
         detail=True,

@@ -90,7 +90,8 @@ def errors_table(log: GateSwapsLog) -> str:
         if kind in getattr(log.nets[0], field)
     ]
     lines += [
-        (f"{branch}: {gs.OTHER}, and taken for it", field, gs.OTHER, "as_donor") for branch, field in BRANCHES.items()
+        (f"{branch}: {gs.OTHER}, and classified as it", field, gs.OTHER, "as_donor")
+        for branch, field in BRANCHES.items()
     ]
     rows = [
         [words, *(per_cent(swaps_of(nets, field, kind), measure) for nets in groups.values())]
@@ -99,7 +100,7 @@ def errors_table(log: GateSwapsLog) -> str:
     return (
         f"{markdown(['error (%), given', *groups], rows)}\n\nMean and 95 % interval (t) over "
         f"{len(log.nets) // len(groups)} seeds; T or H is given in all blocks. By chance, one error in nine is the "
-        "donor's class."
+        "donor's class; the donor is the image whose T or H is given."
     )
 
 
@@ -115,8 +116,8 @@ def details_table(log: GateSwapsLog) -> str:
                 rows.append([setting, f"{words}: {kind}", f"{distance:.3f}", *cells])
     return (
         f"{markdown(['net', 'given', 'distance', *MEASURES.values()], rows)}\n\nDistance: mean absolute difference "
-        "from an image's own. In % of the images: misclassified; of these, as the donor's class; classified otherwise "
-        "than with an image's own. Mean and 95 % interval (t) over seeds."
+        "from an image's own. In % of the images: misclassified; of these, as the donor's class; classified "
+        "differently than with an image's own. Mean and 95 % interval (t) over seeds."
     )
 
 
@@ -137,8 +138,9 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     found = ", ".join(f"{cost:.1f}" for cost in costs)
     paper = "the gating system is an important part of the computation in a trained net"
     why = (
-        f"mean gates cost {found} points of error ({'; '.join(groups)}; {len(log.nets) // len(groups)} nets each); "
-        f"in {len(log.nets)} untrained nets, any image's gates {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
+        f"one mean gate for all images costs {found} points of error ({'; '.join(groups)}; "
+        f"{len(log.nets) // len(groups)} nets each); "
+        f"{len(log.nets)} untrained nets, gates of other images: {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
     )
     return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]
 

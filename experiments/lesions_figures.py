@@ -118,10 +118,10 @@ def lesions_table(*logs: LesionsLog) -> str:
     idle = [f"idle, {100 * value:g} points" for value in thresholds]
     costly = [f"costly, layers {words}" for words in COSTLY]
     note = (
-        f"Idle: closing the layer changes the error by less than so much. Costly: it rises by over {100 * log.idle:g} "
-        f"points. Needed: by over {100 * log.point:g}."
+        f"Idle: layers whose closing changes the error by less than this. Costly: closing raises it by over "
+        f"{100 * log.idle:g} points. Very costly: by over {100 * log.point:g}."
     )
-    return f"{markdown(['net', 'training error', *idle, *costly, 'needed'], rows)}\n\n{note}"
+    return f"{markdown(['net', 'training error', *idle, *costly, 'very costly'], rows)}\n\n{note}"
 
 
 def sets_table(*logs: LesionsLog) -> str:

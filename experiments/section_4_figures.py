@@ -71,15 +71,15 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         "training error, %": 100 * seen.error,
         "biases lowered, %": 100 * gates.biases_decreased,
         "mean change of biases": gates.bias_change,
-        "the weaker of both correlations": np.nan if with_depth is None else min(with_depth, -with_T),
+        "the weaker correlation (with depth; with −mean T)": np.nan if with_depth is None else min(with_depth, -with_T),
         "mean T, %": 100 * gates.mean_T,
         "gates closed, %": 100 * gates.closed_for_a_sample,
         "gates selective, %": selective,
-        "gates selective where most are closed, %": selective * (gates.closed_for_a_sample > 0.5),
+        "gates selective, 0 unless most are closed, %": selective * (gates.closed_for_a_sample > 0.5),
         "change in the first layers, %": change_so_far(seen)[first - 1],
         "class difference": classes[:first].mean(),
         "random groups' difference": groups[:first].mean(),
-        "times random groups'": times_random(seen)[:first].mean(),
+        "class difference / random groups'": times_random(seen)[:first].mean(),
         "in the first layers, %": 100 * classes[:first].sum() / classes.sum(),
         "random groups', %": 100 * groups[:first].sum() / groups.sum(),
         **{f"idle by the {rule}, %": 100 * idle.mean() for rule, idle in idle_layers(seen, log).items()},
@@ -170,7 +170,11 @@ def gates_table(log: Section4Log) -> str:
 
 def classes_table(log: Section4Log) -> str:
     """Tabulate figure 3."""
-    columns = {"class difference": ".4f", "random groups' difference": ".4f", "times random groups'": ".1f"}
+    columns = {
+        "class difference": ".4f",
+        "random groups' difference": ".4f",
+        "class difference / random groups'": ".1f",
+    }
     shares = ("in the first layers, %", "random groups', %")
     return (
         f"{states_table(log, columns | dict.fromkeys(shares, '.1f'))}\n\nDifferences of mean T, means over layers 1 to "
@@ -232,12 +236,12 @@ def claims(log: Section4Log) -> list[Claim]:
     by_error, *by_others = (f"idle by the {rule}, %" for rule in RULES)
     return [
         judge(figure_2, fall, "biases lowered, %", alone(is_most), deep=True, detail=True),
-        judge(figure_2, gradient, "the weaker of both correlations", alone(is_positive), detail=True),
+        judge(figure_2, gradient, "the weaker correlation (with depth; with −mean T)", alone(is_positive), detail=True),
         judge(figure_2, sparse, "gates closed, %", is_most_by_training, detail=True),
         judge(figure_2, "gates are selective", "gates selective, %", is_selective, detail=True),
         judge(figure_2, most_change, "change in the first layers, %", is_most_by_training, detail=True),
-        judge("4.1", few_gates, "gates selective where most are closed, %", is_selective, detail=True),
-        judge("4.1, figure 3", differ, "times random groups'", is_raised, detail=True),
+        judge("4.1", few_gates, "gates selective, 0 unless most are closed, %", is_selective, detail=True),
+        judge("4.1, figure 3", differ, "class difference / random groups'", is_raised, detail=True),
         judge(figure_4, any_early, "costly early layers, %", alone(judge_any), detail=True),
         judge(figure_4, no_effect, "change by a late layer, points", is_no_effect, detail=True),
         judge(figure_4, about_60, by_error, alone(judge_idle)),

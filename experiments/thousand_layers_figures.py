@@ -127,16 +127,16 @@ def arms_table(log: ThousandLayersLog) -> str:
         cells = gate_cells(runs) if shows_blocks(log, runs) else [""] * 3
         rows.append([f"{key[2]:,}", name(*key), f"{runs[0].config.lr:g}", score, gap, loss, *cells])
     header = ["blocks", "net", "rate", "test accuracy (%)", "minus no blocks", "training loss"]
-    header += ["lost, all closed", "needed", "mean T"]
+    header += ["lost, all closed", "blocks needed", "mean T"]
     taking_part = max((run.gates.taking_part for run in log.runs if run.gates), default=0)
     edges = edge_note(log.tried, log.runs, arm, lambda *arm: f"{arm[2]:,} {name(*arm)}" if arm[2] else name(*arm))
     return (
         f"{markdown(header, rows)}\n\n{seeds_of(run.config for run in log.runs)} Differences are points (Welch's t); "
         f"a diverged run counts as {CHANCE:.0%}. Guessing has a loss of {log.guessing_loss:.3f}. Lost: points that "
-        f"closing all blocks costs. Needed, by seed: blocks that must stay open to lose at most "
+        f"closing all blocks costs. Blocks needed, by seed: how many must stay open to lose at most "
         f"{100 * log.tolerance:g} points; tried are 0, 1, 2, 5, ... and all. Mean T: over blocks and seeds, after "
-        f"training. At most {taking_part} blocks in a net have a mean T above {log.active:g} that is "
-        f"{log.growth:g} times the untrained one. {edges}"
+        f"training. Blocks whose mean T has grown {log.growth:g}-fold and exceeds {log.active:g}: {taking_part} in a "
+        f"net at most. {edges}"
     )
 
 
@@ -168,7 +168,10 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
             costs.append(f"{minus(bias)}: stalls")
     used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "training by SGD does not stall with more than 1,000 layers"
-    why = f"trains and uses its blocks from b_T {used}; points lost by closing all, n = {len(runs)}, {'; '.join(costs)}"
+    why = (
+        f"b_T whose nets train and use their blocks: {used}; points lost by closing all, n = {len(runs)}, by b_T: "
+        f"{'; '.join(costs)}"
+    )
     return Claim("2.2", paper, why, combine(verdicts.values()))
 
 

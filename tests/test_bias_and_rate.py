@@ -34,17 +34,19 @@ def log_of(scores: dict[tuple[str, float, int], float], poor: int = 0, spread: f
 @pytest.mark.parametrize(
     ("log", "verdict", "enough"),
     [
-        (log_of(SCORES), Verdict.REPRODUCED, "from b_T −2 and −4"),
-        (log_of(SCORES, poor=1), Verdict.PARTLY, "from b_T −4"),
-        (log_of(SCORES, poor=1, spread=-0.01), Verdict.INCONCLUSIVE, "from b_T none"),
-        (log_of(SCORES | {LOWER: 0.92}, poor=1), Verdict.NOT_REPRODUCED, "from b_T none"),  # learns like no blocks
-        (log_of(SCORES | {("highway", 0.0, 50): 0.95}, poor=1), Verdict.PARTLY, "from b_T −4"),  # 0 is not negative
+        (log_of(SCORES), Verdict.REPRODUCED, "−2 and −4"),
+        (log_of(SCORES, poor=1), Verdict.PARTLY, "−4"),
+        (log_of(SCORES, poor=1, spread=-0.01), Verdict.INCONCLUSIVE, "none"),
+        (log_of(SCORES | {LOWER: 0.92}, poor=1), Verdict.NOT_REPRODUCED, "none"),  # learns like no blocks
+        (log_of(SCORES | {("highway", 0.0, 50): 0.95}, poor=1), Verdict.PARTLY, "−4"),  # 0 is not negative
     ],
 )
 def test_a_bias_suffices_if_every_run_learns_and_blocks_help(log, verdict, enough):
     (claim,) = claims(log)
     assert claim.verdict == verdict
-    assert claim.why.startswith(f"suffices {enough}; points over nets of no blocks, mean of 12 pairs, n = 2, −2: ")
+    assert claim.why.startswith(
+        f"b_T that suffice: {enough}; points over nets without blocks, mean of 12 pairs, n = 2, "
+    )
 
 
 def test_starts_are_compared_with_nets_of_no_blocks():

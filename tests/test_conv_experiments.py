@@ -154,7 +154,7 @@ def test_nets_that_learn_are_compared_by_fishers_exact_test():
     log = bias_log({(20, "plain"), (30, "plain"), (30, -1.0)})
     found = {(row["nets"], row["compared with"]): row for row in by_header(comparison_table(log))}
     every = "guideline's b_T, all depths"
-    cells = {names: (row["learn"], row["of the others"], row["p"]) for names, row in found.items()}
+    cells = {names: (row["nets that learn"], row["compared that learn"], row["p"]) for names, row in found.items()}
     assert cells == {
         ("highway, 10 layers", "plain"): ("9 of 9", "3 of 3", "1"),
         ("highway, 20 layers", "plain"): ("9 of 9", "0 of 3", f"{1 / math.comb(12, 3):.2g}"),

@@ -187,5 +187,5 @@ def test_the_verdict_is_of_the_intervals_and_not_of_the_means(rises, verdict):
     log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)
     (claim,) = gate_swaps_figures.claims(log)
     assert claim.verdict == verdict
-    assert f"cost {np.mean(rises[0]):.1f} ± " in claim.why
-    assert claim.why.endswith(f"in {len(nets)} untrained nets, any image's gates +0.0 ± 0.0")
+    assert f"costs {np.mean(rises[0]):.1f} ± " in claim.why
+    assert claim.why.endswith(f"{len(nets)} untrained nets, gates of other images: +0.0 ± 0.0")

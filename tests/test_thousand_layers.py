@@ -147,9 +147,9 @@ def log_of(**made: tuple[float, float, float]) -> ThousandLayersLog:
 @pytest.mark.parametrize(
     ("made", "verdict", "why"),
     [
-        ({}, Verdict.REPRODUCED, "from b_T −4 and −6 and −20; "),
-        ({"b4_1000": STALLED, "b20_1000": (0.95, 0.2, 0.0)}, Verdict.PARTLY, "from b_T −6; "),
-        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, "from b_T none; "),
+        ({}, Verdict.REPRODUCED, ": −4 and −6 and −20; "),
+        ({"b4_1000": STALLED, "b20_1000": (0.95, 0.2, 0.0)}, Verdict.PARTLY, ": −6; "),
+        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, ": none; "),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.95, 0.2, 0.0)),
             Verdict.NOT_REPRODUCED,

@@ -101,7 +101,7 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
         axes.plot(depths.T, sure.T, linewidth=1, alpha=0.4, **style)
         axes.plot(depths.mean(axis=0), sure.mean(axis=0), label="each when the net is sure", **style)
         errors = same[:, -1] + 100 * column(chosen, "lost")
-        axes.plot(column(chosen, "depth"), errors, "o", clip_on=False, label="chosen rule, a dot a net", **style)
+        axes.plot(column(chosen, "depth"), errors, "o", clip_on=False, label="chosen rule, one dot per net", **style)
         draw_level(axes, same[:, -1].mean(), "all blocks")
         axes.set(title=name(setting), xlim=(0, same.shape[1] - 1))
         scale_by_logarithm(axes)
@@ -171,7 +171,10 @@ def summary_table(log: DepthPerExampleLog) -> str:
         "correlation with hardness": (lambda nets: correlations(nets, JUDGE), "+.2f"),
         "hardest minus easiest tenth, blocks": (hardest_minus_easiest, "+.3f"),
         "misclassified minus others, blocks": (lambda nets: column(nets, "missed"), "+.3f"),
-        "the same in sds within classes": (lambda nets: column(nets, "missed") / column(nets, "spread"), "+.2f"),
+        "misclassified minus others, in sds of a class": (
+            lambda nets: column(nets, "missed") / column(nets, "spread"),
+            "+.2f",
+        ),
         "classes' share of the variance, %": (lambda nets: 100 * column(nets, "of_class"), ".1f"),
     }
     rows = [
@@ -204,9 +207,9 @@ def correlations_table(log: DepthPerExampleLog) -> str:
     return (
         f"{markdown(header, rows)}\n\nDepth: effective depth, or blocks with ‖y − x‖ above a share of ‖x‖. Hardness: "
         "this net's margin for the best wrong class; the loss of a judge, logistic regression on pixels "
-        f"({judge}); the mean loss of the other seeds' nets. Correlations are means over classes, but for all images; "
-        "none: all depths are equal. Held constant: mean pixel, norm of the first block's input, norm of the last "
-        f"block's output. {intervals_note(log)}"
+        f"({judge}); the mean loss of the other seeds' nets. Correlations are means over classes, but for *all "
+        "images*; none: all depths are equal. Held constant: mean pixel, norm of the first block's input, norm of the "
+        f"last block's output. {intervals_note(log)}"
     )
 
 
@@ -227,8 +230,8 @@ def early_table(log: DepthPerExampleLog) -> str:
         cells = (format(interval(values), form) for values, form in found)
         rows.append([name(setting), f"{whole.mean():.2%}", f"{min(doubts):g} to {max(doubts):g}", *cells])
     blocks = len(log.settings[0].nets[0].by_layer) - 1
-    header = ["setting", "test accuracy", "ε", f"when sure: blocks of {blocks}", "points lost"]
-    header += ["all after as many: points lost", "all after the same: blocks", "points lost"]
+    header = ["setting", "test accuracy", "ε", f"each when sure: blocks of {blocks}", "points lost"]
+    header += ["all after that many: points lost", "all after one chosen block: blocks", "points lost"]
     return f"{markdown(header, rows)}\n\n{intervals_note(log)}"
 
 

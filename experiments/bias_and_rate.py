@@ -1,13 +1,8 @@
 """Gate biases, learning rates, activations and initialisations from which 50 blocks train.
 
-The paper (section 2.2): a negative bias b_T was sufficient for learning to proceed in very deep networks, for various
-zero-mean initial distributions of W_H and different activation functions. In the depth sweep of this project, nets of
-50 blocks fall behind at a rate of 5e-3 with b_T = -2.
-
-Two grids at 50 blocks, five seeds each; all else is as in the headline nets. The first varies rate and bias: is it the
-rate, the bias, or both? The second varies activation and initialisation, from four biases. Beside them stand plain nets
-and nets of no blocks, as a net whose blocks copy their input learns, too. Each arm of the second grid has its own rate,
-chosen by the validation loss over two other seeds. An initialisation is that of all weights, W_T included.
+Two grids at 50 blocks; all else is as in the headline nets. The first varies rate and bias. The second varies
+activation and initialisation, from four biases, beside plain nets and nets of no blocks. Each arm of the second grid
+has its own rate, chosen by the validation loss over two other seeds.
 """
 
 from dataclasses import dataclass

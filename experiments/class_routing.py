@@ -1,15 +1,11 @@
 """Figure 3: do the gates route each class its own way, and do they alone identify the class?
 
 The paper (section 4.1) shows how the mean T over all training samples of one class differs from the mean over all of
-them, for the digits 0 and 7 and a 50-layer net. Its claim: substantial differences within the first 15 layers (MNIST),
-so that the gating system is a part of the computation and not only a help in training.
-
-Here for all ten digits, beside ten random groups of the same sizes, which show the differences that chance makes. What
-the paper leaves open is measured on test images, layer by layer: two classifiers from scikit-learn, fitted to the gates
-T of training images, beside the same classifiers of outputs y, of pixels and of the gates of an untrained net; features
-are standardised. The layer that identifies the class best is chosen on validation images: training images that the
-classifiers have not seen, though the net has. And how do routes cluster? k-means of the gates of all layers at once,
-without labels, beside k-means of outputs, of an untrained net's gates and of pixels.
+them, for the digits 0 and 7. Here for all ten classes, beside random groups of the same sizes, which show the
+differences that chance makes. What the paper leaves open is measured on test images: classifiers fitted to one layer's
+gates T, outputs y or gates of an untrained net, and to pixels; and k-means of the gates of all layers at once. The
+layer that identifies the class best is chosen on training images that the classifiers have not seen, though the net
+has.
 """
 
 from collections.abc import Iterator, Sequence

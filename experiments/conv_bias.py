@@ -1,11 +1,8 @@
 """Section 2.2: which gate bias suits a convolutional net of 10, of 20, of 30 layers?
 
-The paper suggests b_T = -1, -2 and -3 for convolutional highway networks of about these depths, "as a general
-guideline", and shows no numbers for it. Here every bias is tried at every depth, over three seeds, on table 1's net
-and two deeper ones of the same kind, 8 maps wide. Plain nets of the same depths show what the gates are needed for.
-
-Runs of one seed share images, batches and the weights' random numbers, so biases are compared seed by seed. Deviations
-from the paper: 10,000 images and 8 epochs in place of 60,000 and 300; the setting that table 1's nets have here.
+The paper suggests b_T = -1, -2 and -3 for about these depths, "as a general guideline", and shows no numbers for it.
+Here every bias is tried at every depth, on table 1's net and two deeper ones of the same kind, beside plain nets. Runs
+of one seed share images, batches and the weights' random numbers, so biases are compared seed by seed.
 """
 
 from conv_recipes import ConvConfig

@@ -87,11 +87,8 @@ def comparisons(log: RunLog[ConvConfig]) -> dict[tuple[str, str], tuple[Runs, Ru
     arms = group_by(log.runs, lambda run: kind(run.config))
     found = {}
     for depth in by_depth(log):
-        runs = [run for run in log.runs if layers(run.config) == depth]
-        found[f"highway, {depth} layers", "plain"] = (
-            [run for run in runs if run.config.block != "plain"],
-            [run for run in runs if run.config.block == "plain"],
-        )
+        by_block = group_by((run for run in log.runs if layers(run.config) == depth), lambda run: run.config.block)
+        found[f"highway, {depth} layers", "plain"] = by_block["highway"], by_block["plain"]
     found["guideline's b_T, all depths", "plain"] = arms["guideline"], arms["plain"]
     found["guideline's b_T, all depths", "other b_T"] = arms["guideline"], arms["other"]
     return found
@@ -134,15 +131,9 @@ def claims(log: RunLog[ConvConfig]) -> list[Claim]:
         f"{count(others)} (p = {p_value(runs, others):.2g}, {verdict})"
         for (runs, others), verdict in zip(compared, verdicts, strict=True)
     )
-    return [
-        Claim(
-            "2.2",
-            "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers",
-            f"{count(compared[0][0])} nets learn; plain nets: {plain}; other biases: {other}",
-            combine(verdicts),
-            detail=True,
-        )
-    ]
+    paper = "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers"
+    why = f"{count(compared[0][0])} nets learn; plain nets: {plain}; other biases: {other}"
+    return [Claim("2.2", paper, why, combine(verdicts), detail=True)]
 
 
 FIGURES = {"conv_bias.png": bias_figure}

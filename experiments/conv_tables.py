@@ -1,14 +1,9 @@
 """Tables 1 and 2: do convolutional highway nets do as well as the paper says, and plain ones of the same layers?
 
-Table 1, MNIST: 10 layers with 16 and with 32 maps; the paper trains for 300 epochs. Table 2, CIFAR-10: Highway A, 11
-layers, with table 3's augmentation, for some 400 epochs. The budget here is a small part of that. The paper's schedule,
-a tenth of the rate after each third or half of the epochs, becomes half a cosine. What else a short budget needs is
-chosen for each kind of block on 5,000 validation images, by one shorter run of each candidate. Test images are scored
-once a run, after its last epoch.
-
-A plain net has the same layers without gates, and so half of the parameters. CIFAR-10 also has Highway A with twice the
-budget, and without augmentation. Highway B and C would take days here: their parameters are counted and one training
-step is timed.
+The budget is a small part of the paper's. Its schedule, a tenth of the rate after each third or half of the epochs,
+becomes half a cosine. What else a short budget needs is chosen for each kind of block on 5,000 validation images, by
+one shorter run of each candidate. Test images are scored once a run, after its last epoch. Highway B and C would take
+days here: their parameters are counted and one training step is timed.
 """
 
 import time

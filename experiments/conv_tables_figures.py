@@ -28,7 +28,6 @@ from .common import group_by, points
 from .common_figures import Runs, draw_epochs, gains
 from .conv_tables import ConvTablesLog, Cost
 
-DAY = 24 * 60 * 60  # seconds
 STEPS = 200_000  # of a run of table 2, taken from the authors' file of table 3's net
 TEST_IMAGES = 10_000  # of MNIST and of CIFAR-10, in the paper
 TABLE_1_MARGIN = 0.07  # points: errors are about 0.5 %; half of what lies between table 1's two nets
@@ -90,11 +89,8 @@ def images_error(runs: Runs) -> float:
 def lead(runs: Runs, level: float) -> Interval:
     """Return the points by which the mean test accuracy exceeds a level, by the interval of the rules above."""
     over_seeds, over_images = interval(points(runs)), 1.96 * images_error(runs)
-    if len(runs) == 1:
-        half = over_images
-    else:
-        half = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
-    return Interval(over_seeds.value - level, half)
+    both = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
+    return Interval(over_seeds.value - level, over_images if len(runs) == 1 else both)
 
 
 @part_each(height=3.5)
@@ -184,9 +180,8 @@ def costs_table(*logs: ConvTablesLog) -> str:
     if not cells:
         return "No other net was timed."
     header = ["net", "paper's parameters", "parameters", "seconds a step", "days a run", "paper's accuracy (%)"]
-    return (
-        f"{markdown(header, cells)}\n\nThe median of a few steps, batch of 100; a run of {STEPS:,} steps on one core."
-    )
+    note = f"The median of a few steps, batch of 100; a run of {STEPS:,} steps on one core."
+    return f"{markdown(header, cells)}\n\n{note}"
 
 
 def untrained(log: ConvTablesLog) -> list[tuple[Cost, Reported]]:
@@ -195,7 +190,7 @@ def untrained(log: ConvTablesLog) -> list[tuple[Cost, Reported]]:
 
 
 def days(cost: Cost) -> float:
-    return STEPS * cost.seconds_a_step / DAY
+    return STEPS * cost.seconds_a_step / (24 * 60 * 60)
 
 
 def claims(log: ConvTablesLog) -> list[Claim]:
@@ -223,26 +218,18 @@ def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
     if verdict == Verdict.NOT_REPRODUCED and epochs < int(paper.epochs.split()[-1]):
         verdict = Verdict.INCONCLUSIVE
     beside = f"plain net{f', {other} epochs' * (other != epochs)}: {score(plain)}"
-    return Claim(
-        paper.section,
-        f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}",
-        f"{score(runs)} in {epochs} of {paper.epochs} epochs, {n_seeds(runs)}; {beside}",
-        verdict,
-        detail=paper is PAPER["mnist-32"],
-    )
+    reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
+    why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {n_seeds(runs)}; {beside}"
+    return Claim(paper.section, reported, why, verdict, detail=paper is PAPER["mnist-32"])
 
 
 def depth_claim(plain: Runs) -> Claim:
     """Judge whether plain nets of 11 layers fail to train, as Romero et al. found for maxout nets of over 5."""
     verdicts = {1: Verdict.NOT_REPRODUCED, 0: Verdict.INCONCLUSIVE, -1: Verdict.REPRODUCED}
-    return Claim(
-        "3.3.1",
-        "plain maxout nets of 250 K parameters train only up to 5 layers",
-        f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters, reach {score(plain)}, "
-        f"{n_seeds(plain)}; chance: 10 %",
-        verdicts[lead(plain, LEARNED).sign],
-        detail=True,
-    )
+    paper = "plain maxout nets of 250 K parameters train only up to 5 layers"
+    net = f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters"
+    why = f"{net}, reach {score(plain)}, {n_seeds(plain)}; chance: 10 %"
+    return Claim("3.3.1", paper, why, verdicts[lead(plain, LEARNED).sign], detail=True)
 
 
 def score(runs: Runs) -> str:

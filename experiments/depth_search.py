@@ -2,9 +2,7 @@
 
 The paper (section 3.1) tries 100 random settings for each of 4 depths x 2 kinds of block on MNIST, by SGD with momentum
 and an exponentially decaying rate. It shows the training curve of each arm's best setting (left) and the mean of its
-ten best (right). Its claims: plain nets of 10 and 20 layers reach a training loss below 1e-4, deeper ones do not;
-highway nets of 50 and 100 layers do as well as those of 10 and 20; at 100 layers the highway net is more than two
-orders of magnitude better than the plain one; highway nets converge faster.
+ten best (right).
 
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
@@ -15,9 +13,6 @@ quarter of each arm for a fifth, the best tenth to the end, each by the schedule
 mean over an epoch's batches. `best` trains each arm's two best settings again, from three other seeds, and measures the
 loss on all training images. Its flags ask for more seeds, for some arms alone, or for more epochs, each with a log of
 its own. For more epochs the schedule is stretched: it ends at the same rate.
-Kind of block and activation are compared at 50 layers by the best tanh and the best ReLU setting of each kind. One is
-better if the 95 % interval of the difference of logarithms (Welch, over seeds) excludes 0; here a diverged run counts
-with its lowest earlier loss.
 
 Rules of the verdicts. Losses are decimal logarithms of a run's lowest, averaged over an arm's settings and compared by
 the 95 % interval over seeds (Welch). Runs that diverge are left out, and their number stands beside.

@@ -270,34 +270,20 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     again = group_by(log.best, lambda run: run.trial.arm)
     diverged = [count_diverged(again["highway", depth]) for depth in DEEP]
     claim = partial(Claim, "3.1, figure 1")
+    below = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
+    like = "highway nets of 50 and 100 layers perform like those of 10 and 20"
+    orders = "at 100 layers highway is more than 2 orders of magnitude better"
+    above = "orders above the next shallower net"
+    lower = f"orders below plain nets, mean over {epochs} epochs"
+    is_below = within_budget(is_reached, epochs)
+    is_two_orders = within_budget(judge_better(Interval(gain.value - 2, gain.half), 0), epochs)
     return [
-        claim(
-            "plain nets of 10 and 20 layers reach a training loss below 1e-4",
-            f"orders of magnitude below 1e-4 {budget} ({seeds}): {level}",
-            within_budget(is_reached, epochs),
-            detail=True,
-        ),
-        claim(
-            "plain nets degrade as depth grows",
-            f"orders above the next shallower net ({seeds}): {loss}",
-            does_degrade,
-        ),
-        claim(
-            "highway nets of 50 and 100 layers perform like those of 10 and 20",
-            f"orders below these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs",
-            is_alike,
-        ),
+        claim(below, f"orders of magnitude below 1e-4 {budget} ({seeds}): {level}", is_below, detail=True),
+        claim("plain nets degrade as depth grows", f"{above} ({seeds}): {loss}", does_degrade),
+        claim(like, f"orders below these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs", is_alike),
         top_claim(log),
-        claim(
-            "at 100 layers highway is more than 2 orders of magnitude better",
-            f"{gain} orders {budget} ({seeds})",
-            within_budget(judge_better(Interval(gain.value - 2, gain.half), 0), epochs),
-        ),
-        claim(
-            "highway nets converge faster",
-            f"orders below plain nets, mean over {epochs} epochs ({seeds}): {earlier}",
-            is_faster,
-        ),
+        claim(orders, f"{gain} orders {budget} ({seeds})", is_two_orders),
+        claim("highway nets converge faster", f"{lower} ({seeds}): {earlier}", is_faster),
     ]
 
 
@@ -308,14 +294,10 @@ def top_claim(log: DepthSearchLog) -> Claim:
     worse = {depth: Interval(-gain.value, gain.half) for depth, gain in gain_with_depth(tops, "plain").items()}
     lost, does_degrade = judge_each(worse, judge_better, LOSS_MARGIN)
     gained, is_as_good = judge_each(gain_with_depth(tops, "highway"), judge_as_good, LOSS_MARGIN)
-    return Claim(
-        "3.1, figure 1",
-        f"the {log.top} best settings: plain nets degrade with depth, highway nets do not",
-        f"orders, beside 10 and 20 layers: plain nets above by {lost} ({does_degrade}); highway nets below by {gained} "
-        f"({is_as_good})",
-        combine([does_degrade, is_as_good]),
-        detail=True,
-    )
+    paper = f"the {log.top} best settings: plain nets degrade with depth, highway nets do not"
+    plain, highway = f"plain nets above by {lost} ({does_degrade})", f"highway nets below by {gained} ({is_as_good})"
+    why = f"orders, beside 10 and 20 layers: {plain}; {highway}"
+    return Claim("3.1, figure 1", paper, why, combine([does_degrade, is_as_good]), detail=True)
 
 
 def gain_with_depth(losses: Mapping[tuple[str, int], Sequence[float]], block: str) -> dict[int, Interval]:

@@ -1,14 +1,10 @@
 """Figure 2: what do the gates of a trained 50-layer net look like?
 
 The paper (section 4) shows, for its best 50-layer nets, 49 highway layers of 50 units: the transform-gate biases after
-training, the mean T over the training set, and T and the outputs y for one random training sample. Its claims: most
-biases decreased during training, which makes the gates selective rather than shut; the gates of a single sample are
-sparse; most outputs stay constant over many layers, a pattern of stripes, and most of the change happens in about the
-first 15 layers (MNIST).
-
-Measured here beside the maps, over all training images: a gate is closed below T = 0.1, open above 0.5, and selective
-if it is open for some samples and not for others; the change of a layer is the mean norm of y - x.
-Ours: layer 1 is at the top, so that information flows downward; biases are drawn as their change in training.
+training, the mean T over the training set, and T and the outputs y for one random training sample. Measured here beside
+the maps, over all training images: a gate is closed below T = 0.1, open above 0.5, and selective if it is open for some
+samples and not for others; the change of a layer is the mean norm of y - x. Ours: layer 1 is at the top, so that
+information flows downward; biases are drawn as their change in training.
 """
 
 from dataclasses import dataclass

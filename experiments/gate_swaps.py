@@ -1,10 +1,8 @@
 """Section 4.1: are gates computation? What happens to an image that is given the gates of another one?
 
-The paper concludes from its class means of T that the gating system is a part of the computation, and not only a help
-in training. Means alone cannot show this. So here each layer computes H of its input x, as usual, but mixes it by gates
-that are given: y = H(x)·T + x·(1 − T). The given gates are those of another image of the class, of another class, or of
-any image; the mean of its class, of another class or of all training images; those of the net before training. An
-image's own gates are the control. The mirror experiment gives an image the H of another one and leaves it its gates.
+Each layer computes H of its input x, as usual, but mixes it by gates that are given: y = H(x)·T + x·(1 − T). KINDS
+lists whose gates; an image's own are the control. The mirror experiment gives an image the H of another one and leaves
+it its gates.
 
 Measured: the error; the share of predictions that are the donor's class; the share that change, beside the same in the
 net before training; the distance of given gates from an image's own, as a swap that changes nothing costs nothing.

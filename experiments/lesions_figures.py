@@ -160,10 +160,9 @@ def claims(log: LesionsLog) -> list[Claim]:
     """Return the paper's claims on figure 4 and the data set: on MNIST by the nets of one setting."""
     if log.dataset.name.startswith("cifar"):
         return cifar_claims(log)
-    nets = next(iter(groups(log).values()))
-    idle = [100 * net.idle_share for net in nets]
+    idle = [100 * net.idle_share for net in next(iter(groups(log).values()))]
     about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
-    why = f"{interval(idle):.0f} % of the layers are idle; n = {len(nets)}"
+    why = f"{interval(idle):.0f} % of the layers are idle; n = {len(idle)}"
     return [Claim("4.2, figure 4", about_60, why, judge_idle(idle), detail=True)]
 
 
@@ -172,20 +171,14 @@ def cifar_claims(log: LesionsLog) -> list[Claim]:
     cost = [100 * float(np.mean(rise(net)[FIRST] > 100 * log.idle)) for net in log.nets]
     idle = np.array([100 * net.idle_share for net in log.nets])
     data, n = name_data(log.dataset.name), f"n = {len(log.nets)}"
+    raises = "on CIFAR-100, closing any of the first 40 layers raises the error noticeably"
+    costly = f"{data}: {interval(cost):.0f} % of them cost over {100 * log.idle:g} points; {n}"
+    complex_problem = "for a complex problem, a net uses more of its layers"
+    share = f"{data}: {interval(idle):.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}"
+    uses_more = judge_better(share_of_nets(100 * PAPER_IDLE - idle), 0)
     return [
-        Claim(
-            "4.2, figure 4",
-            "on CIFAR-100, closing any of the first 40 layers raises the error noticeably",
-            f"{data}: {interval(cost):.0f} % of them cost over {100 * log.idle:g} points; {n}",
-            judge_any(cost),
-        ),
-        Claim(
-            "4.2",
-            "for a complex problem, a net uses more of its layers",
-            f"{data}: {interval(idle):.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}",
-            judge_better(share_of_nets(100 * PAPER_IDLE - idle), 0),
-            detail=True,
-        ),
+        Claim("4.2, figure 4", raises, costly, judge_any(cost)),
+        Claim("4.2", complex_problem, share, uses_more, detail=True),
     ]
 
 

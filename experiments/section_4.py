@@ -1,16 +1,13 @@
 """Section 4 on nets like the paper's: do figures 2 to 4 hold for tanh nets from b_T -2 and -4, beside the ReLU net?
 
-The paper's section 4 looks into two nets of 49 highway blocks, the best of its searches: tanh from b_T -2 for MNIST,
-tanh from b_T -4 for CIFAR-100. Its figures 2 to 4, one by one, are in gate_maps, class_routing and lesions, for the net
-that our search found best for MNIST.
-
-Here tanh nets from both biases stand beside ReLU nets of the best setting of an earlier search of four epochs: three
-seeds each, 60 epochs on MNIST. Beside each net stands the one that its training began with, which shows what a bias and
-chance do without learning. All is measured on all training images. Ours: the change of a layer is the mean norm of
-y - x; its class difference is the mean |mean T of a class - mean T of all|, over classes and units. A layer is idle by
-the error if closing it changes the error by less than 0.1 points; by the loss if closing it raises the loss by less
-than 1 % of what closing the costliest layer does; by flips if closing it changes the prediction of fewer than 0.1 % of
-the images. The error of an untrained net is close to chance whatever is closed, so flips are the measure for it.
+The paper's section 4 looks into two nets, the best of its searches: tanh from b_T -2 for MNIST, tanh from b_T -4 for
+CIFAR-100. Here tanh nets from both biases stand beside ReLU nets of the best setting of an earlier search of four
+epochs. Beside each net stands the one that its training began with, which shows what a bias and chance do without
+learning. All is measured on all training images. Ours: the change of a layer is the mean norm of y - x; its class
+difference is the mean |mean T of a class - mean T of all|, over classes and units. A layer is idle by the error if
+closing it changes the error by less than 0.1 points; by the loss if closing it raises the loss by less than 1 % of what
+closing the costliest layer does; by flips if closing it changes the prediction of fewer than 0.1 % of the images. The
+error of an untrained net is close to chance whatever is closed, so flips are the measure for it.
 
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """

@@ -150,17 +150,10 @@ def states_table(log: Section4Log, columns: dict[str, str]) -> str:
 
 
 def gates_table(log: Section4Log) -> str:
-    shares = ("gates closed, %", "gates selective, %", "change in the first layers, %")
-    columns = {
-        "training error, %": ".2f",
-        "biases lowered, %": ".1f",
-        "mean change of biases": ".3f",
-        "mean T, %": ".1f",
-    }
-    scores = (
-        f"{name} {interval([100 * net.test_score for net in nets]):.1f}"
-        for name, nets in settings_and_deep(log).items()
-    )
+    shares = ("mean T, %", "gates closed, %", "gates selective, %", "change in the first layers, %")
+    columns = {"training error, %": ".2f", "biases lowered, %": ".1f", "mean change of biases": ".3f"}
+    groups = settings_and_deep(log).items()
+    scores = (f"{name} {interval([100 * net.test_score for net in nets]):.1f}" for name, nets in groups)
     return (
         f"{states_table(log, columns | dict.fromkeys(shares, '.1f'))}\n\nClosed: T below {log.closed}, for one image. "
         f"Selective: T above {log.open} for {log.rare:.0%} to {1 - log.rare:.0%} of the images. First layers: 1 to "

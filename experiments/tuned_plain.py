@@ -1,15 +1,13 @@
 """How much of the highway nets' lead is left once plain nets are tuned, too?
 
-The depth sweep of the first page trains both kinds of net in one setting, in which plain nets fail from 20 blocks on.
-Here three arms are tuned alike, by the sweep's budget: highway blocks of 50 units, plain blocks of 50, and plain blocks
-of 71, which have as many parameters as a highway block. An overview of such nets says that highway blocks double the
-parameters without proportional gains (compare section 3.3.1); the third arm tests that.
-
-Each arm chooses at each depth its initialisation and its learning rate, the highway arm then also its b_T, by
-validation accuracy: images beyond the 6,000 that train, of which a diverged run guesses a tenth. All settings are tried
-with one seed, the best FINALISTS of them with two more; the highest mean over the three is chosen. Twenty other seeds
-of the chosen setting are scored on test images, beside the sweep's setting (highway and plain, 50 units), run again.
-At first every setting was to be tried with all three seeds; this was changed before any result was looked at.
+Three arms are tuned alike, by the depth sweep's budget: highway blocks of 50 units, plain blocks of 50, and plain
+blocks of 71, which have as many parameters as a highway block. An overview of such nets says that highway blocks double
+the parameters without proportional gains (compare section 3.3.1); the third arm tests that. Each arm chooses at each
+depth its initialisation and its learning rate, the highway arm then also its b_T, by validation accuracy: images beyond
+the 6,000 that train, of which a diverged run guesses a tenth. All settings are tried with one seed, the best FINALISTS
+of them with two more; the highest mean over the three is chosen. Twenty other seeds of the chosen setting are scored on
+test images, beside the sweep's setting (highway and plain, 50 units), run again. At first every setting was to be tried
+with all three seeds; this was changed before any result was looked at.
 
 Rules. Accuracy is the final one on test images; a diverged run counts as chance (0.1). Arms are compared by the 95 %
 interval of the difference of their means (Welch). Each depth of a claim has a verdict; `claims.combine` takes them

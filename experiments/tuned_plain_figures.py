@@ -149,10 +149,7 @@ def leads_table(log: TunedPlainLog) -> str:
         shallow = compared_depths(tuned)[0]
         pairs[f"{NAMES[arm]}: minus that of {shallow} blocks"] = by_depth, dict.fromkeys(by_depth, by_depth[shallow])
     rows = [
-        [
-            words,
-            *(f"{lead(runs[depth], others[depth]):+.1f}" if runs[depth] is not others[depth] else "" for depth in runs),
-        ]
+        [words, *("" if of is others[depth] else f"{lead(of, others[depth]):+.1f}" for depth, of in runs.items())]
         for words, (runs, others) in pairs.items()
     ]
     return f"{markdown(['test accuracy', *name_depths(tuned)], rows)}\n\nPoints of test accuracy."
@@ -166,20 +163,13 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     better, is_better = judge_each(leads, judge_better, MARGIN, "+.1f")
     as_good, is_as_good = judge_each(wide, judge_as_good, MARGIN, "+.1f")
     seeds = f"{len(tuned[HIGHWAY][depths[0]])} seeds"
+    outperform = "deep highway nets outperform plain nets of as many units, both tuned"
+    better = f"points of accuracy ({seeds}, by blocks): {better}"
+    no_gains = "gates double the parameters without proportional gains"
+    as_good = f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
     return [
-        Claim(
-            "3.1",
-            "deep highway nets outperform plain nets of as many units, both tuned",
-            f"points of accuracy ({seeds}, by blocks): {better}",
-            is_better,
-        ),
-        Claim(
-            "overview",
-            "gates double the parameters without proportional gains",
-            f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}",
-            is_as_good,
-            detail=True,
-        ),
+        Claim("3.1", outperform, better, is_better),
+        Claim("overview", no_gains, as_good, is_as_good, detail=True),
     ]
 
 
@@ -188,8 +178,4 @@ def compared_depths(runs: Runs) -> list[int]:
 
 
 FIGURES = {"tuned_plain.png": depth_figure}
-TABLES = {
-    "tuned_plain": accuracy_table,
-    "tuned_plain_settings": settings_table,
-    "tuned_plain_gaps": leads_table,
-}
+TABLES = {"tuned_plain": accuracy_table, "tuned_plain_settings": settings_table, "tuned_plain_gaps": leads_table}

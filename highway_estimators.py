@@ -80,16 +80,12 @@ def has_gates(estimator: "HighwayEstimator") -> bool:
 class HighwayEstimator(BaseEstimator):
     """The common part of HighwayClassifier and HighwayRegressor, which add their targets and scores."""
 
-    depth: int = hyperparameter(
-        10, "Blocks L; before them, a plain layer maps the inputs to their width.", ZERO_OR_MORE
-    )
+    depth: int = hyperparameter(10, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
     hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
     _: dataclasses.KW_ONLY
     block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
     activation: str = hyperparameter("tanh", "Activation of the block state H.", one_of(ACTIVATIONS))
-    gate_bias: float | str = hyperparameter(
-        "auto", "Initial bias b_T of the transform gates; auto follows the depth, see `gate_bias_for`.", FINITE
-    )
+    gate_bias: float | str = hyperparameter("auto", "Initial gate bias b_T; auto: `gate_bias_for` the depth.", FINITE)
     optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
     learning_rate: float = hyperparameter(2e-3, "Constant learning rate.", POSITIVE)
     batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
@@ -98,12 +94,8 @@ class HighwayEstimator(BaseEstimator):
     max_iter: int = hyperparameter(200, "Largest number of epochs.", POSITIVE)
     tol: float = hyperparameter(1e-4, "Smallest gain in loss or validation score that counts.", ZERO_OR_MORE)
     n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
-    early_stopping: bool = hyperparameter(
-        False, "Score validation samples after each epoch, and keep the parameters of the best epoch.", EITHER
-    )
-    validation_fraction: float = hyperparameter(
-        0.1, "Share of the samples that `early_stopping` validates on, from every class alike.", BELOW_ONE
-    )
+    early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
+    validation_fraction: float = hyperparameter(0.1, "Share of each class that `early_stopping` takes.", BELOW_ONE)
     warm_start: bool = hyperparameter(False, "Let `fit` continue from the last net and optimiser.", EITHER)
     random_state: int | np.random.RandomState | None = hyperparameter(  # noqa: RUF009, a field
         None, "Seed or generator of weights, batches and validation samples."
@@ -198,9 +190,7 @@ class HighwayEstimator(BaseEstimator):
         if optimizer == self.optimizer:
             vars(training.optimizer).update(kept)
 
-    def _run(
-        self, training: Training, validation: tuple | None, earlier: list[float], incremental: bool
-    ) -> tuple[list, list]:
+    def _run(self, training: Training, validation: tuple | None, earlier: list, incremental: bool) -> tuple[list, list]:
         """Train until there is no more gain; return each epoch's loss and, with validation samples, its score.
 
         With validation samples, the parameters of the best epoch stay, the `earlier` scores of the last fits included:
@@ -365,9 +355,7 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
         if not resume and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if resume and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
-            raise ValueError(
-                f"classes: expected {self.classes_}, as in the first call, found {classes}; leave them out"
-            )
+            raise ValueError(f"classes: expected {self.classes_}, as in the first call, found {classes}; omit them")
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[np.ndarray, np.ndarray, int]:

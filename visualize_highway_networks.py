@@ -64,7 +64,6 @@ def group(runs: list[Run], name: str) -> dict[Any, list[Run]]:
 
 
 def depths_of(log: Log) -> list[int]:
-    """Return the depths of a log's runs, sorted."""
     return sorted({run.config.depth for run in log.runs})
 
 
@@ -120,13 +119,12 @@ def describe(log: Log, runs: list[Run]) -> str:
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
     (size, *others) = sizes
-    of_size = "" if others else f", {name_depth(size) if kind == 'depth' else size}"
+    of_size = "" if others else ", " + (name_depth(size) if kind == "depth" else f"{kind} {size}")
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
 def name_depth(depth: int) -> str:
-    """Return a number of blocks in words."""
     return f"{depth} block{'s' * (depth != 1)}"
 
 
@@ -362,9 +360,7 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
     be drawn stays so.
     """
     if path.is_dir() or not path.parent.is_dir():
-        raise InputError(
-            f"--watch: expected a log, or a folder where one will be, found neither at {path}; name another"
-        )
+        raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
     places, drawn, failed = (path, *(lines_beside(path, dataset) for dataset in DATASETS)), None, None
     if not any(place.exists() for place in places):
         print(f"waiting for {path}", flush=True)

@@ -85,8 +85,6 @@ class TimedLog(Log):
 
 @dataclass
 class StepLog(TimedLog):
-    """The log of this measurement."""
-
     rows: list[Row[Case]]
     passes: list[Pass[Case]]
 

@@ -39,11 +39,9 @@ class Team(ExitStack):
         self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
         spawn = multiprocessing.get_context("spawn")
         with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
-            self.processes = [
-                self.enter_context(ProcessPoolExecutor(1, spawn, initializer=_settle_in)) for _ in range(processes)
-            ]
+            self.processes = [ProcessPoolExecutor(1, spawn, initializer=_settle_in) for _ in range(processes)]
             for process in self.processes:
-                process.submit(int)  # starts it
+                self.enter_context(process).submit(int)  # starts it
 
     def ask(self, function: Callable, *arguments: Any) -> list:
         """Return what `function` returns in each process; an error that it raises names the contender."""

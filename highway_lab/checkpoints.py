@@ -143,5 +143,4 @@ def tensors_of(net: Any) -> dict[str, Any]:
 
 
 def described(tensor: np.ndarray | None) -> str:
-    """Return a tensor's type and shape in words."""
     return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -86,7 +86,6 @@ def lines_beside(out: Path, dataset: str) -> Path:
 
 
 def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
-    """Return the path of a run's checkpoint."""
     return out.with_suffix(f".{full_name(dataset, config)}.npz")
 
 
@@ -276,9 +275,7 @@ class TrainingCommand:
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
         parser.add_argument("--out", help=f"path of the log ({text})")
         parser.add_argument("--no-save", action="store_true", help="write no log")
-        parser.add_argument(
-            "--save-model", type=Path, metavar="PATH", help="save the trained net (.npz) of a single run"
-        )
+        parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
         parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
         return parser

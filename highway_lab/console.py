@@ -114,19 +114,15 @@ class EpochReporter:
         from tqdm import tqdm
 
         self.label, self.epochs = label(config), config.epochs
-        shown = alone and sys.stderr.isatty()
-        self.bar = tqdm(
-            total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=not shown
-        )
+        hidden = not (alone and sys.stderr.isatty())
+        self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
 
     def __call__(self, run: Run) -> None:
         epoch, scores = run.history.epoch[-1], describe_scores(run)
         if self.bar.disable:
             print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
             return
-        self.bar.set_description_str(
-            f"{scores.replace(run.metric, '').replace('  ', ' ')}  {self.label}", refresh=False
-        )
+        self.bar.set_description_str(f"{scores.replace('  ', ' ')}  {self.label}", refresh=False)
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
         if run.ended:

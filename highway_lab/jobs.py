@@ -94,9 +94,7 @@ class ResultFile(Generic[ResultT]):
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise InputError(
-                f"{self.path}: expected a file of results, found: {error.strerror}; move what is in its place"
-            ) from error
+            raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
 
     def _lines(self) -> list[bytes]:
         *lines, torn = self._content().split(b"\n")
@@ -122,12 +120,7 @@ def check_number(runs: int) -> None:
 
 
 def run_tasks(
-    function: Callable[[Any, Any], Any],
-    tasks: Iterable[Any],
-    data: Any,
-    *,
-    jobs: int,
-    scheduler: str | None = None,
+    function: Callable[[Any, Any], Any], tasks: Iterable[Any], data: Any, *, jobs: int, scheduler: str | None = None
 ) -> Generator[Any]:
     """Yield function(task, data) for every task, in the order in which they finish.
 
@@ -332,11 +325,9 @@ def run_missing(
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
         safe = sum(task in done for task in tasks)
-        reason = str(error) or "stopped by Ctrl-C"
+        stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         again = " ".join(word for word in command.split(" ") if word != "--fresh")  # which would forget the safe runs
-        raise Interrupted(
-            f"{reason}; {safe} of {len(tasks)} runs are safe in {results.path}; to continue: {again}"
-        ) from error
+        raise Interrupted(f"{stopped}; to continue: {again}") from error
     return [done[task] for task in tasks]
 
 

@@ -171,7 +171,6 @@ class History:
 
     @classmethod
     def empty(cls) -> Self:
-        """Make a history without rows."""
         return cls(*([] for _ in fields(cls)))
 
     def columns(self) -> list[list]:
@@ -220,7 +219,6 @@ class Run(Result, Generic[ConfigT]):
 
     @property
     def ended(self) -> bool:
-        """Whether the run has finished or diverged."""
         return self.diverged or self.history.epoch[-1] == self.config.epochs
 
     @property

@@ -188,13 +188,11 @@ def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.nda
 
 
 def steps_an_epoch(config: TrainingConfig) -> int:
-    """Count the batches of an epoch."""
     full, rest = divmod(config.n_train, config.batch_size)
     return full + (rest > 0 and not config.drop_last)
 
 
 def batch_sizes(config: TrainingConfig) -> set[int]:
-    """Return the sizes of an epoch's batches."""
     last = 0 if config.drop_last else config.n_train % config.batch_size
     return {min(config.batch_size, config.n_train), last} - {0}
 

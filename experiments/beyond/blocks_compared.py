@@ -166,7 +166,6 @@ def arm(run: ComparedRun) -> tuple[str, str, int]:
 
 
 def run(job: ExperimentJob) -> None:
-    """Choose the rates, measure with them, write the log."""
     tried, runs = choose_and_measure(job, run_task, plan, ComparedRun, arm)
     job.keep(runs[0].config, tried=tried, runs=runs)
 

@@ -123,7 +123,6 @@ def train_short(job: ExperimentJob) -> Path:
 
 
 def run(job: ExperimentJob) -> None:
-    """Look into the net, trained and untrained, and write the log."""
     data, model = job.data, job.arguments.model
     if data.train_x.shape[1] > 1:
         raise InputError(f"--dataset: expected grey images of strokes, found {job.dataset}; choose mnist")

@@ -178,7 +178,6 @@ def by_part(trace: Trace, charges: np.ndarray) -> list[Reads]:
 
 
 def compare(setting: Setting, _: None) -> Comparison:
-    """Measure a net of each kind of block."""
     rng, nets = np.random.default_rng(0), {}
     for block in BLOCKS:
         D = setting.width_of(block)
@@ -197,7 +196,6 @@ def plan(smoke: bool) -> list[Setting]:
 
 
 def run(job: ExperimentJob) -> None:
-    """Trace all nets, and write the log."""
     job.keep(bytes=BYTES, comparisons=job.run_missing(compare, plan(job.smoke), Comparison))
 
 

@@ -265,7 +265,6 @@ def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str,
 
 
 def run(job: ExperimentJob) -> None:
-    """Examine the nets of every setting, and write the log."""
     nets = models.by_setting(job.dataset, job.data, job.smoke)
     settings = [Setting(name, tuple(sources)) for name, sources in nets.items()]
     job.keep(

@@ -51,7 +51,6 @@ def correlations(nets: list[Depths], hardness: str, which: str = "within", measu
 
 
 def title(log: DepthPerExampleLog, what: str) -> str:
-    """Write a title: the data set, the subject, the number of seeds."""
     return f"{name_tested(log.dataset)}: {what}, {len(log.settings[0].nets)} seeds"
 
 
@@ -90,9 +89,8 @@ def draw_quartiles(axes: Axes, x: np.ndarray, quartiles: np.ndarray, color: str)
 
 def exits_figure(log: DepthPerExampleLog) -> Figure:
     """Draw test error against the mean number of blocks computed, by setting and by the rule of leaving."""
-    figure, panels = new_figure(
-        title(log, "images leave before the last block"), 4.1, ncols=len(log.settings), sharey=True
-    )
+    words = title(log, "images leave before the last block")
+    figure, panels = new_figure(words, 4.1, ncols=len(log.settings), sharey=True)
     for axes, setting in zip(panels, log.settings, strict=True):
         same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
         depths, chosen = column(setting.nets, "confident_depth"), [net.confident for net in setting.nets]
@@ -236,7 +234,6 @@ def early_table(log: DepthPerExampleLog) -> str:
 
 
 def intervals_note(log: DepthPerExampleLog) -> str:
-    """Say what ± means."""
     return f"Mean and 95 % interval (t) over {len(log.settings[0].nets)} seeds."
 
 

@@ -99,8 +99,6 @@ class MarketRun(Result):
 
 @dataclass
 class FactorModelLog(Log):
-    """runs/factor_model.json."""
-
     dataset: None
     n_params: dict[str, int]
     runs: list[MarketRun]
@@ -185,9 +183,8 @@ def forecast(market: Market, day: int, task: Task) -> Forecast:
         errors = candidate.predicted[: window - fit] - targets[fit:window]
         return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
 
-    chosen = {
-        name: min(model(inputs[:fit], targets[:fit], inputs[fit:], task), key=error) for name, model in MODELS.items()
-    }
+    given = inputs[:fit], targets[:fit], inputs[fit:], task
+    chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
     predicted = {name: y[:fit].mean() + y[:fit].std() * best.predicted[window - fit :] for name, best in chosen.items()}
     predicted["mean"] = np.full(task.horizon, y[:window].mean())
 
@@ -278,7 +275,6 @@ def run_task(task: Task, _: Any) -> MarketRun:
 
 
 def run(job: ExperimentJob) -> None:
-    """Walk through all markets, and write the log."""
     seeds, budget = (SEEDS[:2], SMOKE) if job.smoke else (SEEDS, BUDGET)
     tasks = [Task(market, seed, **budget) for seed in seeds for market in MARKETS]
     n_params = {name: DeepNet(FACTORS + 1, 1, **net, rng=None).params.flat.size for name, net in NETS.items()}

@@ -33,8 +33,6 @@ class DeepRun(Result):
 
 @dataclass
 class VeryDeepLog(Log):
-    """The log runs/very_deep.json."""
-
     by_depth: list[DeepRun]
     by_bias: list[DeepRun]
 
@@ -43,7 +41,6 @@ EXPERIMENT = Experiment(__name__, __doc__, VeryDeepLog)
 
 
 def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """Return the runs of the depth measurement, the deepest first."""
     depths, seeds = ((5, 20), (0,)) if smoke else (DEPTHS, SEEDS)
     budget = fit(DEPTH_BUDGET, data, smoke)
     return [
@@ -55,7 +52,6 @@ def depth_configs(data: Dataset, smoke: bool) -> list[Config]:
 
 
 def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
-    """Return the runs of the gate-bias measurement, the deepest first."""
     depths, seeds = ((5,), (0,)) if smoke else (BIAS_DEPTHS, SEEDS)
     budget = fit(BIAS_BUDGET, data, smoke)
     return [
@@ -73,10 +69,8 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
 
 
 def run(job: ExperimentJob) -> None:
-    """Train all nets and write the log."""
-    by_depth, by_bias = (
-        job.run_missing(run_config, configs(job.data, job.smoke), DeepRun) for configs in (depth_configs, bias_configs)
-    )
+    by_depth = job.run_missing(run_config, depth_configs(job.data, job.smoke), DeepRun)
+    by_bias = job.run_missing(run_config, bias_configs(job.data, job.smoke), DeepRun)
     job.keep(by_depth[0].config, by_depth=by_depth, by_bias=by_bias)
 
 

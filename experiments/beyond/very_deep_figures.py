@@ -34,7 +34,6 @@ CONVERGED = 50.0  # % of test accuracy
 
 
 def figure_title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
-    """Return the title of a figure of these runs."""
     return title(log.dataset, runs, f"{runs[0].config.epochs} epochs of Adam")
 
 
@@ -129,7 +128,6 @@ def bias_table(log: VeryDeepLog) -> str:
 
 
 def claims(log: VeryDeepLog) -> list[Claim]:
-    """Judge what a blog says of extreme gate biases."""
     cells, depths = group(log.by_bias, "gate_bias", "depth"), [depth for (depth,) in group(log.by_bias, "depth")]
     shown, verdicts = [], []
     for bias in (max(cells)[0], min(cells)[0]):

@@ -82,16 +82,11 @@ def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
     assert log.environment.threads == 1
     expected = [hn.Config(block=b, depth=10, epochs=5, n_train=1437, n_test=360) for b in ("highway", "plain")]
     assert [r.config for r in log.runs] == expected
-    score = log.runs[0].history.test_score[-1]
-    assert score > 0.8
-
+    highway, plain = (f"{r.history.test_score[-1]:.3f}" for r in log.runs)
+    assert float(highway) > 0.8
     lines = done.stdout.splitlines()
-    epochs = [line for line in lines if "epoch" in line]
-    assert len(epochs) == 12
-    assert epochs[5].startswith(f"highway depth 10 seed 0  epoch 5/5  test {score:.3f}")
-    (row,) = (line for line in lines if line.startswith("   10   "))
-    assert f"{score:.3f}" in row
-    assert f"{log.runs[1].history.test_score[-1]:.3f}" in row
+    assert sum("epoch" in line for line in lines) == 12
+    assert any(line.startswith("   10   ") and highway in line and plain in line for line in lines)
     assert lines[-2:] == [f"saved {path.name}", f"to draw it: python visualize_highway_networks.py {path.name}"]
 
 

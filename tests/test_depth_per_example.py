@@ -180,8 +180,6 @@ def test_an_exit_is_measured_on_images_that_did_not_choose_it():
         ([0.30, 0.31, 0.32], [0.0, 0.01, 0.0], Verdict.REPRODUCED),
         ([-0.30, -0.31, -0.32], [0.0, 0.01, 0.0], Verdict.NOT_REPRODUCED),
         ([0.30, 0.31, 0.32], [0.30, 0.33, 0.31], Verdict.INCONCLUSIVE),  # beside an untrained net
-        ([0.30, 0.31, 0.32], [0.6, 0.61, 0.6], Verdict.INCONCLUSIVE),
-        ([0.30, -0.31, 0.32], [0.0, 0.01, 0.0], Verdict.INCONCLUSIVE),
         ([0.30, 0.31, 0.32], [None, None, None], Verdict.REPRODUCED),
         ([0.30, 0.31, None], [0.0, 0.0, 0.0], Verdict.INCONCLUSIVE),
     ],

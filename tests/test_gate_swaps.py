@@ -169,7 +169,6 @@ def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):
     [
         ([(10, 10.5), (20, 20.1)], "reproduced"),
         ([(10, 10.5), (0, 20)], "partly"),
-        ([(0, 20), (-5, 5)], "inconclusive"),
         ([(0.1, -0.1), (-20, -20.1)], "inconclusive"),
         ([(0.01, -0.01), (-20, -20.1)], "not reproduced"),
     ],
@@ -187,5 +186,3 @@ def test_the_verdict_is_of_the_intervals_and_not_of_the_means(rises, verdict):
     log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)
     (claim,) = gate_swaps_figures.claims(log)
     assert claim.verdict == verdict
-    assert f"costs {np.mean(rises[0]):.1f} ± " in claim.why
-    assert claim.why.endswith(f"{len(nets)} untrained nets, gates of other images: +0.0 ± 0.0")

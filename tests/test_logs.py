@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info
 
 from highway_lab import logs
 from highway_lab.files import atomic_write, check_writable
-from highway_lab.logs import RunLog, dumps, environment, now, number, numbers, read, write
+from highway_lab.logs import RunLog, dumps, environment, number, numbers, read, write
 from highway_networks import Config
 
 REMEDY = "run python highway_networks.py"
@@ -112,11 +112,6 @@ def test_numbers_are_rounded_and_null_where_not_finite():
     assert number(123456789) == 123457000
     assert number(math.nan) is number(math.inf) is number(-math.inf) is None
     assert numbers(np.array([[0.123456, np.nan], [1, 2]], np.float32), digits=3) == [[0.123, None], [1, 2]]
-
-
-def test_the_time_is_utc_to_the_second():
-    assert len(now()) == len("2026-11-20T10:00:00Z")
-    assert now().endswith("Z")
 
 
 def test_the_environment_names_versions_kernels_and_threads():

@@ -317,10 +317,6 @@ def test_gate_bars_are_means_over_seeds_and_each_seed_is_a_dot():
     assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
 
 
-def test_gate_bars_of_one_seed_have_no_dots():
-    assert list(pictures.T_gate_bars(made_up_log(depths=(5,))).lines) == []
-
-
 def test_gates_by_depth_have_a_row_a_run_and_are_white_where_untrained():
     log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
     untrained = np.mean([np.mean(run.gate_means[0]) for run in pictures.runs_with_gates(log)])
@@ -421,21 +417,6 @@ def test_epochs_that_change_nothing_keep_their_frames(workdir):
     write("run.json", log)
     with Image.open(gif.animate(Path("run.json"))) as animation:
         assert animation.n_frames == 3
-
-
-def test_titles_count_curves_grow_and_bars_move():
-    log = made_up_log(epochs=2)
-    frames = list(gif.frames(log))
-    changed = [np.any(before != after, axis=2) for before, after in pairwise(frames)]
-    height, width, _ = frames[0].shape
-    title, above, below = slice(height // 15), slice(height // 15, height // 2), slice(height // 2, height)
-    for epoch, change in enumerate(changed):
-        assert change[title].any()
-        assert change[above].any()
-        assert change[below].any()
-        columns = np.flatnonzero(change[above, : int(0.85 * width)].any(axis=0))
-        assert columns.max() < (0.15 + 0.8 * (epoch + 1) / 2) * width
-    assert frames[0].shape == (560, 830, 3)
 
 
 def test_another_data_set_has_its_own_animation(workdir, capsys):

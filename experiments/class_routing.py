@@ -94,9 +94,6 @@ class ClassRoutingLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS)
 
 
-# ------------------------------------------------------------------------------------- class means
-
-
 def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the mean T of each class over images (n, ...), uint8: (K, L, D); zeros for a class without images."""
     classes = net.config["d_out"]
@@ -125,9 +122,6 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
         size_of_random_groups=numbers(size_by_chance, DIGITS),
         share_in_first_layers=number(size[:FIRST_LAYERS].sum() / size.sum(), digits=4),
     )
-
-
-# ------------------------------------------------------------------------ do gates identify the class?
 
 
 def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> Iterator[tuple[str, list[np.ndarray]]]:
@@ -194,9 +188,6 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
     }
 
 
-# -------------------------------------------------------------------------------- do routes cluster?
-
-
 def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
     """Return the gates, or the outputs, of all layers as one vector for each image, (n, L·D)."""
     found = np.empty((len(images), net.depth, net.hidden), net.dtype)
@@ -243,9 +234,6 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
     table = np.zeros((classes, classes), int)
     np.add.at(table, (clusters, labels), 1)
     return table[np.argsort(table.argmax(axis=1), kind="stable")]
-
-
-# ---------------------------------------------------------------------------------------------- log
 
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:

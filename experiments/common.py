@@ -190,9 +190,6 @@ def start(module: str) -> None:
     sys.exit(importlib.import_module(module).EXPERIMENT.main())
 
 
-# --------------------------------------------------------------------------------------- data and flags
-
-
 def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
     parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
@@ -222,9 +219,6 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
         "n_train": min(budget["n_train"], len(data.train_x)),
         "n_test": min(budget["n_test"], len(data.test_x)),
     }
-
-
-# ---------------------------------------------------------------------------------------------- results
 
 
 @dataclass

@@ -167,11 +167,6 @@ def log_curve(runs: Iterable[BestRun]) -> float:
     return float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs]))
 
 
-def epochs_to(run: BestRun, level: float) -> int | None:
-    rows = zip(run.history.epoch, run.history.train_loss, strict=True)
-    return next((epoch for epoch, loss in rows if loss < level), None)
-
-
 def arms_table(log: DepthSearchLog) -> str:
     """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
     losses = by_seed(log.best, log_loss)
@@ -208,7 +203,8 @@ def in_words(logarithm: Interval) -> str:
 
 def epochs_cell(runs: list[BestRun], level: float) -> str:
     """Return the mean number of epochs until a loss below the level, or how many runs reach it if not all do."""
-    reached = [epoch for run in runs if (epoch := epochs_to(run, level)) is not None]
+    below = [np.flatnonzero(np.array(run.history.train_loss) < level) for run in runs]
+    reached = [epochs[0] for epochs in below if len(epochs)]  # the first epoch below, counted from 0, untrained
     if not runs:
         return ""
     return f"{np.mean(reached):.1f}" if len(reached) == len(runs) else f"{len(reached)} of {len(runs)}"

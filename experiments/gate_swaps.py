@@ -84,9 +84,6 @@ class GateSwapsLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)
 
 
-# ------------------------------------------------------------------------------------------- donors
-
-
 def draw_partners(labels: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return, by kind, a donor's index for each image, (n,); its own if no other has its class."""
 
@@ -114,9 +111,6 @@ def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
     return lambda part: means[labels[part]].transpose(1, 2, 0)
 
 
-# ---------------------------------------------------------------------------- passes with a given branch
-
-
 def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndarray) -> np.ndarray:
     """Return the output (D, B) of block l for x (D, B), with a branch, "H" or "T", given for all blocks, (L, D, B)."""
     z, _ = next(net.iterate_blocks(x, l))
@@ -137,9 +131,6 @@ def predict_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l
     """Return the logits (B, K) for x (D, B), the input of block l, with a branch (L, D, B) given from there on."""
     *_, y = iterate_given(net, x, branch, given, l)
     return net.forward_from(y, net.depth)
-
-
-# ------------------------------------------------------------------------------------------ measurements
 
 
 def measure_swap(

@@ -87,9 +87,6 @@ class Model:
     test_score: float
 
 
-# ---------------------------------------------------------------------------------------- commands
-
-
 def add_run(experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str) -> argparse.ArgumentParser:
     """Add the `run` of an experiment that looks into nets; returns its parser."""
     parser = experiment.add_run(measure, help)
@@ -125,9 +122,6 @@ def log_of(source: Source, job: ExperimentJob) -> ExperimentJob:
     path = job.path.with_stem(f"{job.path.stem}-{Path(source.file).stem}") if source.own else job.path
     make_place(path)
     return replace(job, path=path)
-
-
-# ------------------------------------------------------------------------------------ where nets come from
 
 
 def find_net(job: ExperimentJob) -> Source | None:
@@ -238,9 +232,6 @@ def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
     train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
     _, test_score = evaluate(net, data.test_x, data.test_y, loss)
     return Model(source, net.config, number(train_loss), number(train_score), number(test_score))
-
-
-# ------------------------------------------------------------------------------------- looking into nets
 
 
 def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:

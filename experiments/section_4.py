@@ -28,7 +28,6 @@ from .models import Source
 DEEP = depth_search.KEPT["highway", 100]
 SEED = 0  # of the fresh weights of the untrained net beside DEEP
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
-FIRST_SMOKE, LATE_SMOKE = 2, (3, 5)
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
 DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
 
@@ -118,8 +117,8 @@ def run(job: ExperimentJob) -> None:
     sources = [source for seeds in settings.values() for source in seeds]
     *nets, deep = job.run_missing(examine, [*sources, deep_net(job)], NetSeen)
     job.keep(
-        first=FIRST_SMOKE if job.smoke else FIRST,
-        late=LATE_SMOKE if job.smoke else LATE,
+        first=2 if job.smoke else FIRST,
+        late=(3, 5) if job.smoke else LATE,
         idle=lesions.IDLE,
         idle_of_most=IDLE_OF_MOST,
         point=lesions.POINT,

@@ -149,7 +149,9 @@ def choose(
 
     def rank(tries: Iterable[tuple[Arm, int, Setting]], seeds: Sequence[int]) -> dict[tuple[Arm, int], list[Setting]]:
         configs = [config for arm, depth, setting in tries for config in configure(arm, depth, setting, seeds, budget)]
-        tried.update(zip(configs, tried_settings(finish(configs)), strict=True))
+        for run in finish(configs):
+            of = run.config
+            tried[of] = TriedSetting(*arm_of(of), of.depth, *setting_of(of), of.seed, run.validation_score)
         return rank_settings(tried.values())
 
     settings = [Setting(init, lr, Config.gate_bias) for init in inits for lr in rates]
@@ -168,16 +170,6 @@ def plan_measurement(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Set
     measured = [*best.items(), *untuned.items()]
     runs = (configure(arm, depth, setting, seeds, budget) for (arm, depth), setting in measured)
     return list(dict.fromkeys(config for of_setting in runs for config in of_setting))
-
-
-def tried_settings(runs: Iterable[ScoredRun]) -> list[TriedSetting]:
-    """Return runs that choose as the log keeps them."""
-    return [
-        TriedSetting(
-            *arm_of(run.config), run.config.depth, *setting_of(run.config), run.config.seed, run.validation_score
-        )
-        for run in runs
-    ]
 
 
 def run(job: ExperimentJob) -> None:

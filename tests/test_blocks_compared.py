@@ -9,20 +9,7 @@ import numpy as np
 import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
-from experiments.beyond.blocks_compared import (
-    BLOCKS,
-    EXPERIMENT,
-    WIDTHS,
-    BlocksComparedLog,
-    ComparedRun,
-    Flow,
-    Task,
-    gradient_norms,
-    jacobian,
-    measure_flow,
-    plan,
-    run_task,
-)
+from experiments.beyond import blocks_compared as bc
 from experiments.beyond.blocks_compared_figures import flow_table, judge_accuracy, judge_gradients
 from experiments.claims import Verdict
 from experiments.common import final_values
@@ -32,10 +19,7 @@ from highway_networks import ACTIVATIONS, Config, DeepNet, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 
 SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
-TASK = Task("depth", False, SHORT)
-
-
-# ------------------------------------------------------------------------------------------- gradients
+TASK = bc.Task("depth", False, SHORT)
 
 
 @pytest.mark.parametrize("block", ALL_BLOCKS)
@@ -49,7 +33,7 @@ def test_a_jacobian_equals_its_complex_step_derivative(block, l):
     expected = np.array(
         [complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)]
     )
-    found = jacobian(net, cache.x[l, :, 0], l)
+    found = bc.jacobian(net, cache.x[l, :, 0], l)
     assert np.abs(expected).max() > 0.1
     assert relative_error(found, expected) < 1e-12
     assert relative_error(found, expected.T) > 0.01, "rows and columns could be swapped"
@@ -64,10 +48,10 @@ def test_a_jacobian_is_the_identity_at_closed_gates_H_prime_at_open_ones(activat
     highway.params["W_T"][...] = 0
     x = small_batch(d_in=4)[0][0]
     highway.params["b_T"][...] = -1e4
-    np.testing.assert_array_equal(jacobian(highway, x, 1), np.eye(4))
+    np.testing.assert_array_equal(bc.jacobian(highway, x, 1), np.eye(4))
     highway.params["b_T"][...] = 1e4
-    np.testing.assert_allclose(jacobian(highway, x, 1), jacobian(plain, x, 1), rtol=1e-14)
-    assert np.abs(jacobian(plain, x, 1)).max() > 0.1
+    np.testing.assert_allclose(bc.jacobian(highway, x, 1), bc.jacobian(plain, x, 1), rtol=1e-14)
+    assert np.abs(bc.jacobian(plain, x, 1)).max() > 0.1
 
 
 @pytest.mark.parametrize("block", ALL_BLOCKS)
@@ -75,13 +59,13 @@ def test_gradient_norms_are_those_of_the_loss_by_each_blocks_input(block):
     """The last by its definition; all others by the chain rule, one Jacobian an image and block."""
     net = small_net(block, "tanh", 3)
     x, y = small_batch()
-    found = gradient_norms(net, x, y)
+    found = bc.gradient_norms(net, x, y)
 
     logits, cache = net.forward(x)
     dx = softmax_cross_entropy(logits, y)[1] @ net.params["W_out"]  # (B, D)
     expected = [np.linalg.norm(dx)]
     for l in (2, 1, 0):
-        dx = np.array([row @ jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l].T, strict=True)])
+        dx = np.array([row @ bc.jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l].T, strict=True)])
         expected.insert(0, np.linalg.norm(dx))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert expected[-1] > 1e-3
@@ -92,7 +76,7 @@ def test_gradient_norms_are_right_where_float32_cannot_hold_a_square(digits):
     norms = {}
     for dtype in (np.float32, np.float64):
         net = DeepNet(64, 10, depth=100, block="plain", dtype=dtype, rng=np.random.default_rng(0))
-        norms[dtype] = gradient_norms(net, as_inputs(x, dtype), y)
+        norms[dtype] = bc.gradient_norms(net, as_inputs(x, dtype), y)
     assert norms[np.float64][0] < 1e-24
     np.testing.assert_allclose(norms[np.float32], norms[np.float64], rtol=1e-3)
 
@@ -101,55 +85,49 @@ def test_the_flow_is_of_the_middle_layer_at_the_first_image():
     net = small_net("highway", "tanh", 3)
     x, y = small_batch()
     _, cache = net.forward(x)
-    flow = measure_flow(net, x, y)
-    values = np.linalg.svd(jacobian(net, cache.x[1, :, 0], 1), compute_uv=False)
+    flow = bc.measure_flow(net, x, y)
+    values = np.linalg.svd(bc.jacobian(net, cache.x[1, :, 0], 1), compute_uv=False)
     np.testing.assert_allclose(flow.singular_values, values, rtol=1e-3)
-    np.testing.assert_allclose(flow.gradient_norms, gradient_norms(net, x, y), rtol=1e-3)
+    np.testing.assert_allclose(flow.gradient_norms, bc.gradient_norms(net, x, y), rtol=1e-3)
 
 
 def test_the_flow_of_a_net_that_diverged_is_null():
     net = small_net("plain", "tanh", 2)
     net.params["W_H"][...] = np.nan
-    flow = measure_flow(net, *small_batch())
+    flow = bc.measure_flow(net, *small_batch())
     assert flow.singular_values == [None] * 4
     assert flow.gradient_norms[0] is None
 
 
-# --------------------------------------------------------------------------------------- what is compared
-
-
 def test_blocks_have_equal_widths_or_equal_parameters():
     sizes = {}
-    for equal, widths in WIDTHS.items():
-        assert widths.keys() == set(BLOCKS) == set(ALL_BLOCKS)
+    for equal, widths in bc.WIDTHS.items():
+        assert widths.keys() == set(bc.BLOCKS) == set(ALL_BLOCKS)
         for block, hidden in widths.items():
             net = DeepNet(784, 10, block=block, hidden=hidden, depth=1, rng=np.random.default_rng(0))
             sizes[equal, block] = net.params.blocks.size
-    assert set(WIDTHS["depth"].values()) == {50}
-    of_equal = [sizes["parameters", block] for block in BLOCKS]
+    assert set(bc.WIDTHS["depth"].values()) == {50}
+    of_equal = [sizes["parameters", block] for block in bc.BLOCKS]
     assert max(of_equal) / min(of_equal) < 1.015
     assert sizes["parameters", "highway"] == sizes["depth", "highway"]
 
 
-# ------------------------------------------------------------------------------------------ what is run
-
-
 def test_a_run_has_its_history_and_the_flow_before_and_after(digits):
-    run = run_task(TASK, digits)
+    run = bc.run_task(TASK, digits)
     assert not run.diverged
     assert run.history.epoch == [0, 1, 2]
     assert run.history.train_loss[2] < run.history.train_loss[0]
     assert run.untrained != run.trained
     for flow in (run.untrained, run.trained):
         assert (len(flow.gradient_norms), len(flow.singular_values)) == (3, 8)
-    choosing = run_task(replace(TASK, choosing=True), digits)
-    assert choosing.untrained == choosing.trained == Flow([], [])
+    choosing = bc.run_task(replace(TASK, choosing=True), digits)
+    assert choosing.untrained == choosing.trained == bc.Flow([], [])
     assert choosing.history.test_loss == run.history.test_loss
 
 
 def test_a_diverged_run_says_so_and_when(digits):
     fields = {"block": "residual", "activation": "relu", "optimizer": "momentum", "lr": 1e9, "clip": 0.0, "epochs": 9}
-    run = run_task(replace(TASK, config=replace(SHORT, **fields)), digits)
+    run = bc.run_task(replace(TASK, config=replace(SHORT, **fields)), digits)
     assert run.diverged
     assert run.history.train_loss[-1] is None
     assert 1 <= run.history.epoch[-1] < 9
@@ -158,45 +136,46 @@ def test_a_diverged_run_says_so_and_when(digits):
 
 @pytest.mark.slow
 def test_it_chooses_on_validation_images_and_measures_on_test_images(digits, workdir):
-    assert EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
-    tasks = plan(digits, True)
+    assert bc.EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = bc.EXPERIMENT.read(Path("runs/blocks_compared-smoke.json"))
+    tasks = bc.plan(digits, True)
     tried = [(*run.arm, run.lr, run.seed) for run in log.tried]
     assert tried == [(t.equal, t.config.block, t.config.depth, t.config.lr, t.config.seed) for t in tasks]
     assert {task.config.n_validation for task in tasks} == {85}
-    assert [run.task for run in log.runs] == plan(digits, True, best_rates(log.tried))
+    assert [run.task for run in log.runs] == bc.plan(digits, True, best_rates(log.tried))
     assert {(run.config.n_validation, len(run.history.validation_loss)) for run in log.runs} == {(0, 0)}
 
 
 def test_no_test_image_has_a_say_in_the_choice(digits):
     noise = digits._replace(test_x=255 - digits.test_x[::-1])
-    task = plan(digits, smoke=True)[0]
-    losses = [run_task(task, data).history.validation_loss for data in (digits, noise)]
+    task = bc.plan(digits, smoke=True)[0]
+    losses = [bc.run_task(task, data).history.validation_loss for data in (digits, noise)]
     assert losses[0] == losses[1]
 
 
-# ---------------------------------------------------------------------------------- tables and verdicts
-
-
-def run_of(block: str, depth: int = 2, *, score: float = 0.5, norm: float = 1.0, **fields) -> ComparedRun:
+def run_of(block: str, depth: int = 2, *, score: float = 0.5, norm: float = 1.0, **fields) -> bc.ComparedRun:
     """Return a run of this last test accuracy; `norm`: of dL/dx at its first block, 1 at its last."""
-    task, flow = replace(TASK, config=replace(SHORT, block=block, depth=depth)), Flow([norm, 1.0], [1.0])
+    task, flow = replace(TASK, config=replace(SHORT, block=block, depth=depth)), bc.Flow([norm, 1.0], [1.0])
     history = made_up.history(2.3, 0.5, test_score=[0.1, score])
-    return ComparedRun(
+    return bc.ComparedRun(
         None, task, 100, **{"diverged": False, "history": history, "untrained": flow, "trained": flow} | fields
     )
 
 
-def log_of(runs: list[ComparedRun]) -> BlocksComparedLog:
-    return made_up.log(BlocksComparedLog, tried=[], runs=runs)
+def log_of(runs: list[bc.ComparedRun]) -> bc.BlocksComparedLog:
+    return made_up.log(bc.BlocksComparedLog, tried=[], runs=runs)
 
 
 def test_the_table_tells_how_gradients_grow_on_their_way_back():
     """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost do not count."""
-    grown, even, lost = Flow([5.0, 1.0, 0.05], [1.5, 0.5]), Flow([0.05, 0.05], [1.25, 0.25]), Flow([0.0, 1.0], [None])
+    grown, even, lost = (
+        bc.Flow([5.0, 1.0, 0.05], [1.5, 0.5]),
+        bc.Flow([0.05, 0.05], [1.25, 0.25]),
+        bc.Flow([0.0, 1.0], [None]),
+    )
     runs = [run_of("plain", trained=grown), run_of("plain", trained=even), run_of("plain", trained=lost, diverged=True)]
-    runs += [run_of("highway", untrained=Flow([0.2, 2.0], [0.5]), trained=lost)]
-    runs += [run_of(block) for block in BLOCKS if block not in ("plain", "highway")]
+    runs += [run_of("highway", untrained=bc.Flow([0.2, 2.0], [0.5]), trained=lost)]
+    runs += [run_of(block) for block in bc.BLOCKS if block not in ("plain", "highway")]
     table = flow_table(log_of(runs))
     assert "| plain | 0.00 ± 0.00 | 1.00 ± 12.71 | 1 to 1 | 0.25 to 1.5 |" in table
     assert "| highway | -1.00 | none | 0.5 to 0.5 | none |" in table

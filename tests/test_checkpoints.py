@@ -104,9 +104,6 @@ def test_a_checkpoint_from_before_there_was_a_choice_of_loss_is_restored(digits,
     assert_same_bits(training, saved)
 
 
-# ---------------------------------------------------------------------------------------- no checkpoint
-
-
 def change_arrays(path: Path, **changes) -> None:
     """Write the checkpoint again with some arrays replaced; None leaves one out."""
     arrays = contents(path) | changes

@@ -89,9 +89,6 @@ def refuse(data_dir: Path, *parts: object) -> None:
     assert files_below(data_dir) == before
 
 
-# ------------------------------------------------------------------------------------------- records
-
-
 def test_a_record_is_its_class_and_three_colours_of_32_rows(folder, payloads):
     data = load(folder.parent)
     assert data.train_x.shape == (5 * N_TRAIN, 3, 32, 32)
@@ -153,9 +150,6 @@ def test_an_entry_that_is_no_file_is_refused_and_left_alone(folder, name, make):
     assert (folder / name).is_dir() or (folder / name).is_symlink()
 
 
-# -------------------------------------------------------------------------------- the first test images
-
-
 @pytest.fixture
 def first(folder, payloads) -> Path:
     """The folder with the first test images instead of all."""
@@ -196,9 +190,6 @@ def test_all_test_images_are_not_named():
     assert name_tested(log.dataset) == "MNIST"
     assert name_tested(dataclasses.replace(log.dataset, name="cifar-100")) == "CIFAR-100"
     assert "test:" not in summary(log.runs, log.dataset.test_set)
-
-
-# ------------------------------------------------------------------------------------------- archives
 
 
 def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
@@ -248,9 +239,6 @@ def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypat
     (data_dir / FOLDER).rmdir()
     (data_dir / FOLDER).write_bytes(b"no folder")
     refuse(data_dir, data_dir / FOLDER, "--data-dir")
-
-
-# --------------------------------------------------------------------------------- the real CIFAR-10
 
 
 @pytest.fixture(scope="module")

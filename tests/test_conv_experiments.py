@@ -13,6 +13,7 @@ from picture_helpers import cells
 from conv_highway_networks import Blocks, ConvNet
 from conv_recipes import NETS, ConvConfig, configure
 from experiments import common, conv_bias, conv_runs, conv_tables
+from experiments import conv_tables_figures as ctf
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import gains_table
 from experiments.beyond.conv_gates_figures import gates_table, inner_pixels, mosaic
@@ -21,18 +22,6 @@ from experiments.common_figures import gains
 from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog, Cost
-from experiments.conv_tables_figures import (
-    PAPER,
-    choosing_table,
-    claims,
-    costs_table,
-    curves_figure,
-    days,
-    images_error,
-    is_chosen,
-    lead,
-    main_table,
-)
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunLog
 from highway_lab.training import Training
@@ -201,12 +190,12 @@ def test_what_normalisation_gains_is_judged_seed_by_seed():
 
 
 def test_the_standard_error_is_that_of_the_images():
-    assert images_error(cifar_log(0.83).runs[:1]) == pytest.approx(100 * math.sqrt(0.83 * 0.17 / 1000))
-    assert images_error(mnist_log((0.99,)).runs[:1]) == pytest.approx(100 * math.sqrt(0.99 * 0.01 / 10_000))
+    assert ctf.images_error(cifar_log(0.83).runs[:1]) == pytest.approx(100 * math.sqrt(0.83 * 0.17 / 1000))
+    assert ctf.images_error(mnist_log((0.99,)).runs[:1]) == pytest.approx(100 * math.sqrt(0.99 * 0.01 / 10_000))
 
 
 def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
-    table = main_table(mnist_log(), cifar_log())
+    table = ctf.main_table(mnist_log(), cifar_log())
     found = by_header(table)
     columns = ("net", "blocks", "epochs", "minus plain", "paper's accuracy (%)")
     mnist, cifar = "10 layers, 16 maps", "Highway A, 11 layers"
@@ -229,20 +218,20 @@ def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
 
 def test_the_candidates_are_named_by_what_they_change():
     log = mnist_log()
-    found = [(row["tried"], row["chosen"]) for row in by_header(choosing_table(log))]
+    found = [(row["tried"], row["chosen"]) for row in by_header(ctf.choosing_table(log))]
     assert found == [("dropout 1.0", ""), ("dropout 0.5", "yes")]
     for dataset, (net, epochs, candidates) in conv_tables.CHOICES.items():
         runs = [made_up.conv_run(configure(net, epochs=epochs, **fields), 0.5) for fields in candidates]
         for chosen in candidates:
             log = replace(log, chosen=for_both(chosen))
-            assert [is_chosen(log, run) for run in runs] == [fields is chosen for fields in candidates], dataset
+            assert [ctf.is_chosen(log, run) for run in runs] == [fields is chosen for fields in candidates], dataset
 
 
 def test_a_run_of_the_papers_budget_would_take_days():
-    assert days(Cost("highway-b", 2_256_838, 100, 0.432)) == pytest.approx(1)
-    found = [(row["net"], row["days a run"]) for row in by_header(costs_table(cifar_log()))]
+    assert ctf.days(Cost("highway-b", 2_256_838, 100, 0.432)) == pytest.approx(1)
+    found = [(row["net"], row["days a run"]) for row in by_header(ctf.costs_table(cifar_log()))]
     assert found == [("Highway B, 19 layers", "5"), ("Highway C, 32 layers", "10")]
-    assert costs_table(mnist_log()) == "No other net was timed."
+    assert ctf.costs_table(mnist_log()) == "No other net was timed."
 
 
 @pytest.mark.parametrize(
@@ -255,7 +244,7 @@ def test_a_run_of_the_papers_budget_would_take_days():
     ],
 )
 def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, verdict):
-    (claim,) = claims(mnist_log(accuracies))
+    (claim,) = ctf.claims(mnist_log(accuracies))
     assert claim.verdict == verdict
 
 
@@ -264,13 +253,13 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, v
     [(0.85, Verdict.INCONCLUSIVE), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
 )
 def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longest, verdict):
-    assert claims(cifar_log(longest=longest))[0].verdict == verdict
+    assert ctf.claims(cifar_log(longest=longest))[0].verdict == verdict
 
 
 def test_as_many_epochs_as_the_papers_can_refute_it():
     log = mnist_log((0.99, 0.9901, 0.9899))
     log.runs[:] = [replace(run, config=replace(run.config, epochs=300)) for run in log.runs]
-    assert claims(log)[0].verdict == Verdict.NOT_REPRODUCED
+    assert ctf.claims(log)[0].verdict == Verdict.NOT_REPRODUCED
 
 
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
@@ -278,8 +267,8 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
     part = [made_up.conv_run(replace(config, seed=seed), 0.88 + 0.01 * seed) for seed in range(3)]
     whole = [replace(run, config=replace(run.config, n_test=10_000)) for run in part]
     seeds = interval([88, 89, 90])
-    assert lead(whole, 89) == pytest.approx((0, seeds.half))
-    assert lead(part, 89) == pytest.approx((0, math.hypot(seeds.half, 1.96 * images_error(part))))
+    assert ctf.lead(whole, 89) == pytest.approx((0, seeds.half))
+    assert ctf.lead(part, 89) == pytest.approx((0, math.hypot(seeds.half, 1.96 * ctf.images_error(part))))
 
 
 @pytest.mark.parametrize(
@@ -287,31 +276,33 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
     [(0.1, Verdict.REPRODUCED), (0.21, Verdict.INCONCLUSIVE), (0.8, Verdict.NOT_REPRODUCED)],
 )
 def test_that_deep_plain_nets_do_not_train_is_judged_by_one_of_11_layers(plain, verdict):
-    claim = next(claim for claim in claims(cifar_log(plain=plain)) if claim.section == "3.3.1")
+    claim = next(claim for claim in ctf.claims(cifar_log(plain=plain)) if claim.section == "3.3.1")
     assert claim.verdict == verdict
 
 
 def test_nets_that_were_only_timed_are_not_tested():
-    timed = [claim for claim in claims(cifar_log()) if claim.verdict == Verdict.NOT_TESTED]
+    timed = [claim for claim in ctf.claims(cifar_log()) if claim.verdict == Verdict.NOT_TESTED]
     assert [claim.why.split()[0] for claim in timed] == ["5", "10", "5"], "days a run"
 
 
-@pytest.mark.parametrize("net", PAPER)
+@pytest.mark.parametrize("net", ctf.PAPER)
 def test_the_papers_numbers_belong_to_nets_of_their_size(net):
-    number, unit = PAPER[net].parameters.split()
+    number, unit = ctf.PAPER[net].parameters.split()
     layers, n_params = NETS[net].counts
     assert n_params == pytest.approx(float(number) * {"K": 1e3, "M": 1e6}[unit], rel=0.03)
-    assert f" {layers} layers" in f" {PAPER[net].net}"
+    assert f" {layers} layers" in f" {ctf.PAPER[net].net}"
 
 
 def test_the_curves_show_the_papers_level_and_a_dot_for_each_seed():
     log = mnist_log()
-    for axes, level, n_dots in zip(curves_figure(log, cifar_log()).axes, (0.6, 10.82, 10.82), (4, 3, 1), strict=True):
+    for axes, level, n_dots in zip(
+        ctf.curves_figure(log, cifar_log()).axes, (0.6, 10.82, 10.82), (4, 3, 1), strict=True
+    ):
         (paper,) = (line for line in axes.lines if line.get_label() == "paper, test")
         assert paper.get_ydata()[0] == pytest.approx(level)
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"]
         assert len({x for x, _ in dots}) == len(dots) == n_dots, "none hides another"
-    tested = [line.get_ydata()[0] for line in curves_figure(log).axes[0].lines if line.get_marker() == "o"]
+    tested = [line.get_ydata()[0] for line in ctf.curves_figure(log).axes[0].lines if line.get_marker() == "o"]
     assert tested == pytest.approx([100 - 100 * run.history.test_score[-1] for run in log.runs])
 
 

@@ -27,9 +27,6 @@ def events_of(program: Callable, *arguments: float, copies: bool = False) -> lis
     return trace.events
 
 
-# ------------------------------------------------------------------------------------------ by hand
-
-
 def test_depths_of_a_program_worked_by_hand():
     def program(a, b):  # the stack, its top to the right: a b
         c = a * b  # a at 2, b at 1; then a b c
@@ -110,9 +107,6 @@ def brute_force(events: list[Event], kept: set[int] | None, size: int) -> list[i
 def test_costs_are_those_of_a_list_of_bytes(events, kept, size):
     kept = kept and {value for value in kept if value < len(events)}
     assert costs(depths(events, kept), size).tolist() == brute_force(events, kept, size)
-
-
-# ------------------------------------------------------------------------------------------ the nets
 
 
 def net_of(block: str, seed: int = 0) -> DeepNet:
@@ -202,9 +196,6 @@ def test_weights_are_read_where_they_are_used():
     assert ("forward", "backward") not in counts
 
 
-# --------------------------------------------------------------------------------- what is compared
-
-
 @pytest.mark.parametrize(("width", "wider"), dm.WIDER.items())
 def test_blocks_of_equal_parameters_have_as_many(width, wider):
     assert 2 * width * (width + 1) == wider * (wider + 1)
@@ -230,9 +221,6 @@ def test_one_size_is_varied_at_a_time(name, equal):
     assert found == ([dm.SIZES[name]] if equal == "width" and name != "depth" else list(dm.VARIED[name]))
     others = dm.SIZES.keys() - {name}
     assert all(getattr(of.setting, other) == dm.SIZES[other] for of in comparisons for other in others)
-
-
-# ----------------------------------------------------------------------------------------- the tables
 
 
 def made_up_log(highway: dict[str, float]) -> dm.DataMovementLog:

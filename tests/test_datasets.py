@@ -33,9 +33,6 @@ def header(*dimensions: int, type_code: int = 0x08) -> bytes:
     return struct.pack(f">HBB{len(dimensions)}I", 0, type_code, len(dimensions), *dimensions)
 
 
-# ------------------------------------------------------------------------------------- one file
-
-
 @given(array=arrays(np.uint8, array_shapes(min_dims=1, max_dims=4, max_side=6)), suffix=st.sampled_from([*COMPRESS]))
 def test_an_array_written_as_idx_is_read_back(tmp_path_factory, array, suffix):
     found = read(tmp_path_factory.getbasetemp() / f"array{suffix}", COMPRESS[suffix](idx_bytes(array)))
@@ -110,9 +107,6 @@ def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
     with refused_with("file.xz", "Memory usage limit"):
         read(tmp_path / "file.xz", lzma.compress(PAYLOAD, filters=filters))
-
-
-# --------------------------------------------------------------------------------- the data sets
 
 
 def test_mnist_is_images_with_one_channel_and_labels(small_mnist):
@@ -205,9 +199,6 @@ def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):
         np.testing.assert_array_equal(first, second)
 
 
-# ---------------------------------------------------------------------------------------- subsets
-
-
 def test_pixels_become_rows_from_minus_one_to_one():
     images = np.array([[[0, 51], [204, 255]], [[255, 0], [0, 0]]], np.uint8)[:, None]
     rows = as_inputs(images)
@@ -242,9 +233,6 @@ def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
 def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, flag):
     with refused_with(flag, max(n_train, n_test), max(n_train, n_test) - 1):
         draw_subset(numbered(200, 100), n_train, n_test, np.random.default_rng(0))
-
-
-# --------------------------------------------------------------------------------- the real MNIST
 
 
 def test_the_real_mnist_has_its_known_shape_labels_and_mean(real_mnist):

@@ -17,8 +17,6 @@ from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
 from highway_networks import DeepNet
 
-# ------------------------------------------------------------------------------------------- depth
-
 
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
     net = digits_net(gate_bias=-1.0)
@@ -30,9 +28,6 @@ def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
     assert used.max() == 3
     assert (used[0] > used[-1]).any(), "no share separates the layers"
     np.testing.assert_allclose([first, last], np.linalg.norm(cache.x[[0, -1]], axis=1), rtol=1e-12)
-
-
-# ---------------------------------------------------------------------------------------- hardness
 
 
 def test_losses_and_margins_are_those_of_a_softmax_without_rounding_to_0():
@@ -65,9 +60,6 @@ def test_the_loss_of_the_other_seeds_leaves_out_the_net_itself(digits, monkeypat
     first, second = examined
     np.testing.assert_array_equal(first["other seeds"], second["own loss"])
     np.testing.assert_array_equal(second["other seeds"], first["own loss"])
-
-
-# ------------------------------------------------------------------------------- depth and hardness
 
 
 def test_correlations_are_spearmans_and_none_where_all_values_are_equal():
@@ -122,9 +114,6 @@ def test_each_part_holds_as_many_of_each_class_the_easiest_first():
         assert of_class.tolist() == np.repeat(range(dpe.PARTS), size).tolist()
 
 
-# ------------------------------------------------------------------------------------- early exits
-
-
 def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
     net = digits_net(gate_bias=1.0)
     right, doubt = early_exit.exits(net, digits.test_x, digits.test_y)
@@ -171,9 +160,6 @@ def test_an_exit_is_measured_on_images_that_did_not_choose_it():
     assert found.at_fixed_depth == pytest.approx(0.75)  # halfway between 0.5 and 1
 
 
-# ------------------------------------------------------------------------------------------ verdict
-
-
 @pytest.mark.parametrize(
     ("trained", "untrained", "verdict"),
     [
@@ -194,9 +180,6 @@ def test_harder_images_use_more_layers_if_both_intervals_say_so(trained, untrain
 )
 def test_depth_varies_if_training_raises_its_variation_enough(trained, verdict):
     assert judge_variation(np.array(trained), np.array([1.0, 2.0, 3.0])) is verdict
-
-
-# ------------------------------------------------------------------------------------- end to end
 
 
 @pytest.mark.slow

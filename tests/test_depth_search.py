@@ -15,26 +15,8 @@ from helpers import assert_says, files_below, without_seconds
 from matplotlib.figure import Figure
 from picture_helpers import cells, committed_log
 
-from experiments import depth_search
+from experiments import depth_search as ds
 from experiments.claims import Claim, Verdict
-from experiments.depth_search import (
-    BLOCKS,
-    DEPTHS,
-    EXPERIMENT,
-    SPACE,
-    DepthSearchLog,
-    Trial,
-    TrialResult,
-    best_of_arm,
-    by_arm,
-    checkpoint_path,
-    draw_trials,
-    halve,
-    last_rung,
-    plan_best,
-    run_best,
-    run_trial,
-)
 from experiments.depth_search_figures import arms_table, claims, curves_panel, settings_table
 from highway_lab import InputError, logs
 from highway_lab.jobs import ResultFile
@@ -42,33 +24,33 @@ from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import DeepNet, load_dataset
 
 BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
-TRIAL = Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)
+TRIAL = ds.Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)
 
 
 def main(*arguments: str) -> int:
-    return EXPERIMENT.main([*arguments])
+    return ds.EXPERIMENT.main([*arguments])
 
 
 LOG = "runs/depth_search-digits-configs6-depths3,5-epochs20"  # of SEARCH, below
 
 
-def read_log(path: str = f"{LOG}.json") -> DepthSearchLog:
-    return EXPERIMENT.read(Path(path))
+def read_log(path: str = f"{LOG}.json") -> ds.DepthSearchLog:
+    return ds.EXPERIMENT.read(Path(path))
 
 
 # ------------------------------------------------------------------------------------------- settings
 
 
 def test_a_setting_depends_on_nothing_but_its_arm_and_index():
-    few, many = draw_trials(3, (20,), **BUDGET), draw_trials(7, (50, 20, 10), **BUDGET)
+    few, many = ds.draw_trials(3, (20,), **BUDGET), ds.draw_trials(7, (50, 20, 10), **BUDGET)
     assert set(few) < set(many)
 
 
 def test_an_unfinished_search_is_a_fair_smaller_one():
-    trials = draw_trials(6, DEPTHS, **BUDGET)
+    trials = ds.draw_trials(6, ds.DEPTHS, **BUDGET)
     for n in range(1, 7):
         arms = Counter(trial.arm for trial in trials[: 8 * n])
-        assert arms == {(block, depth): n for block in BLOCKS for depth in DEPTHS}
+        assert arms == {(block, depth): n for block in ds.BLOCKS for depth in ds.DEPTHS}
         assert {trial.index for trial in trials[: 8 * n]} == set(range(n))
 
 
@@ -82,18 +64,18 @@ DRAWN = {
 
 
 @pytest.fixture(scope="module")
-def many() -> list[Trial]:
-    return draw_trials(N, (50,), **BUDGET)
+def many() -> list[ds.Trial]:
+    return ds.draw_trials(N, (50,), **BUDGET)
 
 
-@pytest.mark.parametrize("name", SPACE)
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("name", ds.SPACE)
+@pytest.mark.parametrize("block", ds.BLOCKS)
 def test_settings_fill_their_ranges_evenly(many, block, name):
     """Kolmogorov and Smirnov: 2,000 draws, or their logarithms where stated, are uniform in their range.
 
     The last epoch's rate is the first's times the factor of an epoch for each of the others.
     """
-    (value, law), (low, high) = DRAWN[name], SPACE[name]
+    (value, law), (low, high) = DRAWN[name], ds.SPACE[name]
     if name == "gate_bias" and block == "plain":
         assert all(trial.gate_bias is None for trial in many if trial.block == "plain")
         return
@@ -110,10 +92,10 @@ def test_the_activations_are_drawn_equally_often(many):
     assert {trial.activation for trial in many} == {"relu", "tanh"}
 
 
-@pytest.mark.parametrize(("block", "depth"), [*product(BLOCKS, DEPTHS)])
+@pytest.mark.parametrize(("block", "depth"), [*product(ds.BLOCKS, ds.DEPTHS)])
 def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, depth):
     """One plain layer, then depth - 1 blocks: 50 wide highway, 71 wide plain, about 5,000 parameters each."""
-    for trial in (trial for trial in draw_trials(20, (depth,), **BUDGET) if trial.block == block):
+    for trial in (trial for trial in ds.draw_trials(20, (depth,), **BUDGET) if trial.block == block):
         config = trial.config(n_test=100)
         assert (config.block, config.depth, config.hidden) == (block, depth - 1, {"plain": 71, "highway": 50}[block])
         assert config.init == {"tanh": "glorot", "relu": "he"}[config.activation]
@@ -122,7 +104,7 @@ def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, dept
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
         assert block == "plain" or config.gate_bias == trial.gate_bias
         again = replace(trial, repeat=1).config(n_test=100)
-        assert again == replace(config, seed=trial.index + depth_search.REPEAT)
+        assert again == replace(config, seed=trial.index + ds.REPEAT)
     net = Training(config, digits).net
     in_and_out = 64 * config.hidden + config.hidden + config.hidden * 10 + 10
     assert (net.params.flat.size - in_and_out) / (depth - 1) == pytest.approx(5_100, rel=0.01)
@@ -137,22 +119,22 @@ def test_the_rate_decays_by_its_factor_in_an_epoch(digits, n_train):
 
 
 @pytest.fixture(scope="module")
-def committed() -> DepthSearchLog:
-    return read_log(committed_log(EXPERIMENT.log_path()))
+def committed() -> ds.DepthSearchLog:
+    return read_log(committed_log(ds.EXPERIMENT.log_path()))
 
 
 def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
     """All of them on the first rung; on each later one the best of the one before, and the best again at the end."""
-    assert committed.space == SPACE
+    assert committed.space == ds.SPACE
     results = {result.trial: result for result in committed.results}
-    trials = draw_trials(100, DEPTHS, dataset="mnist", n_train=60_000, epochs=40)
-    assert halve(trials, lambda rung: [results[trial] for trial in rung]) == committed.results
+    trials = ds.draw_trials(100, ds.DEPTHS, dataset="mnist", n_train=60_000, epochs=40)
+    assert ds.halve(trials, lambda rung: [results[trial] for trial in rung]) == committed.results
     rungs = Counter((result.trial.arm, result.trial.epochs) for result in committed.results)
     expected = {4: 100, 8: 25, 40: 10}
-    assert rungs == {(arm, epochs): n for arm in product(BLOCKS, DEPTHS) for epochs, n in expected.items()}
+    assert rungs == {(arm, epochs): n for arm in product(ds.BLOCKS, ds.DEPTHS) for epochs, n in expected.items()}
     best = {
         (result.trial, repeat)
-        for ranked in by_arm(last_rung(committed.results)).values()
+        for ranked in ds.by_arm(ds.last_rung(committed.results)).values()
         for result in ranked[:2]
         for repeat in (1, 2, 3)
     }
@@ -177,8 +159,8 @@ def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
 def test_list_prints_each_setting(workdir, capsys):
     assert main("list", "--dataset", "digits", "--configs", "2", "--depths", "10,3") == 0
     rows = capsys.readouterr().out.splitlines()
-    trials = draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=40)
-    assert [Trial(**json.loads(row)) for row in rows] == trials
+    trials = ds.draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=40)
+    assert [ds.Trial(**json.loads(row)) for row in rows] == trials
     assert len(rows) == 8
     assert files_below(workdir) == {}
 
@@ -191,27 +173,27 @@ def test_no_test_image_has_a_say(digits):
     rng = np.random.default_rng(0)
     test_x, test_y = rng.integers(0, 256, (7, 1, 8, 8), np.uint8), rng.integers(0, 10, 7, np.uint8)
     noise = digits._replace(test_x=test_x, test_y=test_y)
-    results = [replace(run_trial(TRIAL, data), seconds=0.0) for data in (digits, noise)]
+    results = [replace(ds.run_trial(TRIAL, data), seconds=0.0) for data in (digits, noise)]
     assert results[0] == results[1]
 
 
 def test_a_trial_learns_and_its_losses_are_of_the_training_images(digits):
-    result = run_trial(replace(TRIAL, epochs=12), digits)
+    result = ds.run_trial(replace(TRIAL, epochs=12), digits)
     assert len(result.train_loss) == 12
     assert not result.diverged
     assert result.lowest_loss < 1 < result.train_loss[0]
     other = digits._replace(train_x=255 - digits.train_x)
-    assert run_trial(TRIAL, other).train_loss != result.train_loss[:2]
+    assert ds.run_trial(TRIAL, other).train_loss != result.train_loss[:2]
 
 
 def test_a_diverged_trial_is_a_result(digits):
-    result = run_trial(replace(TRIAL, activation="relu", lr=1e9, epochs=5), digits)
+    result = ds.run_trial(replace(TRIAL, activation="relu", lr=1e9, epochs=5), digits)
     assert result.diverged
     assert result.train_loss[-1] is None
     assert len(result.train_loss) < 5
 
 
-def result(arm: tuple[str, int], index: int, *losses: float | None) -> TrialResult:
+def result(arm: tuple[str, int], index: int, *losses: float | None) -> ds.TrialResult:
     return made_up.search_result(replace(TRIAL, block=arm[0], depth=arm[1], index=index), *losses)
 
 
@@ -224,7 +206,7 @@ def test_settings_are_ranked_by_their_lowest_training_loss():
         result(("highway", 10), 0, None),
         result(("plain", 10), 2, 0.4, None),
     ]
-    ranked = by_arm(results)
+    ranked = ds.by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
     assert [[of.trial.index for of in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
     assert [of.lowest_loss for of in ranked["highway", 20]] == [1.9, math.inf]
@@ -245,7 +227,7 @@ def test_tables_count_settings_and_divergence_and_average_the_best():
 
 def test_a_search_reports_each_tenth_of_its_way():
     results = [result(("plain", 10), i, 1.0 - i / 100) for i in range(20)]
-    reports = [depth_search.report(results[:n], 20) for n in range(1, 21)]
+    reports = [ds.report(results[:n], 20) for n in range(1, 21)]
     assert [n for n, text in enumerate(reports, start=1) if text] == list(range(2, 21, 2))
     assert reports[5] == "6 of 20 settings; lowest loss: plain 10: 0.95"
 
@@ -253,16 +235,16 @@ def test_a_search_reports_each_tenth_of_its_way():
 def test_an_arms_best_run_has_the_lowest_loss_without_divergence_if_any():
     losses = ([2.3, 0.3], [2.3, 0.2, 0.4], [2.3, 0.1, None])
     runs = [made_up.best_run(replace(TRIAL, index=index), *of) for index, of in enumerate(losses)]
-    assert best_of_arm(runs)[TRIAL.arm] is runs[1]
-    assert best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
+    assert ds.best_of_arm(runs)[TRIAL.arm] is runs[1]
+    assert ds.best_of_arm(runs[2:])[TRIAL.arm] is runs[2]
 
 
 # --------------------------------------------------------------------------------------------- verdicts
 
 SPREAD = (0.98, 1.0, 1.02)  # by which the seeds of an arm, and its best settings, differ
 PAPER = {  # losses as the paper has them, in what matters
-    **{("plain", depth): loss for depth, loss in zip(DEPTHS, (5e-5, 8e-5, 5e-4, 1.0), strict=True)},
-    **{("highway", depth): 6e-5 for depth in DEPTHS},
+    **{("plain", depth): loss for depth, loss in zip(ds.DEPTHS, (5e-5, 8e-5, 5e-4, 1.0), strict=True)},
+    **{("highway", depth): 6e-5 for depth in ds.DEPTHS},
 }
 LATE = {"plain": 7, "highway": 5}  # epochs without progress, of 9
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
@@ -286,7 +268,7 @@ def test_the_papers_own_losses_reproduce_all_its_claims(epochs):
     assert {claim.verdict for claim in judged(PAPER, epochs)} == {REPRODUCED}
 
 
-PLAIN_ALIKE = {("plain", depth): 1e-4 for depth in DEPTHS}
+PLAIN_ALIKE = {("plain", depth): 1e-4 for depth in ds.DEPTHS}
 HIGHWAY_WORSE = {("highway", 50): 1e-3, ("highway", 100): 1e-3}
 ABOVE = {("plain", 10): 2e-4, ("plain", 20): 3e-4}
 
@@ -305,7 +287,7 @@ ABOVE = {("plain", 10): 2e-4, ("plain", 20): 3e-4}
         (PLAIN_ALIKE | HIGHWAY_WORSE, 400, 3, NOT_REPRODUCED),
         ({("plain", 100): 1e-3}, 400, 4, NOT_REPRODUCED),
         ({("plain", 100): 1e-3}, 40, 4, INCONCLUSIVE),
-        ({("highway", depth): 1e3 for depth in DEPTHS}, 40, 5, NOT_REPRODUCED),
+        ({("highway", depth): 1e3 for depth in ds.DEPTHS}, 40, 5, NOT_REPRODUCED),
     ],
 )
 def test_other_losses_give_other_verdicts(changes, epochs, number, verdict):
@@ -349,16 +331,16 @@ def test_a_diverged_run_is_left_out_marked_and_counted(curves, mean, crosses):
 # ------------------------------------------------------------------------------------ successive halving
 
 
-def rungs_of(n: int, losses, epochs: int = 40) -> list[list[TrialResult]]:
+def rungs_of(n: int, losses, epochs: int = 40) -> list[list[ds.TrialResult]]:
     """The rungs of a made-up search, n settings an arm; losses(trial) gives those of its epochs."""
     rungs = []
 
-    def train(rung: list[Trial]) -> list[TrialResult]:
+    def train(rung: list[ds.Trial]) -> list[ds.TrialResult]:
         rungs.append([made_up.search_result(trial, *losses(trial)) for trial in rung])
         return rungs[-1]
 
-    trials = draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
-    results = halve(trials, train)
+    trials = ds.draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
+    results = ds.halve(trials, train)
     assert results == [result for rung in rungs for result in rung]
     assert {replace(result.trial, epochs=epochs) for result in results} <= set(trials), "by the whole training's rates"
     return rungs
@@ -368,7 +350,7 @@ def test_the_best_of_each_arm_go_on_to_the_next_rung():
     """Of 20 settings an arm five and then two go on: here those of the highest index, whatever the other arms do."""
     rungs = rungs_of(20, lambda trial: [trial.depth - trial.index / 100])
     assert [{result.trial.epochs for result in rung} for rung in rungs] == [{4}, {8}, {40}]
-    arms = [(block, depth) for block in BLOCKS for depth in (10, 50)]
+    arms = [(block, depth) for block in ds.BLOCKS for depth in (10, 50)]
     for rung, first in zip(rungs, (0, 15, 18), strict=True):
         found = sorted((result.trial.arm, result.trial.index) for result in rung)
         assert found == sorted(product(arms, range(first, 20)))
@@ -385,7 +367,7 @@ def test_a_setting_is_not_counted_twice_if_rungs_have_equal_epochs(workdir):
     assert main("run", *flags) == 0
     log = read_log("runs/depth_search-digits-configs4-depths3-epochs1.json")
     assert len(log.results) == len({result.trial for result in log.results}) == 8
-    assert last_rung(log.results) == log.results
+    assert ds.last_rung(log.results) == log.results
 
 
 # ---------------------------------------------------------------------------- the nets that are looked into
@@ -400,7 +382,7 @@ def test_the_best_deep_highway_nets_of_the_usual_search_are_kept(small_mnist, wo
     assert not Path("models").exists(), "of other flags than the committed search's"
     log.rename("runs/depth_search.json")
     assert main("best", *data) == 0
-    best = best_of_arm(read_log("runs/depth_search.json").best)
+    best = ds.best_of_arm(read_log("runs/depth_search.json").best)
     for depth in (50, 100):
         net = DeepNet.load(f"models/highway-{depth}.npz")
         assert (net.depth, net.hidden, net.config["block"]) == (depth - 1, 50, "highway")
@@ -411,10 +393,10 @@ def test_the_best_deep_highway_nets_of_the_usual_search_are_kept(small_mnist, wo
 @pytest.mark.parametrize("left", ["nothing", "another budget's checkpoint"])
 def test_no_untrained_net_is_kept(digits, workdir, left):
     if left != "nothing":
-        run_best(replace(TRIAL, epochs=1), digits)
+        ds.run_best(replace(TRIAL, epochs=1), digits)
     with pytest.raises(InputError) as error:
-        depth_search.keep_net(TRIAL, digits, depth_search.MODEL)
-    assert_says(error.value, checkpoint_path(TRIAL))
+        ds.keep_net(TRIAL, digits, ds.MODEL)
+    assert_says(error.value, ds.checkpoint_path(TRIAL))
     assert not Path("models").exists()
 
 
@@ -424,13 +406,13 @@ SEARCH = ("--dataset", "digits", "--configs", "6", "--depths", "3,5", "--epochs"
 TRIALS = 4 * (6 + 2 + 1)
 
 
-def run_search(*flags: str) -> DepthSearchLog:
+def run_search(*flags: str) -> ds.DepthSearchLog:
     """Run the search; returns its log."""
     assert main("run", *SEARCH, *flags) == 0
     return read_log()
 
 
-def findings(log: DepthSearchLog) -> dict:
+def findings(log: ds.DepthSearchLog) -> dict:
     """All of a log but where, when and by which command it was made."""
     kept = asdict(log)
     del kept["created"], kept["command"], kept["environment"]
@@ -440,7 +422,7 @@ def findings(log: DepthSearchLog) -> dict:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> DepthSearchLog:
+def whole(tmp_path_factory) -> ds.DepthSearchLog:
     """The log of a search that nothing cut short, by one process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("whole"))
@@ -451,11 +433,11 @@ def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, m
     """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
     here = logs.environment()
     searched = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
-    for name, trial in zip("ab", draw_trials(1, (3,), **BUDGET), strict=True):
+    for name, trial in zip("ab", ds.draw_trials(1, (3,), **BUDGET), strict=True):
         for epochs in (1, 2):
             trial, losses = replace(trial, epochs=epochs), [1.0, 0.5][:epochs]
-            result = TrialResult(replace(here, cpu=name), trial, losses, False, 1.0)
-            ResultFile(f"{searched}.jsonl", TrialResult).append(result)
+            result = ds.TrialResult(replace(here, cpu=name), trial, losses, False, 1.0)
+            ResultFile(f"{searched}.jsonl", ds.TrialResult).append(result)
     flags = ["--dataset", "digits", "--configs", "1", "--depths", "3", "--n-train", "200", "--epochs", "2"]
     run, best = ["run", *flags], ["best", f"{searched}.json", *flags[:2], "--seeds", "1"]
     for machine, command in (("b", run), ("c", best), ("d", best)):
@@ -528,7 +510,7 @@ def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, wor
 @pytest.mark.parametrize(("activation", "indices"), [("tanh", [97, 10]), ("relu", [27, 31])])
 def test_best_of_an_activation_takes_the_best_setting_that_has_it(committed, activation, indices):
     words = ["best", "--activation", activation, "--top", "1", "--seeds", "1", "--arms", "highway-50,plain-50"]
-    trials = plan_best(committed, EXPERIMENT.parser.parse_args(words))
+    trials = ds.plan_best(committed, ds.EXPERIMENT.parser.parse_args(words))
     assert [(trial.activation, trial.index) for trial in trials] == [(activation, index) for index in indices]
 
 
@@ -536,7 +518,7 @@ def test_best_trains_some_arms_from_later_seeds_for_longer(searched):
     flags = ("--first-repeat", "4", "--seeds", "2", "--arms", "highway-3", "--epochs", "11", "--top", "1")
     assert main("best", "--dataset", "digits", *flags) == 0
     log = read_log("runs/depth_search-digits-top1-seeds2-first_repeat4-armshighway-3-epochs11.json")
-    trials, usual = [run.trial for run in log.best], by_arm(last_rung(log.results))["highway", 3][0].trial
+    trials, usual = [run.trial for run in log.best], ds.by_arm(ds.last_rung(log.results))["highway", 3][0].trial
     assert [(trial.arm, trial.repeat, trial.epochs) for trial in trials] == [(("highway", 3), of, 11) for of in (4, 5)]
     for trial in trials:
         assert trial.decay**10 == pytest.approx(usual.decay ** (usual.epochs - 1)), "the last rate is the same"
@@ -556,17 +538,17 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
 
     monkeypatch.setattr(Training, "_train_epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_best(trial, digits)
-    found = without_seconds(run_best(trial, digits))
+        ds.run_best(trial, digits)
+    found = without_seconds(ds.run_best(trial, digits))
     assert trained == [0, 1, 2, 2, 3]
-    checkpoint_path(trial).unlink()
-    assert without_seconds(run_best(trial, digits)) == found
+    ds.checkpoint_path(trial).unlink()
+    assert without_seconds(ds.run_best(trial, digits)) == found
 
 
 @pytest.mark.slow
 def test_a_search_that_was_cut_short_repeats_no_finished_run(workdir, whole):
     """Cut in the middle of a line, and continued by two processes."""
-    results = ResultFile(f"{LOG}.jsonl", TrialResult)
+    results = ResultFile(f"{LOG}.jsonl", ds.TrialResult)
     for done in whole.results[:25]:
         results.append(replace(done, environment=whole.environment))
     safe = results.path.read_bytes()

@@ -16,8 +16,6 @@ from highway_lab import jobs
 
 OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
-# ---------------------------------------------------------------------------------------------- the list
-
 
 def test_every_experiment_is_in_the_list_and_has_its_steps():
     room = ROOT / "experiments"
@@ -55,9 +53,6 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
     assert [" ".join(line.split()) for line in lines] == expected
     assert sum("there" in line.split()[:1] for line in lines) == 2
-
-
-# ---------------------------------------------------------------------------------------------- running
 
 
 BOTH = ("mnist", "cifar-10")
@@ -147,9 +142,6 @@ def test_each_experiment_runs_once_tabulates_and_draws(workdir, monkeypatch, cap
     pictures = files_below(Path("viz"))
     assert pictures.keys() == {f"smoke/{figure}" for figure in figures.FIGURES}
     assert all(content.startswith(OPENING[Path(name).suffix]) for name, content in pictures.items())
-
-
-# ------------------------------------------------------------------------------------- what is committed
 
 
 @pytest.mark.slow

@@ -13,17 +13,8 @@ from scipy.stats import rankdata
 
 from experiments import __main__ as experiments
 from experiments.beyond import factor_model as fm
+from experiments.beyond import factor_model_figures as figures
 from experiments.beyond import simulated_markets as sm
-from experiments.beyond.factor_model_figures import (
-    by_regime_table,
-    days_figure,
-    judge_gates,
-    leads_table,
-    regimes_table,
-    returns_table,
-    settings_table,
-    verdicts_table,
-)
 from experiments.claims import Verdict
 from experiments.common import Experiment, ExperimentJob, load
 from highway_lab import InputError, logs
@@ -385,16 +376,16 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
 def test_the_verdict_needs_a_lead_over_every_baseline(mean_T, untrained, expected):
     log = made_up_log(HALF | mean_T, untrained)
     other = Verdict.INCONCLUSIVE if untrained == 0.5 else Verdict.NOT_REPRODUCED  # its AUC is ½ in all markets
-    assert [judge_gates(log, net) for net in fm.GATED] == [expected, other]
-    assert [row[-1] for row in cells(verdicts_table(log))] == ["verdict", expected, other]
+    assert [figures.judge_gates(log, net) for net in fm.GATED] == [expected, other]
+    assert [row[-1] for row in cells(figures.verdicts_table(log))] == ["verdict", expected, other]
 
 
 def test_one_seed_has_no_interval_and_none_no_value():
     log = made_up_log(HALF | {"nonlinear": 0.8})
     log.runs = [run for run in log.runs if run.task.seed == 1]
-    assert cells(verdicts_table(log))[1][1:] == ["+0.300"] * 4 + ["inconclusive"]
+    assert cells(figures.verdicts_table(log))[1][1:] == ["+0.300"] * 4 + ["inconclusive"]
     log.runs[0].detections[f"{fm.GATED[0]}: mean T"].auc = None
-    assert cells(verdicts_table(log))[1][1:] == ["none"] * 4 + ["inconclusive"]
+    assert cells(figures.verdicts_table(log))[1][1:] == ["none"] * 4 + ["inconclusive"]
 
 
 def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
@@ -402,13 +393,13 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
     for run in log.runs[: len(sm.MARKETS)]:
         run.second, run.mean_T = [True, False] * 20, {fm.GATED[0]: [None] * 40, fm.GATED[1]: [0.5] * 40}
     logs.write(tmp_path / "log.json", log)
-    (line, _), *_ = (axes.lines for axes in days_figure(fm.EXPERIMENT.read(tmp_path / "log.json")).axes)
+    (line, _), *_ = (axes.lines for axes in figures.days_figure(fm.EXPERIMENT.read(tmp_path / "log.json")).axes)
     assert np.isnan(line.get_ydata()).all()
 
 
 @pytest.mark.parametrize(("p", "counts"), [(0.01, ("3, 0", "1, 1", "0, 3")), (0.2, ("0, 0", "0, 0", "0, 0"))])
 def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
-    table = regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
+    table = figures.regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
     found = [f"{mean} ± 0.050 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
     assert cells(table)[1][:4] == [f"{fm.GATED[0]}: mean T", *found]
 
@@ -416,10 +407,10 @@ def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
 def test_tables_of_models_have_a_column_for_each_market():
     log = made_up_log(HALF)
     for tabulate, cell in (
-        (returns_table, "0.101 ± 0.002"),
-        (by_regime_table, "0.100 ± 0.000; none"),
-        (leads_table, "+0.061 ± 0.001"),
-        (settings_table, "b: 6 of 9"),
+        (figures.returns_table, "0.101 ± 0.002"),
+        (figures.by_regime_table, "0.100 ± 0.000; none"),
+        (figures.leads_table, "+0.061 ± 0.001"),
+        (figures.settings_table, "b: 6 of 9"),
     ):
         header, first, *_ = cells(tabulate(log))
         assert header[1:] == [*sm.MARKETS]

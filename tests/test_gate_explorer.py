@@ -51,9 +51,6 @@ def held_by(page: Path) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
 
 
-# ----------------------------------------------------------------------------------------- measuring
-
-
 def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
     net = net_for(digits)
     net.params["W_T"][...] = 0
@@ -83,9 +80,6 @@ def test_the_log_holds_the_first_image_of_each_class(digits, saved):
     assert log.trained != log.untrained
 
 
-# ------------------------------------------------------------------------------------ small generator
-
-
 @pytest.mark.parametrize(
     ("seed", "first", "total"),
     [
@@ -108,9 +102,6 @@ def test_untrained_weights_have_the_spread_of_their_initialisation(digits, init)
         assert abs(net.params[name].mean()) < expected / 4, name
     assert (net.params["b_T"] == NET["gate_bias"]).all()
     assert not net.params["b_H"].any()
-
-
-# ------------------------------------------------------------------------------------------ the page
 
 
 def test_the_page_holds_the_weights_to_the_last_bit(saved):
@@ -183,9 +174,6 @@ def test_the_table_has_a_row_a_class(saved):
     log = dataclasses.replace(log, trained=dataclasses.replace(log.trained, mean=list(range(10)), sd=[0.25] * 10))
     rows = gate_explorer_figures.depths_table(log).splitlines()
     assert [row.split(" | ")[2] for row in rows[2:12]] == [f"{label}.00 (sd 0.25)" for label in range(10)]
-
-
-# -------------------------------------------------------------------------------------- the template
 
 
 def luminance(color: str) -> float:

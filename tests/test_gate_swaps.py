@@ -22,9 +22,6 @@ def few(digits) -> tuple[np.ndarray, np.ndarray]:
     return digits.train_x[: models.ROWS + 90], digits.train_y[: models.ROWS + 90]
 
 
-# --------------------------------------------------------------------------- passes with a given branch
-
-
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("branch", [GATES, STATES])
 def test_own_branches_give_the_logits_of_the_net(digits, activation, branch):
@@ -70,9 +67,6 @@ def test_a_swap_changes_neither_the_net_nor_what_is_given(digits):
     assert (given == 0.5).all()
 
 
-# ------------------------------------------------------------------------------------------- donors
-
-
 def test_partners_are_others_of_the_class_that_is_asked_for(digits):
     labels, images = digits.test_y, np.arange(len(digits.test_y))
     partners = gate_swaps.draw_partners(labels, np.random.default_rng(0))
@@ -93,9 +87,6 @@ def test_donors_give_what_they_compute_or_the_mean_of_a_class(digits):
     means = np.random.default_rng(0).random((10, net.depth, net.hidden))
     given = gate_swaps.from_means(means, digits.test_y)(part)
     assert np.array_equal(given[:, :, 3], means[digits.test_y[13]])
-
-
-# --------------------------------------------------------------------------------------- what is counted
 
 
 def test_own_gates_change_nothing(few):
@@ -147,9 +138,6 @@ def test_layers_one_at_a_time_and_in_a_row_agree_with_whole_passes(few):
     assert found.last == errors(range(L - k, L) for k in range(L + 1))
     assert found.first[-1] == found.last[-1] != found.first[0] == found.last[0]
     assert found.distance == pytest.approx(np.abs(given - cache.T).mean(axis=(1, 2)), rel=1e-3)
-
-
-# ------------------------------------------------------------------------------------------ end to end
 
 
 def test_the_log_has_every_net_and_its_swaps_agree(digits, workdir):

@@ -24,20 +24,7 @@ from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
-from highway_lab import InputError
-from highway_lab.figures import (
-    COLORS,
-    Palette,
-    differences,
-    fingerprint,
-    label_ends,
-    new_figure,
-    number_layers,
-    page_renderer,
-    renderer,
-    save,
-    spread,
-)
+from highway_lab import InputError, figures
 from highway_lab.logs import write
 
 BLOCK = 5  # pixels: the mean colours of such squares are compared
@@ -121,9 +108,9 @@ def assert_redrawn(path: Path, redrawn: bytes, *logs: Path) -> None:
         outdated(f"{name} has not been drawn")
     content = path.read_bytes()
     source, software = origin(content)
-    if source != "\n".join(map(fingerprint, logs)):
+    if source != "\n".join(map(figures.fingerprint, logs)):
         outdated(f"{name} was drawn from other logs than {', '.join(log.name for log in logs)}")
-    here = page_renderer() if content.startswith(PAGE) else renderer()
+    here = figures.page_renderer() if content.startswith(PAGE) else figures.renderer()
     if software == here:
         same = content == redrawn
         assert same, f"{name}: other bytes, though from the same logs by the same {software}"
@@ -175,7 +162,7 @@ def test_pictures_suit_the_log_and_name_it(log, expected, workdir):
     drawn = pictures.draw(Path("run.json"), Path("here"))
     assert [path.stem for path in drawn] == expected
     for path in drawn:
-        assert origin(path.read_bytes()) == (fingerprint("run.json"), renderer())
+        assert origin(path.read_bytes()) == (figures.fingerprint("run.json"), figures.renderer())
         with Image.open(path) as image:
             assert matplotlib.__version__ in image.text["Software"]
 
@@ -399,7 +386,7 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
     assert path == Path("highway_networks.gif")
     assert path.read_bytes() == gif.animate(Path("run.json"), Path("again/a.gif")).read_bytes()
     assert path.stat().st_size <= 150_000
-    assert origin(path.read_bytes()) == (fingerprint("run.json"), renderer())
+    assert origin(path.read_bytes()) == (figures.fingerprint("run.json"), figures.renderer())
     with Image.open(path) as animation:
         assert animation.info["loop"] == 0
         frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(animation)]
@@ -432,7 +419,7 @@ def test_another_data_set_has_its_own_animation(workdir, capsys):
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6), st.floats(1, 20))
 def test_spread_keeps_order_distance_and_bounds(positions, gap):
     positions = np.array(positions)
-    moved = spread(positions, gap, 5, 200)
+    moved = figures.spread(positions, gap, 5, 200)
     order = np.argsort(positions, kind="stable")
     assert np.all(np.diff(moved[order]) >= gap - 1e-9)
     assert moved.min() >= 5 - 1e-9
@@ -440,18 +427,18 @@ def test_spread_keeps_order_distance_and_bounds(positions, gap):
 
 
 def test_spread_moves_no_more_than_it_must():
-    np.testing.assert_allclose(spread(np.array([50.0, 10.0, 12.0]), 6, 0, 100), [50, 8, 14])
-    np.testing.assert_allclose(spread(np.array([30.0, 10.0, 20.0]), 10, 0, 100), [30, 10, 20])
+    np.testing.assert_allclose(figures.spread(np.array([50.0, 10.0, 12.0]), 6, 0, 100), [50, 8, 14])
+    np.testing.assert_allclose(figures.spread(np.array([30.0, 10.0, 20.0]), 10, 0, 100), [30, 10, 20])
 
 
 @pytest.mark.filterwarnings("error", "ignore::DeprecationWarning")  # what libraries say of one another
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_labels_of_lines_that_end_together_do_not_overlap(scale):
-    figure, axes = new_figure("three lines", 3)
+    figure, axes = figures.new_figure("three lines", 3)
     for height in (0.5, 0.5, 0.51):
         axes.plot([1, 10], [1, height], label=f"to {height}")
     axes.set(xscale=scale, yscale=scale, ylim=(0.1, 1))
-    labels = label_ends(axes)
+    labels = figures.label_ends(axes)
     figure.draw_without_rendering()
     boxes = sorted((label.get_window_extent() for label in labels.values()), key=lambda box: box.y0)
     assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
@@ -462,20 +449,20 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
 
 @pytest.mark.parametrize(("depth", "ticks"), [(1, [1]), (3, [1, 2, 3]), (30, [1, 5, 10, 15, 20, 25, 30])])
 def test_layers_are_numbered_from_1(depth, ticks):
-    _, axes = new_figure("layers", 2)
-    number_layers(axes.xaxis, depth)
+    _, axes = figures.new_figure("layers", 2)
+    figures.number_layers(axes.xaxis, depth)
     assert list(axes.get_xticks()) == ticks
 
 
 def test_a_block_without_a_colour_gets_one_of_its_own():
-    colors = Palette(COLORS)
-    assert len({colors[name] for name in ("one", "two", *COLORS)}) == len(COLORS) + 2
+    colors = figures.Palette(figures.COLORS)
+    assert len({colors[name] for name in ("one", "two", *figures.COLORS)}) == len(figures.COLORS) + 2
 
 
 def test_no_difference_is_white():
-    _, axes = new_figure("differences", 2)
+    _, axes = figures.new_figure("differences", 2)
     values = np.array([[-1.0, 0.0, 3.0]])
-    image = axes.imshow(values, **differences(values))
+    image = axes.imshow(values, **figures.differences(values))
     low, zero, high = image.cmap(image.norm(values))[0, :, :3]
     assert zero.min() > 0.95
     assert low[2] > low[0]
@@ -485,19 +472,19 @@ def test_no_difference_is_white():
 def test_a_failed_picture_leaves_the_old_one(workdir):
     write("run.json", made_up_log())
     (workdir / "a.png").write_text("old")
-    figure, axes = new_figure("broken", 2)
+    figure, axes = figures.new_figure("broken", 2)
     axes.set_title("$\\nosuchcommand$")
     with pytest.raises(ValueError, match="nosuchcommand"):
-        save(figure, "a.png", "run.json")
+        figures.save(figure, "a.png", "run.json")
     assert set(files_below(workdir)) == {"a.png", "run.json"}
     assert (workdir / "a.png").read_text() == "old"
 
 
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
     (workdir / "a&b.json").touch()
-    save("<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>", "page.html", "a&b.json")
+    figures.save("<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>", "page.html", "a&b.json")
     page = (workdir / "page.html").read_bytes()
-    assert origin(page) == (fingerprint("a&b.json"), page_renderer())
+    assert origin(page) == (figures.fingerprint("a&b.json"), figures.page_renderer())
     assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
-    assert look_alike(page, page.replace(page_renderer().encode(), b"others"))
+    assert look_alike(page, page.replace(figures.page_renderer().encode(), b"others"))
     assert not look_alike(page, page.replace(b"title", b"h1"))

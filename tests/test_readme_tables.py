@@ -56,9 +56,6 @@ def test_committed_table_equals_its_log(readme, name, monkeypatch):
     assert table == readme_tables.make_table(name, readme)
 
 
-# ------------------------------------------------------------------------------------------ made-up logs
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A working directory with a README and the logs that its tables need."""

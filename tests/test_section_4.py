@@ -39,9 +39,6 @@ def log(smoke, monkeypatch) -> Section4Log:
     return EXPERIMENT.read(LOG)
 
 
-# ------------------------------------------------------------------------------------- what is measured
-
-
 def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digits):
     assert [net.source for net in log.nets] == [
         source for seeds in models.by_setting("digits", digits, smoke=True).values() for source in seeds
@@ -85,9 +82,6 @@ def test_a_table_has_all_nets_before_and_after_training(log, table):
     settings = ("ReLU", "tanh from −2", "tanh from −4", "one 6-block net")
     _, *rows = cells(TABLES[table](log))
     assert [row[0] for row in rows] == [f"{name}, {state}" for name in settings for state in ("trained", "untrained")]
-
-
-# ------------------------------------------------------------------------------------ what is made of it
 
 
 def made_up(log: Section4Log, rises: list[float], **gates) -> Seen:
@@ -208,8 +202,6 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
     assert len(kept) == 2
     assert [training.optimizer.v.any() for training in trained] == [True] * 3
 
-
-# ------------------------------------------------------------------------------------- the committed logs
 
 LOOKED_INTO = {
     "section_4": lambda log: [net.source for net in log.nets],

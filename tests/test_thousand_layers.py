@@ -9,44 +9,26 @@ import made_up
 import numpy as np
 import pytest
 
+from experiments import thousand_layers as tl
 from experiments import thousand_layers_figures
 from experiments.claims import Verdict
 from experiments.rates import TriedRate, best_rates
-from experiments.thousand_layers import (
-    BLOCKS,
-    CHOOSING_SEED,
-    CONTROL,
-    DEPTHS,
-    EXPERIMENT,
-    SEEDS,
-    DeepRun,
-    Gates,
-    ThousandLayersLog,
-    count_needed,
-    entropy,
-    mean_T,
-    measure_gates,
-    plan,
-    run_config,
-)
 from experiments.thousand_layers_figures import arms_table, claims, deepest, judge_training
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
 from highway_networks import Config
 
-ARMS = [CONTROL, *((*block, depth) for block, depth in product(BLOCKS, DEPTHS))]
+ARMS = [tl.CONTROL, *((*block, depth) for block, depth in product(tl.BLOCKS, tl.DEPTHS))]
 SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="momentum", lr=0.1, clip=0.0)
 LOG = Path("runs/thousand_layers-smoke.json")
-
-# ---------------------------------------------------------------------------------------- what is run
 
 
 def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
     """First the nets that choose the rates, then those that are measured at them."""
-    assert EXPERIMENT.main(["run", "--smoke", "--fresh"]) == 0
-    results, log = LOG.with_suffix(".jsonl").read_bytes(), EXPERIMENT.read(LOG)
-    choosing, measuring = plan(digits, True), plan(digits, True, best_rates(log.tried))
+    assert tl.EXPERIMENT.main(["run", "--smoke", "--fresh"]) == 0
+    results, log = LOG.with_suffix(".jsonl").read_bytes(), tl.EXPERIMENT.read(LOG)
+    choosing, measuring = tl.plan(digits, True), tl.plan(digits, True, best_rates(log.tried))
     assert [run.config for run in log.runs] == measuring
     assert results.count(b"\n") == len(choosing) + len(measuring)
     assert all((run.gates is None) == (run.config.block == "plain") for run in log.runs)
@@ -57,12 +39,9 @@ def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
         draw(replace(log, runs=runs))  # though the deepest nets have all diverged
 
 
-# ------------------------------------------------------------------------------------ what is measured
-
-
 def test_guessing_costs_the_entropy_of_the_classes():
-    assert entropy(np.repeat(np.arange(10), 7)) == pytest.approx(math.log(10))
-    assert entropy(np.array([3, 3, 3, 7])) == pytest.approx(math.log(4) - 0.75 * math.log(3))
+    assert tl.entropy(np.repeat(np.arange(10), 7)) == pytest.approx(math.log(10))
+    assert tl.entropy(np.array([3, 3, 3, 7])) == pytest.approx(math.log(4) - 0.75 * math.log(3))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +54,7 @@ def test_guessing_costs_the_entropy_of_the_classes():
     ],
 )
 def test_as_many_blocks_are_needed_as_keep_the_score_from_there_on(scores, needed):
-    assert count_needed([0, 1, 2, 3], scores) == needed
+    assert tl.count_needed([0, 1, 2, 3], scores) == needed
 
 
 def test_only_an_open_block_takes_part_and_is_needed(digits):
@@ -89,24 +68,24 @@ def test_only_an_open_block_takes_part_and_is_needed(digits):
     x = as_inputs(data.test_x)
     labels = net.predict(x).argmax(axis=1)  # so the net makes no error
     training.data = data._replace(test_y=labels)
-    means = mean_T(net, data.train_x)
-    gates = measure_gates(training, [1e-13] * 4, means)
+    means = tl.mean_T(net, data.train_x)
+    gates = tl.measure_gates(training, [1e-13] * 4, means)
     assert (gates.taking_part, gates.needed, gates.kept) == (1, 1, [0, 1, 2, 4])
     all_closed = np.mean(net.without(range(4)).predict(x).argmax(axis=1) == labels)
     assert gates.scores == [all_closed, 1, 1, 1]
     assert all_closed < 0.5
-    assert measure_gates(training, means, means).taking_part == 0, "open from the start"
+    assert tl.measure_gates(training, means, means).taking_part == 0, "open from the start"
     params["b_T"][2] = math.log(0.009)
-    assert measure_gates(training, [1e-13] * 4, mean_T(net, data.train_x)).taking_part == 0, "nearly closed"
+    assert tl.measure_gates(training, [1e-13] * 4, tl.mean_T(net, data.train_x)).taking_part == 0, "nearly closed"
 
 
 def test_a_run_keeps_its_gates_before_and_after(digits):
-    run, training = run_config(SHORT, digits), Training(SHORT, digits)
+    run, training = tl.run_config(SHORT, digits), Training(SHORT, digits)
     images = training.data.train_x
-    assert run.gates.untrained == mean_T(training.net, images)
+    assert run.gates.untrained == tl.mean_T(training.net, images)
     for _ in training.epochs():
         pass
-    assert run.gates.trained == mean_T(training.net, images) != run.gates.untrained
+    assert run.gates.trained == tl.mean_T(training.net, images) != run.gates.untrained
     assert run.history.test_score == training.history.test_score
     assert run.gates.kept[-1] == SHORT.depth
     assert run.gates.scores[-1] == pytest.approx(run.history.test_score[-1])
@@ -114,15 +93,13 @@ def test_a_run_keeps_its_gates_before_and_after(digits):
 
 @pytest.mark.parametrize("other", [{"block": "plain"}, {"n_validation": 20}, {"block": "plain", "depth": 0}])
 def test_a_run_that_tries_a_rate_or_has_no_gates_keeps_none(digits, other):
-    assert run_config(replace(SHORT, **other), digits).gates is None
+    assert tl.run_config(replace(SHORT, **other), digits).gates is None
 
-
-# ---------------------------------------------------------------------------------------- the verdicts
 
 STALLED = (0.11, 2.3011, 0.0)
 
 
-def log_of(**made: tuple[float, float, float]) -> ThousandLayersLog:
+def log_of(**made: tuple[float, float, float]) -> tl.ThousandLayersLog:
     """Return a log of test accuracy, training loss and accuracy lost with all blocks closed, by bias and depth (b4_10).
 
     The first two differ by 0.001 between seeds. Other highway nets do as well as the control and use their blocks;
@@ -132,16 +109,16 @@ def log_of(**made: tuple[float, float, float]) -> ThousandLayersLog:
     for block, bias, depth in ARMS:
         usual = (0.95, 0.2, 0.0) if not depth else STALLED if block == "plain" else (0.95, 0.2, 0.02)
         score, loss, lost = made.get(f"b{-bias:g}_{depth}", usual)
-        tried.append(TriedRate((block, bias, depth), Config.lr, CHOOSING_SEED, loss))
-        for seed, shift in zip(SEEDS, (-0.001, 0, 0.001), strict=True):
+        tried.append(TriedRate((block, bias, depth), Config.lr, tl.CHOOSING_SEED, loss))
+        for seed, shift in zip(tl.SEEDS, (-0.001, 0, 0.001), strict=True):
             config = Config(block=block, gate_bias=bias, depth=depth, seed=seed, n_train=60_000, n_test=10_000)
             history = made_up.history(2.3, loss + shift, test_score=[0.1, score + shift])
             needed = 10 if lost else 0
             scores = [score + shift - lost, score + shift]
-            gates = Gates([0.01], [0.02], 0, [0, depth], scores, needed) if block == "highway" else None
-            runs.append(DeepRun(None, config, False, history, gates))
+            gates = tl.Gates([0.01], [0.02], 0, [0, depth], scores, needed) if block == "highway" else None
+            runs.append(tl.DeepRun(None, config, False, history, gates))
     constants = {"guessing_loss": 2.3011, "growth": 2.0, "active": 0.01, "tolerance": 0.001}
-    return made_up.log(ThousandLayersLog, DatasetInfo("mnist", 60_000, 10_000), **constants, tried=tried, runs=runs)
+    return made_up.log(tl.ThousandLayersLog, DatasetInfo("mnist", 60_000, 10_000), **constants, tried=tried, runs=runs)
 
 
 @pytest.mark.parametrize(

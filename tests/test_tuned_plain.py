@@ -5,41 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments.tuned_plain import (
-    ARMS,
-    CHOOSING_SEEDS,
-    DEPTHS,
-    EXPERIMENT,
-    FINALISTS,
-    GATE_BIASES,
-    HIGHWAY,
-    INITS,
-    PLAIN,
-    RATES,
-    SEEDS,
-    UNTUNED,
-    WIDE,
-    ScoredRun,
-    Setting,
-    TriedSetting,
-    TunedPlainLog,
-    arm_of,
-    choose,
-    configure,
-    plan_measurement,
-    rank_settings,
-    run_config,
-    setting_of,
-)
+from experiments import tuned_plain as tp
 from experiments.tuned_plain_figures import claims, settings_table
 from highway_networks import BLOCKS, Config
 
 BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 
 
-def scored(config: Config, *, test: float | None = None, validation: float | None = None) -> ScoredRun:
+def scored(config: Config, *, test: float | None = None, validation: float | None = None) -> tp.ScoredRun:
     """A made-up run; without a score it has diverged."""
-    return ScoredRun(None, config, 100, test is None and validation is None, 0.1, test, validation)
+    return tp.ScoredRun(None, config, 100, test is None and validation is None, 0.1, test, validation)
 
 
 @pytest.fixture
@@ -47,86 +22,86 @@ def chosen(as_many_as_mnist):
     """What is tried and chosen where a glorot net at 5e-4 does best, and b_T -4 is better still; by stage."""
     stages = []
 
-    def finish(configs: list[Config]) -> list[ScoredRun]:
+    def finish(configs: list[Config]) -> list[tp.ScoredRun]:
         stages.append(configs)
         worth = [0.5 + 0.2 * (c.init == "glorot") + 0.1 * (c.lr == 5e-4) + 0.01 * (c.gate_bias == -4) for c in configs]
         return [scored(config, validation=score) for config, score in zip(configs, worth, strict=True)]
 
-    return stages, *choose(finish, as_many_as_mnist, smoke=False)
+    return stages, *tp.choose(finish, as_many_as_mnist, smoke=False)
 
 
 def test_every_setting_is_tried_once_and_the_best_with_all_choosing_seeds(chosen):
     (first, finalists, biases), tried, _ = chosen
-    keys = [(arm_of(config), config.depth, config.init, config.lr) for config in first]
-    assert len(set(keys)) == len(keys) == len(ARMS) * len(DEPTHS) * len(INITS) * len(RATES)
-    assert {config.seed for config in first} == {CHOOSING_SEEDS[0]}
-    assert len(finalists) == len(ARMS) * len(DEPTHS) * FINALISTS * 2
-    assert {config.seed for config in finalists} == set(CHOOSING_SEEDS[1:])
-    assert len(biases) == len(DEPTHS) * len(GATE_BIASES) * 3
-    assert {arm_of(config) for config in biases} == {HIGHWAY}
+    keys = [(tp.arm_of(config), config.depth, config.init, config.lr) for config in first]
+    assert len(set(keys)) == len(keys) == len(tp.ARMS) * len(tp.DEPTHS) * len(tp.INITS) * len(tp.RATES)
+    assert {config.seed for config in first} == {tp.CHOOSING_SEEDS[0]}
+    assert len(finalists) == len(tp.ARMS) * len(tp.DEPTHS) * tp.FINALISTS * 2
+    assert {config.seed for config in finalists} == set(tp.CHOOSING_SEEDS[1:])
+    assert len(biases) == len(tp.DEPTHS) * len(tp.GATE_BIASES) * 3
+    assert {tp.arm_of(config) for config in biases} == {tp.HIGHWAY}
     assert len({*first, *finalists, *biases}) == len(tried)
-    assert not set(CHOOSING_SEEDS) & set(SEEDS)
+    assert not set(tp.CHOOSING_SEEDS) & set(tp.SEEDS)
     for config in first + finalists + biases:
         assert (config.n_train, config.n_validation, config.n_test, config.epochs) == (6_000, 2_000, 1, 12)
 
 
 def test_the_best_setting_is_chosen_and_b_T_for_highway_nets_alone(chosen):
     _, _, best = chosen
-    assert best.keys() == {(arm, depth) for arm in ARMS for depth in DEPTHS}
+    assert best.keys() == {(arm, depth) for arm in tp.ARMS for depth in tp.DEPTHS}
     for (arm, _), setting in best.items():
-        assert setting == Setting("glorot", 5e-4, -4.0 if arm == HIGHWAY else -2.0)
+        assert setting == tp.Setting("glorot", 5e-4, -4.0 if arm == tp.HIGHWAY else -2.0)
 
 
 def test_test_images_are_seen_by_the_chosen_and_the_untuned_setting_alone(chosen, as_many_as_mnist):
     _, _, best = chosen
-    runs = plan_measurement(as_many_as_mnist, False, best)
-    assert len(runs) == len(set(runs)) == (len(ARMS) + 2) * len(DEPTHS) * len(SEEDS)
+    runs = tp.plan_measurement(as_many_as_mnist, False, best)
+    assert len(runs) == len(set(runs)) == (len(tp.ARMS) + 2) * len(tp.DEPTHS) * len(tp.SEEDS)
     for config in runs:
-        allowed = {best[arm_of(config), config.depth]} | ({UNTUNED} if arm_of(config) != WIDE else set())
-        assert setting_of(config) in allowed
+        allowed = {best[tp.arm_of(config), config.depth]} | ({tp.UNTUNED} if tp.arm_of(config) != tp.WIDE else set())
+        assert tp.setting_of(config) in allowed
         assert (config.n_validation, config.n_test, config.n_scored) == (0, 2_000, 0)
 
 
 def test_a_setting_that_is_already_the_untuned_one_is_run_once(as_many_as_mnist):
-    runs = plan_measurement(as_many_as_mnist, False, {(HIGHWAY, 30): UNTUNED})
-    assert runs == configure(HIGHWAY, 30, UNTUNED, SEEDS, BUDGET)
+    runs = tp.plan_measurement(as_many_as_mnist, False, {(tp.HIGHWAY, 30): tp.UNTUNED})
+    assert runs == tp.configure(tp.HIGHWAY, 30, tp.UNTUNED, tp.SEEDS, BUDGET)
     assert runs[0] == Config(seed=0), "the sweep's setting is the default"
 
 
 def test_more_seeds_outrank_a_higher_score_and_divergence_is_chance():
-    def tries(lr: float, *scores: float | None) -> list[TriedSetting]:
-        return [TriedSetting(*PLAIN, 10, "he", lr, -2.0, seed, score) for seed, score in enumerate(scores)]
+    def tries(lr: float, *scores: float | None) -> list[tp.TriedSetting]:
+        return [tp.TriedSetting(*tp.PLAIN, 10, "he", lr, -2.0, seed, score) for seed, score in enumerate(scores)]
 
     tried = [*tries(0.1, 0.99), *tries(0.2, 0.8, 0.6), *tries(0.3, 0.9, None), *tries(0.4, 0.9, 0.52)]
-    assert [setting.lr for setting in rank_settings(tried)[PLAIN, 10]] == [0.4, 0.2, 0.3, 0.1]
+    assert [setting.lr for setting in tp.rank_settings(tried)[tp.PLAIN, 10]] == [0.4, 0.2, 0.3, 0.1]
 
 
 def test_the_wide_plain_block_has_as_many_parameters_as_the_highway_block():
-    sizes = {arm: BLOCKS[arm.block].rows(arm.hidden) * (arm.hidden + 1) for arm in ARMS}
-    assert sizes[WIDE] == pytest.approx(sizes[HIGHWAY], rel=0.01)
-    assert sizes[HIGHWAY] == 2 * sizes[PLAIN]
+    sizes = {arm: BLOCKS[arm.block].rows(arm.hidden) * (arm.hidden + 1) for arm in tp.ARMS}
+    assert sizes[tp.WIDE] == pytest.approx(sizes[tp.HIGHWAY], rel=0.01)
+    assert sizes[tp.HIGHWAY] == 2 * sizes[tp.PLAIN]
 
 
 def test_a_run_that_chooses_keeps_its_validation_score(digits):
     config = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)
-    assert run_config(config, digits).validation_score is None
-    run = run_config(replace(config, n_validation=60), digits)
+    assert tp.run_config(config, digits).validation_score is None
+    run = tp.run_config(replace(config, n_validation=60), digits)
     assert run.validation_score * 60 == pytest.approx(round(run.validation_score * 60), abs=1e-3)
-    diverged = run_config(
+    diverged = tp.run_config(
         replace(config, block="residual", activation="relu", optimizer="momentum", lr=1e9, clip=0.0), digits
     )
     assert (diverged.diverged, diverged.test_score) == (True, None)
 
 
-def made_up_log(highway: list[float], plain: list[float], wide: list[float]) -> TunedPlainLog:
+def made_up_log(highway: list[float], plain: list[float], wide: list[float]) -> tp.TunedPlainLog:
     """A log of these mean accuracies at 10, 20, 30 and 50 blocks, over seeds that differ by 0.3 points."""
-    tried, runs, setting = [], [], Setting("he", 0.001, -2.0)
-    for arm, means in {HIGHWAY: highway, PLAIN: plain, WIDE: wide}.items():
+    tried, runs, setting = [], [], tp.Setting("he", 0.001, -2.0)
+    for arm, means in {tp.HIGHWAY: highway, tp.PLAIN: plain, tp.WIDE: wide}.items():
         for depth, mean in zip((10, 20, 30, 50), means, strict=True):
-            tried += [TriedSetting(*arm, depth, *setting, 100, 0.9)]
-            configs = configure(arm, depth, setting, (0, 1, 2), BUDGET)
+            tried += [tp.TriedSetting(*arm, depth, *setting, 100, 0.9)]
+            configs = tp.configure(arm, depth, setting, (0, 1, 2), BUDGET)
             runs += [scored(config, test=mean + 0.003 * (config.seed - 1)) for config in configs]
-    return TunedPlainLog.new("made up", None, tried=tried, runs=runs)
+    return tp.TunedPlainLog.new("made up", None, tried=tried, runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +122,15 @@ def test_verdicts_follow_the_rules(highway, plain, wide, lead, parameters):
 
 def test_a_rate_at_an_end_of_the_grid_is_named():
     log = made_up_log(*[[0.9] * 4] * 3)
-    log.tried += [TriedSetting(*PLAIN, 10, "he", 0.01, -2.0, 100, 0.95)]
-    log.runs += [scored(config, test=0.9) for config in configure(PLAIN, 10, Setting("he", 0.01, -2.0), (0, 1), BUDGET)]
+    log.tried += [tp.TriedSetting(*tp.PLAIN, 10, "he", 0.01, -2.0, 100, 0.95)]
+    log.runs += [
+        scored(config, test=0.9) for config in tp.configure(tp.PLAIN, 10, tp.Setting("he", 0.01, -2.0), (0, 1), BUDGET)
+    ]
     assert "at an end: highway 10, highway 20, highway 30, highway 50, plain 10, plain 20" in settings_table(log)
 
 
 def test_the_experiment_runs_and_reads_its_log(workdir):
-    assert EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = EXPERIMENT.read(Path("runs/tuned_plain-smoke.json"))
-    best = {key: settings[0] for key, settings in rank_settings(log.tried).items()}
-    assert {setting_of(run.config) for run in log.runs} == {UNTUNED, *best.values()}
+    assert tp.EXPERIMENT.main(["run", "--smoke"]) == 0
+    log = tp.EXPERIMENT.read(Path("runs/tuned_plain-smoke.json"))
+    best = {key: settings[0] for key, settings in tp.rank_settings(log.tried).items()}
+    assert {tp.setting_of(run.config) for run in log.runs} == {tp.UNTUNED, *best.values()}

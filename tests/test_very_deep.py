@@ -15,8 +15,6 @@ from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
 from highway_networks import Config, DeepNet, softmax_cross_entropy
 
-# ------------------------------------------------------------------------------------ what is measured
-
 
 def test_a_run_keeps_the_gates_of_its_last_epoch(digits):
     config = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50, gate_bias=-1.0)
@@ -61,9 +59,6 @@ def test_both_extreme_biases_must_fail(log, verdict):
     (claim,) = claims(log)
     assert claim.verdict == verdict
     assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 (" in claim.why
-
-
-# ------------------------------------------------------------------------------------ the arithmetic
 
 
 def small_net(depth: int, bias: float, dtype: type = np.float32, block: str = "highway") -> DeepNet:

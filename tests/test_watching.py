@@ -27,9 +27,6 @@ def read(path: Path, config: type = hn.Config) -> RunLog:
     return logs.read(path, RunLog[config], "a remedy")
 
 
-# ---------------------------------------------------------------------------------------- a line an epoch
-
-
 @pytest.mark.parametrize("old", [None, "a whole log"])
 def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, old):
     """Each run is trained as ever; the lines are looked at before its next epoch."""
@@ -77,9 +74,6 @@ def test_lines_of_several_processes_keep_their_environment(workdir):
     found = read_unfinished(LINES, hn.Config)
     assert [dataclasses.replace(run, environment=None) for run in found.runs] == runs
     assert [run.environment for run in results.read()] == [SOME_ENVIRONMENT, *[logs.environment()] * 3]
-
-
-# ---------------------------------------------------------------------------------------- drawn as it grows
 
 
 def unfinished(epochs: int, rows: int) -> Run:

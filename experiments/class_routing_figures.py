@@ -101,10 +101,10 @@ def class_routing_table(*logs: ClassRoutingLog) -> str:
     table = markdown(["images", "classifier", *gates, "outputs", "untrained gates", "pixels"], rows)
     chance = " and ".join(f"{log.chance:.1%}" for log in logs)
     n_test = " and ".join(f"{log.dataset.n_test:,}" for log in logs)
-    note = (
-        f"Test accuracy on {n_test} images; the commonest class: {chance}. Without a layer's name: the layer of highest"
+    return (
+        f"{table}\n\nTest accuracy on {n_test} images; the commonest class: {chance}. Without a layer's name: the "
+        "layer of highest validation accuracy, in brackets."
     )
-    return f"{table}\n\n{note} validation accuracy, in brackets."
 
 
 def clusters_table(*logs: ClassRoutingLog) -> str:
@@ -118,14 +118,12 @@ def clusters_table(*logs: ClassRoutingLog) -> str:
 
 def claims(log: ClassRoutingLog) -> list[Claim]:
     """Return the paper's claim on figure 3 and this data set; CIFAR-10 stands in for CIFAR-100."""
-    return [spread_claim(log) if log.dataset.name.startswith("cifar") else early_claim(log)]
-
-
-def early_claim(log: ClassRoutingLog) -> Claim:
+    if log.dataset.name.startswith("cifar"):
+        return [spread_claim(log)]
     lead = least_lead(log, log.first_layers)
     paper = f"mean gates differ substantially between classes within the first {log.first_layers} layers"
     why = f"accuracy with one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net"
-    return Claim("4.1, figure 3", paper, why, judge_better(lead, ACCURACY_MARGIN))
+    return [Claim("4.1, figure 3", paper, why, judge_better(lead, ACCURACY_MARGIN))]
 
 
 def spread_claim(log: ClassRoutingLog) -> Claim:

@@ -163,11 +163,10 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
         name = f"{dataset}{'-smoke' * smoke}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
         return Source(str(CHECKPOINTS / name), None, replace(config, seed=seed, **budget))
 
-    return {name_setting(config): [source(config, seed) for seed in seeds] for config in [RELU, *papers]}
-
-
-def name_setting(config: Config) -> str:
-    return f"{config.activation}, b_T {config.gate_bias:.2g}"
+    return {
+        f"{config.activation}, b_T {config.gate_bias:.2g}": [source(config, seed) for seed in seeds]
+        for config in [RELU, *papers]
+    }
 
 
 def best_setting(dataset: str, n_train: int) -> Config | None:

@@ -63,11 +63,7 @@ def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:
 
 
 def edge_note(
-    tried: Iterable[TriedRate],
-    runs: Iterable,
-    arm: Callable[[Any], tuple],
-    name: Callable[..., str],
-    steps: int = 1,
+    tried: Iterable, runs: Iterable, arm: Callable[[Any], tuple], name: Callable[..., str], steps: int = 1
 ) -> str:
     """Return a sentence on the grid that names the arms, by name(*arm), that chose one of its first or last `steps`.
 

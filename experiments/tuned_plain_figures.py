@@ -9,6 +9,7 @@ from highway_lab.intervals import Interval, difference, interval
 from .claims import Claim, judge_as_good, judge_better
 from .common import CHANCE, group_by
 from .common_figures import draw_against, judge_each, title
+from .rates import edge_note
 from .tuned_plain import (
     HIGHWAY,
     MARGIN,
@@ -114,17 +115,16 @@ def accuracy_cell(runs: list[ScoredRun]) -> str:
 def settings_table(log: TunedPlainLog) -> str:
     """Tabulate the setting that each arm has chosen at each depth."""
     ranked, tuned = rank_settings(log.tried), tuned_runs(log)
-    rates = {run.lr for run in log.tried}
-    rows, at_an_end = [], []
+    rows, measured = [], []
     for arm, by_depth in tuned.items():
         chosen = {depth: ranked[arm, depth][0] for depth in by_depth}
-        at_an_end += [f"{NAMES[arm]} {depth}" for depth, of in chosen.items() if of.lr in (min(rates), max(rates))]
+        measured += [runs[0] for runs in by_depth.values()]
         n_params = by_depth[max(by_depth)][0].n_params
         rows.append([NAMES[arm], f"{n_params:,}", *(name_setting(arm, setting) for setting in chosen.values())])
     header = ["net", f"parameters, {max(tuned[HIGHWAY])} blocks", *name_depths(tuned)]
+    edges = edge_note(log.tried, measured, lambda run: (NAMES[arm_of(run.config)], run.config.depth), "{} {}".format)
     return (
-        f"{markdown(header, rows)}\n\nInitialisation and learning rate, for highway nets also b_T. Rates from "
-        f"{min(rates):g} to {max(rates):g} were tried; chosen at an end: {', '.join(at_an_end) or 'none'}. "
+        f"{markdown(header, rows)}\n\nInitialisation and learning rate, for highway nets also b_T. {edges} "
         f"Not tuned: {name_setting(HIGHWAY, UNTUNED)}."
     )
 

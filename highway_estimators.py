@@ -156,7 +156,9 @@ class HighwayEstimator(BaseEstimator):
             self._restore(training)
         earlier = self.validation_scores_ if resume and validation else None
         losses, scores = self._run(training, validation, earlier or [], incremental)
-        self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, moments(training))
+        state = optimizer_state(training)
+        state.pop("lr", None)  # the user may set another before training continues
+        self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, state)
         self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
@@ -286,11 +288,6 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
     words = expected if isinstance(expected, str) else "one of " + ", ".join(expected)
     words += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
     raise ValueError(f"{field.name}: expected {words}, found {value!r}; choose another")
-
-
-def moments(training: Training) -> dict[str, Any]:
-    """Return the state of an optimiser but its rate: the user may set another before training continues."""
-    return {name: value for name, value in optimizer_state(training).items() if name != "lr"}
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:

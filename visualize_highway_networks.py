@@ -265,10 +265,7 @@ def T_gate_bars(log: Log) -> Axes:
 
 
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
-    """Draw the mean T after training, a panel a depth, a row a run; white is the mean before training.
-
-    At most MOST_PANELS depths, evenly spaced.
-    """
+    """Draw the mean T after training, a panel a depth (at most MOST_PANELS), a row a run; white: before training."""
     logs = [dataclasses.replace(log, runs=runs) for _, runs in sorted(group(log.runs, "depth").items())]
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]

@@ -173,16 +173,13 @@ class Floor:
 
 
 class Entry(NamedTuple):
-    """A contender's name in pictures and tables, the library it needs, and its module and class in this package.
+    """A contender as the command knows it before it is built."""
 
-    compiles: it needs a C++ compiler. kernels: OpenBLAS takes these, instead of choosing for the processor.
-    """
-
-    label: str
-    library: str
-    build: str
-    compiles: bool = False
-    kernels: str | None = None
+    label: str  # in pictures and tables
+    library: str  # which it needs
+    build: str  # module and class in this package
+    compiles: bool = False  # needs a C++ compiler
+    kernels: str | None = None  # which OpenBLAS takes, instead of choosing for the processor
 
 
 CONTENDERS = {

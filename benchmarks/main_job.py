@@ -20,7 +20,7 @@ import numpy as np
 
 from highway_lab import InputError
 from highway_lab.datasets import choose_dataset
-from highway_lab.logs import DatasetInfo, Log
+from highway_lab.logs import DatasetInfo, Log, git
 from highway_networks import Config, load_dataset
 
 from .measures import Spread, new_parser, run, spread
@@ -51,24 +51,17 @@ class Usage:
 
 @dataclass
 class JobLog(Log):
-    """The log of this measurement.
-
-    sweep_2_jobs_over_1 and over_other (our headline over the other commit's, if there is one) are ratios of wall times
-    within each round.
-    """
+    """The log of this measurement; its ratios are of wall times within each round."""
 
     rounds: int
     usages: list[Usage]
     sweep_2_jobs_over_1: Spread
-    over_other: Spread | None
+    over_other: Spread | None  # our headline over the other commit's, if there is one
     other_commit: str | None
 
 
 def run_measured(arguments: Sequence[str], folder: Path = ROOT) -> tuple[float, float, float]:
-    """Run Python with these arguments; return wall seconds, CPU seconds and MiB of the largest process.
-
-    Raises InputError if it fails.
-    """
+    """Run Python; return wall seconds, CPU seconds and MiB of the largest process. Raises InputError if it fails."""
     start = time.perf_counter()
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, *arguments], cwd=folder, **silent)
@@ -100,17 +93,8 @@ def measure(dataset: str, rounds: int, beside: Path | None) -> dict:
         ],
         "sweep_2_jobs_over_1": spread(wall["sweep, 2 jobs"] / wall["sweep, 1 job"]),
         "over_other": spread(wall[HEADLINE] / wall[OTHER]) if beside else None,
-        "other_commit": commit_of(beside) if beside else None,
+        "other_commit": git("rev-parse", "HEAD", folder=beside) if beside else None,
     }
-
-
-def commit_of(folder: Path) -> str | None:
-    """Return the commit of a checkout; None if it is no checkout, or there is no git."""
-    try:
-        command = ["git", "-C", folder, "rev-parse", "HEAD"]
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def run_command(arguments: argparse.Namespace) -> JobLog:

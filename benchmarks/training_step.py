@@ -28,10 +28,7 @@ from .worker import Team, take_turn_by_passes, teams
 
 DEPTHS = [5, 30, 100]
 WIDE = Case(depth=4, width=512, batch=1024)
-GROWTH = (
-    *(Case(depth) for depth in (10, 30, 100, 300, 1000)),
-    *(Case(30, width) for width in (50, 100, 200, 512)),
-)
+GROWTH = (*(Case(depth) for depth in (10, 30, 100, 300, 1000)), *(Case(30, width) for width in (50, 100, 200, 512)))
 ROUNDS = 12
 TIMED_IN_ALL_CASES = ("ours", "floor")
 CaseT = TypeVar("CaseT")
@@ -39,17 +36,14 @@ CaseT = TypeVar("CaseT")
 
 @dataclass
 class Row(Generic[CaseT]):
-    """A contender's step with a number of threads; `ours_over` is our time over its time, within each round.
-
-    kernels are those of NumPy's BLAS; a framework brings its own.
-    """
+    """A contender's step with a number of threads."""
 
     contender: str
     case: CaseT
     threads: int
-    kernels: str
+    kernels: str  # of NumPy's BLAS; a framework brings its own
     ms: Spread
-    ours_over: Spread
+    ours_over: Spread  # our time over its time, within each round
 
 
 @dataclass

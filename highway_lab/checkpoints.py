@@ -17,10 +17,7 @@ from highway_lab.logs import History, completed
 
 
 def save(path: str | os.PathLike, training: Any) -> None:
-    """Write parameters, the states of optimiser and generator, and the record so far, whole or not at all.
-
-    Raises Interrupted if the disk is full.
-    """
+    """Write all that decides how training goes on, and the record so far; raises Interrupted if the disk is full."""
     kept = optimizer_state(training)
     arrays: dict[str, Any] = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
     state = {

@@ -230,10 +230,7 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
 
 
 def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
-    """Write a figure as PNG, or a page of HTML, atomically; its metadata name the logs it was drawn from.
-
-    Raises InputError if `path` cannot be written.
-    """
+    """Write a figure as PNG, or a page of HTML, whole; its metadata name its logs. Raises InputError if it cannot."""
     make_place(path)
     origin = "\n".join(map(fingerprint, sources))
     with atomic_write(path, "wb") as file:

@@ -59,10 +59,7 @@ class ResultFile(Generic[ResultT]):
                 file.write(content)
 
     def check(self) -> None:
-        """Raise InputError if the file holds something else or cannot be added to; make its folder.
-
-        To be called before hours of work rather than after them.
-        """
+        """Raise InputError, before hours of work, if the file holds something else or no line can be added."""
         make_place(self.path)
         content = self._content()
         if not (content.startswith(self._opening) or self._opening.startswith(content)):

@@ -86,22 +86,18 @@ class DatasetInfo:
 
 @dataclass
 class Environment:
-    """Machine and code of a run: enough to explain a difference in the last bits or in seconds.
-
-    kernels is the set that OpenBLAS has chosen for the processor: it decides both. code is the fingerprint of the
-    training code. commit and dirty (whether a .py file had changed since) are null outside a checkout of this project.
-    """
+    """Machine and code of a run: enough to explain a difference in the last bits or in seconds."""
 
     python: str
     numpy: str
     blas: str
-    kernels: str
+    kernels: str  # the set that OpenBLAS has chosen for the processor: it decides both
     threads: int
     platform: str
     cpu: str
-    code: str
-    commit: str | None
-    dirty: bool | None
+    code: str  # fingerprint of the training code
+    commit: str | None  # null outside a checkout of this project
+    dirty: bool | None  # whether a .py file had changed since
 
 
 @dataclass
@@ -148,8 +144,7 @@ class Log:
 class History:
     """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
 
-    grad_norm is the mean global L2 norm before clipping, null at epoch 0; seconds is the epoch's wall time. The two
-    validation columns are empty without validation samples; with them, the test set is scored in the last row only.
+    The validation columns are empty without validation samples; with them, only the last row has test scores.
     """
 
     epoch: list[int]
@@ -157,8 +152,8 @@ class History:
     train_score: list[float | None]
     test_loss: list[float | None]
     test_score: list[float | None]
-    grad_norm: list[float | None]
-    seconds: list[float]
+    grad_norm: list[float | None]  # mean global L2 norm before clipping, null at epoch 0
+    seconds: list[float]  # wall time
     validation_loss: list[float | None] = field(default_factory=list)
     validation_score: list[float | None] = field(default_factory=list)
 
@@ -189,17 +184,14 @@ class History:
 
 @dataclass
 class Run(Result, Generic[ConfigT]):
-    """One training run. gate_means holds the mean T of each block, one row an epoch; null without gates.
-
-    metric names the scores of the history; in each, more is better and 1 is perfect.
-    """
+    """One training run."""
 
     config: ConfigT
     n_params: int
-    metric: str
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
     diverged: bool
     history: History
-    gate_means: list[list[float | None]] | None
+    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; null without gates
 
     def __post_init__(self) -> None:
         rows = len(self.history.epoch)
@@ -288,9 +280,9 @@ def environment(threads: int = 1) -> Environment:
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     kernels = [pool.get("architecture", "unknown") for pool in threadpool_info() if pool["user_api"] == "blas"]
-    ours = _git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # else it is another project's checkout
-    commit = _git("rev-parse", "HEAD") if ours else None
-    changed = _git("status", "--porcelain", "--", ":/*.py") if ours else None
+    ours = git("ls-files", "--error-unmatch", Path(__file__).name) is not None  # else it is another project's checkout
+    commit = git("rev-parse", "HEAD") if ours else None
+    changed = git("status", "--porcelain", "--", ":/*.py") if ours else None
     return Environment(
         python=platform.python_version(),
         numpy=np.__version__,
@@ -333,12 +325,13 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
     return hashlib.sha256(dumps.encode()).hexdigest()[:12]
 
 
-def _git(*arguments: str) -> str | None:
-    """Return git's answer for the checkout that this file lies in; None outside a checkout."""
-    here = Path(__file__).parent
+def git(*arguments: str, folder: Path | None = None) -> str | None:
+    """Return git's answer for the checkout that a folder, or else this file, lies in; None outside a checkout."""
     command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
     try:
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True, timeout=10)
+        done = subprocess.run(
+            command, cwd=folder or Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -47,7 +47,7 @@ from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
 from experiments import readme_tables
 from highway_lab import InputError
-from highway_lab.logs import LogT, dumps, environment, read, write
+from highway_lab.logs import LogT, dumps, environment, git, read, write
 
 TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES
 SMALL, SMALL_CONV = Case(depth=3, width=8, batch=16), ConvCase("digits", batch=10)
@@ -384,7 +384,7 @@ def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monk
     assert log.other_commit is None
     assert "of the time of commit unknown." in TABLES["main_job"](log)
     assert "commit" not in TABLES["main_job"](replace(log, usages=log.usages[:-1], over_other=None))
-    assert main_job.commit_of(ROOT) == environment().commit
+    assert git("rev-parse", "HEAD", folder=ROOT) == environment().commit
 
 
 # -------------------------------------------------------------------------------- tables and the picture

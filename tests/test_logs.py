@@ -192,7 +192,7 @@ def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, checkout):
     """Its index, too, which `git status` would write anew, behind a lock that stays if the process is killed."""
     os.utime(tmp_path / "core.py", (0, 0))  # no longer what the index says
     index = (tmp_path / ".git" / "index").read_bytes()
-    assert logs._git("status", "--porcelain", "--", ":/*.py") == ""
+    assert logs.git("status", "--porcelain", "--", ":/*.py") == ""
     assert (tmp_path / ".git" / "index").read_bytes() == index
     checkout("status")
     assert (tmp_path / ".git" / "index").read_bytes() != index, "or this test would see nothing"

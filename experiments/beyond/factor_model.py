@@ -83,18 +83,14 @@ class Detection:
 
 @dataclass
 class MarketRun(Result):
-    """Scores by model, detections by signal and chosen settings by model and fold, in one market.
-
-    mean_T, standardised by the window, by net, and whether the second regime ruled: on the days that the first fold
-    predicts, kept for the first seed alone.
-    """
+    """One market; the last two are of the days that the first fold predicts, kept for the first seed alone."""
 
     task: Task
-    scores: dict[str, Score]
-    detections: dict[str, Detection]
-    settings: dict[str, list[str]]
-    mean_T: dict[str, list[float | None]]
-    second: list[bool]
+    scores: dict[str, Score]  # by model
+    detections: dict[str, Detection]  # by signal
+    settings: dict[str, list[str]]  # chosen, by model and fold
+    mean_T: dict[str, list[float | None]]  # by net, standardised by the window
+    second: list[bool]  # whether the second regime ruled
 
 
 @dataclass

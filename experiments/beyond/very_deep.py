@@ -7,10 +7,10 @@ as the paper does, on all images.
 
 from dataclasses import dataclass
 
-from highway_lab.logs import History, Log, Result
+from highway_lab.logs import Log
 from highway_networks import Config, Dataset, train
 
-from ..common import Experiment, ExperimentJob, fit, start
+from ..common import Experiment, ExperimentJob, TrainedRun, fit, start
 
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
@@ -22,12 +22,9 @@ BIAS_BUDGET = {"lr": 2e-3, "epochs": 12, "n_train": 6_000, "n_test": 2_000}
 
 
 @dataclass
-class DeepRun(Result):
-    """One training run; gate_means is the mean T of each block after training, null without gates."""
+class DeepRun(TrainedRun):
+    """One training run, with the mean T of each block after training; null without gates."""
 
-    config: Config
-    diverged: bool
-    history: History
     gate_means: list[float | None] | None
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import name_data, seeds_of
 from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, markdown, new_figure
@@ -36,6 +37,7 @@ def grid_figure(log: CifarNetLog) -> Figure:
         draw_level(column[1], losses[log.lr][log.epochs], None)
         column[0].set_title(f"rate {lr:g}")
         column[1].set(xlabel="epoch", xlim=(1, None))
+        column[1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     grid[0, 0].set_ylabel("validation accuracy (%)")
     grid[1, 0].set_ylabel("training loss")
     words = [f"within {100 * log.margin:.1f} points of the highest accuracy", "chosen: the lowest loss of these"]

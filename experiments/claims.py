@@ -70,6 +70,11 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict.INCONCLUSIVE
 
 
+def of_learners(verdict: Verdict, learned: bool) -> Verdict:
+    """Return the verdict on "a is like b" if both have learned: nets that learn nothing are alike, too."""
+    return verdict if learned else Verdict.INCONCLUSIVE
+
+
 class Claim(NamedTuple):
     """A sentence of the paper and a verdict with its reason.
 

@@ -25,7 +25,7 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import Interval, interval
 
-from .claims import ACCURACY_MARGIN, ONE_NET, Claim, combine, judge_as_good, judge_better
+from .claims import ACCURACY_MARGIN, ONE_NET, Claim, Verdict, combine, judge_as_good, judge_better
 from .class_routing import Accuracies, ClassRoutingLog, Routing
 from .gate_maps_figures import SHOWN, draw_map
 
@@ -132,6 +132,8 @@ def spread_claim(log: ClassRoutingLog) -> Claim:
     lead, share, even = least_lead(log, depth), 100 * log.routing.share_in_first_layers, 100 * first / depth
     tells, is_spread = judge_better(lead, ACCURACY_MARGIN), judge_as_good(Interval(even - share, 0), ONE_NET)
     paper = "on CIFAR-100, class differences are spread out over all layers"
+    if first >= depth:
+        return Claim("4.1, figure 3", paper, f"{depth} layers only", Verdict.NOT_TESTED, detail=True)
     why = (
         f"accuracy over untrained gates, every layer: at least {lead:+.1f} points ({tells}); share of layers 1 to "
         f"{first}: {share:.0f}%, evenly {even:.0f}% ({is_spread}); CIFAR-10 stands in"

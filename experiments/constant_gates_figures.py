@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import name_tested
+from highway_lab.console import count_of, name_tested
 from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
 from highway_lab.intervals import Interval, interval, judge
 
@@ -44,8 +44,10 @@ def gaps_figure(log: ConstantGatesLog) -> Figure:
 def gaps_row(axes: Axes, row: int, runs: list[ConstantGatesRun], highway: list[ConstantGatesRun], color: str) -> None:
     """Draw one kind; a number stands for a mean beyond the axes, and highway itself has no difference."""
     gaps, between = points(runs) - points(highway).mean(), lead(runs, highway)
-    if between.value < -LARGEST:
-        axes.text(-LARGEST, row, f"← {minus(round(between.value))}", color=color, va="center")
+    if abs(between.value) > LARGEST:
+        number, below = minus(round(between.value)), between.value < 0
+        words, place, side = (f"← {number}", -LARGEST, "left") if below else (f"{number} →", LARGEST, "right")
+        axes.text(place, row, words, color=color, ha=side, va="center")
         return
     axes.plot(gaps, [row] * len(gaps), "o", color=color, alpha=0.3, markersize=6)
     axes.plot(between.value, row, "o", color=color, markersize=7)
@@ -66,9 +68,10 @@ def kinds_table(log: ConstantGatesLog) -> str:
             score = f"{interval(points(runs)):.2f}" + (f" ({diverged} diverged)" if diverged else "")
             loss = f"{np.mean(losses):.4f}" if losses else "none"
             rows.append([setting, kind, f"{n_trained:,}", score, beside, loss])
+    seeds = count_of(len(runs), "seed")
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
     return (
-        f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {len(runs)} seeds; a diverged run counts as "
+        f"{markdown(header, rows)}\n\nMean and 95 % interval (t) over {seeds}; a diverged run counts as "
         f"chance, and is left out of the mean training loss. Margin: {log.margin:g} points."
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import FigureBase
 
 from conv_recipes import ConvConfig, configure
-from highway_lab.console import final, name_data, name_tested
+from highway_lab.console import count_of, final, name_data, name_tested
 from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, markdown, part_each, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.logs import Run
@@ -219,7 +219,7 @@ def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
         verdict = Verdict.INCONCLUSIVE
     beside = f"plain net{f', {other} epochs' * (other != epochs)}: {score(plain)}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
-    why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {n_seeds(runs)}; {beside}"
+    why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
     return Claim(paper.section, reported, why, verdict, detail=paper is PAPER["mnist-32"])
 
 
@@ -228,16 +228,15 @@ def depth_claim(plain: Runs) -> Claim:
     verdicts = {1: Verdict.NOT_REPRODUCED, 0: Verdict.INCONCLUSIVE, -1: Verdict.REPRODUCED}
     paper = "plain maxout nets of 250 K parameters train only up to 5 layers"
     net = f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters"
-    why = f"{net}, reach {score(plain)}, {n_seeds(plain)}; chance: 10 %"
+    why = f"{net}, reach {score(plain)}, {count_of(len(plain), 'seed')}; chance: 10 %"
     return Claim("3.3.1", paper, why, verdicts[lead(plain, LEARNED).sign], detail=True)
 
 
 def score(runs: Runs) -> str:
-    return f"{final(runs, 'test_score', percent=True)} %" + f" (SE {images_error(runs):.2f})" * (len(runs) == 1)
-
-
-def n_seeds(runs: Runs) -> str:
-    return f"{len(runs)} seed{'s' * (len(runs) > 1)}"
+    """Return the mean test accuracy in %, of a single seed with the standard error of the images."""
+    note = f" (SE {images_error(runs):.2f})" * (len(runs) == 1)
+    diverged = sum(run.diverged for run in runs)
+    return f"{interval(points(runs)):.2f} %{note}" + f" ({diverged} diverged)" * (diverged > 0)
 
 
 FIGURES = {"conv_tables.png": curves_figure}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from scipy.stats import gmean
 
-from highway_lab.console import name_data
+from highway_lab.console import count_of, name_data
 from highway_lab.figures import (
     COLORS,
     INK,
@@ -25,7 +25,7 @@ from highway_lab.figures import (
 )
 from highway_lab.intervals import Interval, difference, interval
 
-from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better
+from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
 from .common_figures import judge_each
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
@@ -50,8 +50,8 @@ def search_figure(log: DepthSearchLog) -> Figure:
 def draw_curves(part: FigureBase, log: DepthSearchLog) -> None:
     """Draw a row of panels with a shared scale, and name the kinds of block in the last."""
     by_depth = group_by(log.best, lambda run: run.trial.depth)
-    seeds = len({run.trial.repeat for run in log.best})
-    set_title(part, f"{name_data(log.dataset.name)}: the best settings of each net, trained from {seeds} other seeds")
+    seeds = count_of(len({run.trial.repeat for run in log.best}), "other seed")
+    set_title(part, f"{name_data(log.dataset.name)}: the best settings of each net, trained from {seeds}")
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
     for axes, (depth, runs) in zip(panels, by_depth.items(), strict=False):
         curves_panel(axes, runs)
@@ -88,7 +88,7 @@ def draw_top(part: FigureBase, log: DepthSearchLog) -> None:
     arms = by_arm(last_rung(log.results))
     depths = sorted({depth for _, depth in arms})
     settings = len(first_rung(log)) // len(arms)
-    set_title(part, f"The {log.top} best of {settings} settings, 1 seed each")
+    set_title(part, f"The {min(log.top, settings)} best of {settings} settings, 1 seed each")
     axes = part.subplots()
     for block, shift in zip(BLOCKS, (-0.08, 0.08), strict=True):
         tops = {i + shift: top_losses(arms[block, depth], log.top) for i, depth in enumerate(depths)}
@@ -105,7 +105,8 @@ def settings_figure(log: DepthSearchLog) -> Figure:
     """Draw the loss of every setting after the first rung by learning rate (top) and gate bias (bottom)."""
     results = first_rung(log)
     by_depth = group_by(results, lambda result: result.trial.depth)
-    title = f"{name_data(log.dataset.name)}: training loss of every setting after {results[0].trial.epochs} epochs"
+    epochs = count_of(results[0].trial.epochs, "epoch")
+    title = f"{name_data(log.dataset.name)}: training loss of every setting after {epochs}"
     figure, axes = new_figure(title, 6.6, nrows=2, ncols=len(by_depth), sharey=True, squeeze=False)
     for (over, under), (depth, of_depth) in zip(axes.T, by_depth.items(), strict=True):
         for result in of_depth:
@@ -262,7 +263,7 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     loss, does_degrade = judge_each(steps, judge_better, LOSS_MARGIN)
     alike, is_alike = judge_each(gain_with_depth(losses, "highway"), judge_about, LOSS_MARGIN)
     earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
-    budget, seeds = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs", f"{len(plain[10])} seeds"
+    budget, seeds = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs", count_of(len(plain[10]), "seed")
     again = group_by(log.best, lambda run: run.trial.arm)
     diverged = [count_diverged(again["highway", depth]) for depth in DEEP]
     claim = partial(Claim, "3.1, figure 1")
@@ -272,6 +273,8 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     above = "orders above the next shallower net"
     lower = f"orders below plain nets, mean over {epochs} epochs"
     is_below = within_budget(is_reached, epochs)
+    learned = all(np.mean(losses["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
+    is_alike = of_learners(is_alike, learned)
     is_two_orders = within_budget(judge_better(Interval(gain.value - 2, gain.half), 0), epochs)
     return [
         claim(below, f"orders of magnitude below 1e-4 {budget} ({seeds}): {level}", is_below, detail=True),

@@ -73,7 +73,8 @@ def claims(log: GateMapsLog) -> list[Claim]:
         found = bias_claim, gradient_claim, average_claim, change_claim
         return [claim(log, f"CIFAR-10 stands in; {net}")._replace(detail=True) for claim in found]
     found = bias_claim, sparse_claim, selective_claim, change_claim
-    return [*(claim(log, net) for claim in found), gradient_claim(log, f"MNIST stands in; {net}")]
+    stands_in = f"{name_data(log.dataset.name)} stands in; {net}"
+    return [*(claim(log, net) for claim in found), gradient_claim(log, stands_in)]
 
 
 def bias_claim(log: GateMapsLog, data: str) -> Claim:
@@ -123,8 +124,10 @@ def change_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on the first layers' share of the change, beside an untrained net and an even spread."""
     first, depth = CIFAR_LAYERS if log.dataset.name.startswith("cifar") else MNIST_LAYERS, len(log.maps.b_T)
     share, untrained = (sum(of.change[:first]) / sum(of.change) for of in (log.claims, log.untrained))
-    even = first / depth
     paper = f"most of the change in outputs happens in about the first {first} layers"
+    if first >= depth:
+        return Claim("4, figure 2", paper, f"{depth} layers only; {data}", Verdict.NOT_TESTED)
+    even = first / depth
     why = f"{share:.0%} of it in {first} of {depth}; untrained {untrained:.0%}, evenly spread {even:.0%}; {data}"
     return Claim("4, figure 2", paper, why, judge_beside(share, HALF, untrained, even))
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import name_tested
+from highway_lab.console import count_of, name_tested
 from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, markdown, new_figure
 from highway_lab.intervals import Interval, interval
 
@@ -97,9 +97,10 @@ def errors_table(log: GateSwapsLog) -> str:
         [words, *(per_cent(swaps_of(nets, field, kind), measure) for nets in groups.values())]
         for words, field, kind, measure in lines
     ]
+    seeds = count_of(len(log.nets) // len(groups), "seed")
     return (
         f"{markdown(['error (%), given', *groups], rows)}\n\nMean and 95 % interval (t) over "
-        f"{len(log.nets) // len(groups)} seeds; T or H is given in all blocks. By chance, one error in nine is the "
+        f"{seeds}; T or H is given in all blocks. By chance, one error in nine is the "
         "donor's class; the donor is the image whose T or H is given."
     )
 
@@ -139,7 +140,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     paper = "the gating system is an important part of the computation in a trained net"
     why = (
         f"one mean gate for all images costs {found} points of error ({'; '.join(groups)}; "
-        f"{len(log.nets) // len(groups)} nets each); "
+        f"{count_of(len(log.nets) // len(groups), 'net')} each); "
         f"{len(log.nets)} untrained nets, gates of other images: {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
     )
     return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]

@@ -1,13 +1,13 @@
 """Figures, tables and claims of lesions; the rules of figure 4's verdicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
-from highway_lab.console import name_data
+from highway_lab.console import count_of, name_data
 from highway_lab.figures import (
     COLORS,
     FAINT_INK,
@@ -49,7 +49,7 @@ def rise(net: Any) -> np.ndarray:
 def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
-    kinds = {f"{len(trained)} seeds": trained} if trained else {}
+    kinds = {count_of(len(trained), "seed"): trained} if trained else {}
     return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
 
 
@@ -142,12 +142,14 @@ def name_net(log: LesionsLog, net: NetLesions) -> str:
     return f"{name_data(log.dataset.name)}, {net.source.label}"
 
 
-def judge_any(shares: Iterable[float]) -> Verdict:
+def judge_any(shares: Sequence[float]) -> Verdict:
     """Judge "closing any of these layers raises the error" by each net's share of costly layers, in %.
 
-    The claim is on every layer of a net, so a net fulfils it or not: all nets must.
+    The claim is on every layer of a net, so a net fulfils it or not: all nets must, and a single one does not suffice.
     """
     fulfilled = {share >= NEARLY_ALL for share in shares}
+    if len(shares) == 1 and True in fulfilled:
+        return Verdict.INCONCLUSIVE
     return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
 
 

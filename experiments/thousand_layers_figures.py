@@ -22,6 +22,7 @@ from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
 ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 LOST_TICKS = (0, 0.1, 1, 10)  # points of test accuracy
+STALLS = {Verdict.NOT_REPRODUCED: "stalls", Verdict.INCONCLUSIVE: "may stall"}  # by the verdict on training
 BLOG_BIAS, BLOG_ACCURACY, BLOG_BLOCKS = -20.0, 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
 
 Arms = dict[tuple[str, float, int], list[DeepRun]]  # by block, gate bias and depth
@@ -86,7 +87,10 @@ def depth_figure(log: ThousandLayersLog) -> Figure:
     panels[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
     panels[0].set_ylim(-0.5, len(rows) - 0.2)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles[:2], labels[:2], ncols=2, loc="outside lower center", frameon=False)
+    first = [labels.index(label) for label in dict.fromkeys(labels)]
+    figure.legend(
+        [handles[i] for i in first], [labels[i] for i in first], ncols=2, loc="outside lower center", frameon=False
+    )
     return figure
 
 
@@ -95,12 +99,13 @@ def kept_figure(log: ThousandLayersLog) -> Figure:
     arms, _, depths = split(log)
     figure, panels = new_figure(figure_title(log), 4.4, ncols=len(depths), sharey=True)
     for axes, depth in zip(panels, depths, strict=True):
-        for bias, color in zip(deepest(log), SETTINGS, strict=True):
+        for row, (bias, color) in enumerate(zip(deepest(log), SETTINGS, strict=True)):
             runs, label = arms["highway", bias, depth], name_row("highway", bias)
             if shows_blocks(log, runs):
                 draw_seeds(axes, runs[0].gates.kept[::-1], lost(runs)[:, ::-1], label=label, color=color)
             else:
-                axes.text(0.97, 0.97, f"{label} guesses", transform=axes.transAxes, color=color, ha="right", va="top")
+                words = f"{label} {STALLS[judge_training(log, runs)]}"
+                axes.text(0.97, 0.97 - 0.07 * row, words, transform=axes.transAxes, color=color, ha="right", va="top")
         draw_level(axes, 100 * log.tolerance, "_")
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({tick for tick in (0, 1, 10, depth) if tick <= depth})
@@ -165,7 +170,7 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
             verdicts[bias] = judge_better(cost, ACCURACY_MARGIN)
             costs.append(f"{minus(bias)}: {cost}")
         else:
-            costs.append(f"{minus(bias)}: stalls")
+            costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}")
     used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "training by SGD does not stall with more than 1,000 layers"
     why = (
@@ -183,7 +188,7 @@ def blog_claim(log: ThousandLayersLog) -> Claim:
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
     beside = f"no blocks: {interval(points(control)):.2f} %, n = {len(runs)}"
-    why = f"{scores:.2f} % ({beside}); blocks that the nets need: {', '.join(map(str, needed))}"
+    why = f"{scores:.2f} % ({beside}); blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
     return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
 
 

@@ -3,10 +3,11 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from highway_lab.console import count_of
 from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure
 from highway_lab.intervals import Interval, difference, interval
 
-from .claims import Claim, judge_as_good, judge_better
+from .claims import Claim, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
 from .common_figures import draw_against, judge_each, title
 from .rates import edge_note
@@ -28,6 +29,7 @@ from .tuned_plain import (
 NAMES = {HIGHWAY: "highway", PLAIN: "plain", WIDE: "plain, 71 units"}
 LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"]}
 COMPARED = (10, 20, 30, 50)  # blocks, on which verdicts depend
+LEARNED = 20  # % of test images: twice chance
 DEEPEST_WIDE = 30  # blocks: the deepest net of the verdict on parameters
 ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 LOSS_TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2)
@@ -162,14 +164,15 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     wide = {depth: lead(tuned[WIDE][depth], tuned[HIGHWAY][depth]) for depth in depths if depth <= DEEPEST_WIDE}
     better, is_better = judge_each(leads, judge_better, MARGIN, "+.1f")
     as_good, is_as_good = judge_each(wide, judge_as_good, MARGIN, "+.1f")
-    seeds = f"{len(tuned[HIGHWAY][depths[0]])} seeds"
+    learned = all(accuracies(tuned[WIDE][depth]).mean() > LEARNED for depth in wide)
+    seeds = count_of(len(tuned[HIGHWAY][depths[0]]), "seed")
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without proportional gains"
     as_good = f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
     return [
         Claim("3.1", outperform, better, is_better),
-        Claim("overview", no_gains, as_good, is_as_good, detail=True),
+        Claim("overview", no_gains, as_good, of_learners(is_as_good, learned), detail=True),
     ]
 
 

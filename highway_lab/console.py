@@ -92,9 +92,16 @@ def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
 
 
 def seeds_of(configs: Iterable) -> str:
-    """Return the sentence below a table that defines its ±."""
+    """Return the sentence below a table that defines its ±, which a single seed does not have."""
     seeds = sorted({config.seed for config in configs})
+    if len(seeds) == 1:
+        return f"One seed ({seeds[0]}), so no interval."
     return f"Mean ± 95 % interval (t) over {len(seeds)} seeds ({name_numbers(seeds)})."
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number and its noun: `1 seed`, `3 seeds`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def describe_scores(run: Run) -> str:

@@ -56,9 +56,11 @@ def interval(values: Sequence[Any]) -> Interval:
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """Return mean(a) − mean(b) over independent runs of unequal variances (Welch 1947)."""
+    """Return mean(a) − mean(b) over independent runs of unequal variances (Welch 1947); NaN of none."""
     from scipy.stats import ttest_ind
 
+    if not (len(a) and len(b)):
+        return interval([])
     return _about(np.mean(a) - np.mean(b), ttest_ind, a, b, equal_var=False)
 
 

@@ -16,7 +16,7 @@ from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments import conv_tables_figures as ctf
 from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import gains_table
-from experiments.beyond.conv_gates_figures import gates_table, inner_pixels, mosaic
+from experiments.beyond.conv_gates_figures import gates_figure, gates_table, inner_pixels, mosaic
 from experiments.claims import Verdict
 from experiments.common_figures import gains
 from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
@@ -280,6 +280,12 @@ def test_that_deep_plain_nets_do_not_train_is_judged_by_one_of_11_layers(plain, 
     assert claim.verdict == verdict
 
 
+def test_a_diverged_run_counts_as_chance_in_words_as_in_the_verdict():
+    claim = next(claim for claim in ctf.claims(cifar_log(plain=math.nan)) if claim.section == "3.3.1")
+    assert claim.verdict == Verdict.REPRODUCED
+    assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.why
+
+
 def test_nets_that_were_only_timed_are_not_tested():
     timed = [claim for claim in ctf.claims(cifar_log()) if claim.verdict == Verdict.NOT_TESTED]
     assert [claim.why.split()[0] for claim in timed] == ["5", "10", "5"], "days a run"
@@ -375,6 +381,20 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
         assert [row[f"trained: {place}"] for row in found] == [f"{T:.3f}" for T in getattr(log.trained, place)]
     gaps = [on - off for on, off in zip(log.trained.strokes, log.trained.background, strict=True)]
     assert [row["trained: difference"] for row in found] == [f"{gap:+.3f}" for gap in gaps]
+
+
+def test_both_nets_mean_gates_are_within_the_axes(made_net):
+    images = np.random.default_rng(1).integers(0, 256, (10, 1, 28, 28), dtype=np.uint8)
+    found = conv_gates.measure(made_net, images, images)
+    low = replace(found, strokes=[0.1] * 8, background=[0.2] * 8)
+    made = {"file": "", "sha256": "", "net": {}, "test_score": 0.5, "images": 10, "stroke": 0.5}
+    info = DatasetInfo("mnist", 10, 10)
+    pixels = images[:, 0].tolist()
+    log = made_up.log(conv_gates.ConvGatesLog, info, **made, pixels=pixels, trained=low, untrained=found)
+    *_, trained, untrained = gates_figure(log).axes
+    assert trained.get_ylim() == untrained.get_ylim()
+    assert trained.get_ylim()[0] == 0
+    assert trained.get_ylim()[1] > max(found.background)
 
 
 def test_a_mosaic_enlarges_each_image_and_keeps_a_gap():

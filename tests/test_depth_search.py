@@ -281,6 +281,7 @@ ABOVE = {("plain", 10): 2e-4, ("plain", 20): 3e-4}
         ({("plain", 20): 3e-4}, 40, 0, PARTLY),
         ({("plain", 50): 1e-6}, 400, 1, PARTLY),
         (PLAIN_ALIKE, 40, 1, NOT_REPRODUCED),
+        ({("highway", depth): 2.3 for depth in ds.DEPTHS}, 400, 2, INCONCLUSIVE),  # alike, as none has learned
         ({("highway", 20): 6e-7}, 400, 2, INCONCLUSIVE),
         (HIGHWAY_WORSE, 40, 2, NOT_REPRODUCED),
         ({("highway", 20): 6e-7}, 400, 3, PARTLY),

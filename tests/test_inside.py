@@ -33,7 +33,7 @@ from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import DeepNet
 
-INCONCLUSIVE, NOT_REPRODUCED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED
+INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED, Verdict.NOT_TESTED
 PARTLY, REPRODUCED = Verdict.PARTLY, Verdict.REPRODUCED
 NAMES = ("gate_maps", "class_routing", "lesions")
 LOSS = LOSSES["cross-entropy"]
@@ -392,6 +392,18 @@ def test_the_layers_of_most_change_are_judged_beside_an_untrained_net(trained, u
     assert change.verdict == verdict
 
 
+@pytest.mark.parametrize(("name", "first"), [("gate_maps", 40), ("class_routing", 15)])
+def test_a_net_of_no_more_layers_does_not_test_a_claim_on_the_first(name, first):
+    log = of_cifar(name)
+    if name == "gate_maps":
+        maps = {field: values[:first] for field, values in vars(log.maps).items()}
+        log = replace(log, maps=replace(log.maps, **maps))
+    else:
+        del log.routing.size[first:]
+    claim = judged(name, log, "change in outputs" if name == "gate_maps" else "spread out")
+    assert (claim.verdict, claim.why[:14]) == (NOT_TESTED, f"{first} layers only")
+
+
 def with_costly(log: LesionsLog, costly: list[int], idle: float = 0.6) -> LesionsLog:
     """A log of nets whose first layers cost 0.2 points each, so many in each net; the others do harm."""
     for net, count in zip(log.nets, costly, strict=True):
@@ -407,10 +419,13 @@ def with_costly(log: LesionsLog, costly: list[int], idle: float = 0.6) -> Lesion
         ([40, 32, 40, 32], REPRODUCED),
         ([40, 31, 40, 40], INCONCLUSIVE),
         ([17] * 4, NOT_REPRODUCED),
+        ([40], INCONCLUSIVE),  # one net may refute "any layer", but not prove it
+        ([17], NOT_REPRODUCED),
     ],
 )
 def test_any_layer_means_four_in_five_of_every_net(costly, verdict):
-    any_layer, _ = lesions_figures.claims(with_costly(of_cifar("lesions"), costly))
+    log = of_cifar("lesions")
+    any_layer, _ = lesions_figures.claims(with_costly(replace(log, nets=log.nets[: len(costly)]), costly))
     assert any_layer.verdict == verdict
 
 

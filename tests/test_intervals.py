@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from highway_lab.console import count_of, seeds_of
 from highway_lab.intervals import Interval, difference, interval, judge
+from highway_networks import Config
 
 
 def test_the_interval_of_a_mean_is_students():
@@ -39,6 +41,12 @@ def test_runs_that_agree_leave_no_doubt():
 @pytest.mark.parametrize("found", [interval([3.0]), difference([3.0], [0.0, 0.0])])
 def test_one_run_gives_no_interval(found):
     assert (found.value, found.half, found.sign, str(found)) == (3, math.inf, 0, "+3.00")
+
+
+def test_no_run_gives_no_value_and_one_seed_no_plus_minus():
+    assert f"{difference([], [1.0, 2.0]):.1f}" == f"{difference([1.0], []):.1f}" == "none"
+    assert seeds_of([Config(seed=3)] * 2) == "One seed (3), so no interval."
+    assert (count_of(1, "net"), count_of(0, "net")) == ("1 net", "0 nets")
 
 
 @pytest.mark.parametrize(

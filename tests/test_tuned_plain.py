@@ -111,6 +111,7 @@ def made_up_log(highway: list[float], plain: list[float], wide: list[float]) -> 
         ([0.9, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.8], [0.8, 0.8, 0.8, 0.9], "partly", "not reproduced"),
         ([0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.7, 0.8], "not reproduced", "partly"),
         ([0.8, 0.8, 0.8, 0.8], [0.8, 0.8, 0.8, 0.795], [0.79, 0.79, 0.79, 0.9], "inconclusive", "inconclusive"),
+        ([0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1], "not reproduced", "inconclusive"),
     ],
 )
 def test_verdicts_follow_the_rules(highway, plain, wide, lead, parameters):

@@ -36,8 +36,12 @@ def gates_figure(log: ConvGatesLog) -> Figure:
         axes.spines[:].set_visible(False)
     bar = {"location": "bottom", "aspect": 60, "label": "T, mean over maps (0: the block copies its input)"}
     upper.colorbar(image, ax=[digits, *panels], **bar)
-    for axes, kind in zip(lower.subplots(ncols=2, sharey=True), KINDS, strict=True):
+    panels = lower.subplots(ncols=2, sharey=True)
+    for axes, kind in zip(panels, KINDS, strict=True):
         draw_means(axes, getattr(log, kind), f"{kind} net: mean T, {log.images:,} images")
+    panels[0].set_ylim(0)  # of both, so that neither is cut off by the other's range
+    for axes in panels:
+        label_ends(axes)
     return figure
 
 
@@ -57,8 +61,6 @@ def draw_means(axes: Axes, gates: Gates, title: str) -> None:
     for label, color in {"strokes": COLORS["highway"], "background": FAINT_INK}.items():
         axes.plot(blocks, np.array(getattr(gates, label), float), "o-", label=label, color=color, markersize=4)
     axes.set(title=title, xlabel="block", xticks=blocks)
-    axes.set_ylim(0)
-    label_ends(axes)
 
 
 def inner_pixels(log: ConvGatesLog) -> np.ndarray:

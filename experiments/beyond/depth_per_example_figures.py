@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import name_tested
+from highway_lab.console import count_of, name_tested
 from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, markdown, new_figure
 from highway_lab.intervals import interval
 
@@ -51,7 +51,7 @@ def correlations(nets: list[Depths], hardness: str, which: str = "within", measu
 
 
 def title(log: DepthPerExampleLog, what: str) -> str:
-    return f"{name_tested(log.dataset)}: {what}, {len(log.settings[0].nets)} seeds"
+    return f"{name_tested(log.dataset)}: {what}, {count_of(len(log.settings[0].nets), 'seed')}"
 
 
 def depth_figure(log: DepthPerExampleLog) -> Figure:
@@ -153,7 +153,7 @@ def beside_untrained(log: DepthPerExampleLog, found: list[list[np.ndarray]], for
         f"{name(of)} {interval(trained):{form}} (untrained {np.mean(untrained):{form}})"
         for of, (untrained, trained) in zip(log.settings, found, strict=True)
     )
-    return f"{'; '.join(words)}; {len(log.settings[0].nets)} nets each"
+    return f"{'; '.join(words)}; {count_of(len(log.settings[0].nets), 'net')} each"
 
 
 def summary_table(log: DepthPerExampleLog) -> str:
@@ -234,7 +234,7 @@ def early_table(log: DepthPerExampleLog) -> str:
 
 
 def intervals_note(log: DepthPerExampleLog) -> str:
-    return f"Mean and 95 % interval (t) over {len(log.settings[0].nets)} seeds."
+    return f"Mean and 95 % interval (t) over {count_of(len(log.settings[0].nets), 'seed')}."
 
 
 FIGURES = {"depth_per_example.png": depth_figure, "early_exits.png": exits_figure}

@@ -270,7 +270,7 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
-    title = f"Mean transform gate after training, a row a run: {describe(log, shown)}"
+    title = f"Mean transform gate after training, one row per run: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
     untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
     lowest, highest = (edge(edge(run.gate_means[-1]) for run in shown) for edge in (min, max))

@@ -39,7 +39,7 @@ def differences_table(log: EstimatorsLog) -> str:
         lead = corrected(np.subtract(left.scores, right.scores), log.folds)
         rows.append([of, cell(left, log), cell(right, log), f"{lead:+.4f}", judge(lead, margin=0)])
     header = ["data set", LEFT, RIGHT, "difference", "the highway net"]
-    return f"{markdown(header, rows)}\n\n{runs(log)}."
+    return f"{markdown(header, rows)}\n\n{runs(log)}. {RIGHT}: as many layers and units as the highway net."
 
 
 def depths_table(log: EstimatorsLog) -> str:

@@ -46,7 +46,7 @@ def count(runs: Runs) -> str:
 def bias_figure(log: RunLog[ConvConfig]) -> Figure:
     """Draw the test error of every run, a panel for each depth, by gate bias; the guideline's bias is shaded."""
     depths = by_depth(log)
-    title = f"{name_tested(log.dataset)}: error on test images (%), a dot a net; below: how many learn"
+    title = f"{name_tested(log.dataset)}: error on test images (%), one dot per net; below: how many learn"
     figure, grid = new_figure(title, 3.6, ncols=len(depths), sharey=True, squeeze=False)
     for axes, (depth, arms) in zip(grid[0], depths.items(), strict=True):
         of_height = axes.get_xaxis_transform()

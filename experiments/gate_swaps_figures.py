@@ -44,7 +44,7 @@ def swaps_figure(log: GateSwapsLog) -> Figure:
     for axes, nets in zip(below, groups.values(), strict=True):
         blocks_panel(axes, nets)
     below[0].set_ylabel("rise in error (points)")
-    below[1].set_xlabel("the one block that is given gates")
+    below[1].set_xlabel("the only block that gets these gates")
     below[-1].legend(loc="upper right", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 

@@ -119,7 +119,7 @@ def section_4_figure(log: Section4Log) -> Figure:
         axes.plot([0, depth], [0, 100], color=INK, linewidth=1, linestyle=(0, (3, 5)))
         axes.text(depth, 40, "spread evenly", size=9, horizontalalignment="right")
         axes.text(log.first + 1, 4, f"layer {log.first}", size=9)
-    grid[0, 0].set(ylabel="change so far (%)", ylim=(0, 100), yticks=(0, 25, HALF, 75, 100))
+    grid[0, 0].set(ylabel="change in outputs,\nsum so far (%)", ylim=(0, 100), yticks=(0, 25, HALF, 75, 100))
     grid[1, 0].set(ylabel="class difference,\nrandom groups' = 1", ylim=(0, None))
     grid[2, 0].set_yscale("symlog", linthresh=LINEAR)  # for the last row, too, which shares this axis
     for axes, state in zip(grid[2:, 0], STATES, strict=True):

@@ -149,12 +149,13 @@ def leads_table(log: TunedPlainLog) -> str:
     }
     for arm, by_depth in tuned.items():
         shallow = compared_depths(tuned)[0]
-        pairs[f"{NAMES[arm]}: minus that of {shallow} blocks"] = by_depth, dict.fromkeys(by_depth, by_depth[shallow])
+        pairs[f"{NAMES[arm]}: minus {shallow} blocks"] = by_depth, dict.fromkeys(by_depth, by_depth[shallow])
     rows = [
         [words, *("" if of is others[depth] else f"{lead(of, others[depth]):+.1f}" for depth, of in runs.items())]
         for words, (runs, others) in pairs.items()
     ]
-    return f"{markdown(['test accuracy', *name_depths(tuned)], rows)}\n\nPoints of test accuracy."
+    table = markdown(["test accuracy", *name_depths(tuned)], rows)
+    return f"{table}\n\nPoints of test accuracy; both nets tuned unless stated."
 
 
 def claims(log: TunedPlainLog) -> list[Claim]:

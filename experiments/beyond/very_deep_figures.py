@@ -84,7 +84,7 @@ def bias_figure(log: VeryDeepLog) -> Figure:
         style = {"label": f"{depth} blocks", "color": color, "marker": "o", "markersize": 5}
         draw_seeds(upper, biases, np.transpose([points(of) for of in runs]), **style)
         draw_seeds(lower, biases, np.transpose([growth(of).mean(axis=1) for of in runs]), **style)
-    draw_level(upper, 10, "one in ten")
+    draw_level(upper, 10, "chance")
     scale_growth(lower)
     upper.set(title="test accuracy (%)", ylim=(0, 100))
     lower.set_xlabel("initial gate bias $b_T$")

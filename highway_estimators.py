@@ -169,10 +169,7 @@ class HighwayEstimator(BaseEstimator):
         return SimpleNamespace(**{field.name: checked(field, getattr(self, field.name)) for field in fields})
 
     def _split(self, X, y, weights, share: float, rng: np.random.RandomState):
-        """Return X, y and weights to train on, and those of this share of the samples to validate on.
-
-        Both have samples of every class alike, if there are enough of each.
-        """
+        """Return X, y, weights to train on, and a share to validate on: of every class alike if each has enough."""
         n, n_validation = len(X), math.ceil(share * len(X))
         if n_validation < 2:
             raise ValueError("The validation set is too small. Increase 'validation_fraction' or the number of samples")

@@ -16,8 +16,7 @@ LEFT, RIGHT = "highway, 3 blocks", "MLP, of that size"  # of differences_table
 def corrected(values: Sequence[float], folds: int) -> Interval:
     """Return the mean of a value of each fold of each seed, with its 95 % interval.
 
-    It is that of the resampled t-test, corrected for training sets that overlap (Nadeau & Bengio 2003; Bouckaert &
-    Frank 2004).
+    By the resampled t-test, corrected for overlapping training sets (Nadeau & Bengio 2003; Bouckaert & Frank 2004).
     """
     n = len(values)
     error = np.std(values, ddof=1) * np.sqrt(1 / n + 1 / (folds - 1))

@@ -152,10 +152,7 @@ def digest(config: Any) -> str:
 
 
 def summary(runs: Sequence[Run], test_set: str) -> str:
-    """Return a table of runs, a row a size: test score, training loss and seconds of each kind of block, side by side.
-
-    `test_set` (see DatasetInfo) is named below the table unless it is all test images.
-    """
+    """Return a table of runs, a row a size: test score, training loss and seconds of each kind of block."""
     blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
     names = [f"{block} test {runs[0].metric}" for block in blocks]
     scored = max(26, *(len(name) + 1 for name in names))

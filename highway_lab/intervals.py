@@ -26,11 +26,7 @@ class Interval(NamedTuple):
     @property
     def sign(self) -> int:
         """1 or -1 if the interval excludes zero, else 0: inconclusive."""
-        return self.side_of(0)
-
-    def side_of(self, bound: float) -> int:
-        """Return 1 if the interval lies above the bound, -1 if below it, else 0: inconclusive."""
-        return int(self.low > bound) - int(self.high < bound)
+        return int(self.low > 0) - int(self.high < 0)
 
     def __str__(self) -> str:
         """Return `+0.21 ± 0.30`; the value alone if a single run gave it."""

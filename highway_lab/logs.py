@@ -169,16 +169,12 @@ class History:
         return cls(*([] for _ in fields(cls)))
 
     def columns(self) -> list[list]:
-        """Return all columns, in the order of the fields."""
         return [getattr(self, column.name) for column in fields(self)]
 
     def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null.
-
-        Without validation samples the last two are left out.
-        """
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null."""
         self.epoch.append(epoch)
-        for column, value in zip(self.columns()[1:], row, strict=False):
+        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
             column.append(number(value))
 
 
@@ -327,11 +323,10 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
 
 def git(*arguments: str, folder: Path | None = None) -> str | None:
     """Return git's answer for the checkout that a folder, or else this file, lies in; None outside a checkout."""
+    place = folder or Path(__file__).parent
     command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
     try:
-        done = subprocess.run(
-            command, cwd=folder or Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
-        )
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -287,10 +287,7 @@ class Training:
             return tuple(np.mean(losses, axis=0).tolist())
 
     def _record(self, norm: float, start: float) -> None:
-        """Append losses, scores and mean gates to the record; training is left as it was.
-
-        Where there are validation samples, the test set is scored after the last epoch only.
-        """
+        """Append losses, scores and mean gates to the record; training is left as it was."""
         data, scored = self.data, slice(self.config.n_scored or None)
         last = self.diverged or self.epoch == self.config.epochs
         with quiet_threads(self.config.threads()):

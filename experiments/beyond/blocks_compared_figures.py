@@ -76,10 +76,7 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
 
 
 def draw_flow(axes: Axes, runs: list[ComparedRun], field: str, *, last: int) -> None:
-    """Draw a field of the flow, log scale, untrained and trained: every seed faint, the geometric mean bold.
-
-    Nulls and zeros are left out. The last tick is at `last`.
-    """
+    """Draw a field of the flow, log scale, without zeros: every seed faint, the geometric mean bold."""
     for when, color in STATES.items():
         values = np.array([[value or np.nan for value in getattr(getattr(run, when), field)] for run in runs], float)
         exponents = np.log10(np.maximum(values, 1e-30))

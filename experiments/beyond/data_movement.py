@@ -129,10 +129,7 @@ def scalar_blocks(net: DeepNet, trace: Trace) -> DeepNet:
 
 
 def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, DeepNet, Workspace]:
-    """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each.
-
-    Returns the trace, the blocks, and the workspace with all that they computed.
-    """
+    """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each."""
     trace = Trace(copies=copies)
     blocks = scalar_blocks(net, trace)
     w = Workspace(blocks, x_0.shape[1])

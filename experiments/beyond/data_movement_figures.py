@@ -46,10 +46,7 @@ def sizes(comparisons: list[Comparison], name: str) -> list[int]:
 
 
 def multiples_figure(log: DataMovementLog) -> Figure:
-    """Draw by how much a net's cost exceeds the plain net's: above by depth, below by width and by batch.
-
-    Bold: counted by USUAL; faint: by the other rules.
-    """
+    """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
     figure, axes = new_figure("Data movement, forward and backward, beside a plain net's", 7.2, nrows=2, ncols=2)
     panels = (("depth", "width"), ("depth", "parameters"), ("width", "parameters"), ("batch", "parameters"))
     for panel, (name, equal) in zip(axes.flat, panels, strict=True):

@@ -103,19 +103,6 @@ def complex_step(f: Callable[[], complex], tensor: np.ndarray, step: float = 1e-
     return derivative
 
 
-def central_differences(f: Callable[[], float], tensor: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """df/dtensor as (f(t + h) − f(t − h)) / 2h: an error of h² from the formula, and of ε/h from rounding."""
-    derivative = np.empty(tensor.shape)
-    for index in np.ndindex(tensor.shape):
-        kept = tensor[index]
-        tensor[index] = kept + step
-        above = f()
-        tensor[index] = kept - step
-        derivative[index] = (above - f()) / (2 * step)
-        tensor[index] = kept
-    return derivative
-
-
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     """The largest deviation in a tensor, as a share of its largest entry."""
     return float(np.abs(found - expected).max() / np.abs(expected).max())

@@ -1,7 +1,6 @@
 """The gate explorer's log and the content of its page; test_gate_explorer_page.py opens the page in a browser."""
 
 import base64
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -166,14 +165,6 @@ def test_images_that_nobody_can_draw_are_refused(digits, shape):
     with pytest.raises(InputError) as error:
         gate_explorer.look(net_for(data), data, 1)
     assert_says(error.value, "--dataset: expected square grey images", " x ".join(map(str, shape)))
-
-
-def test_the_table_has_a_row_a_class(saved):
-    run_and_plot()
-    log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))
-    log = dataclasses.replace(log, trained=dataclasses.replace(log.trained, mean=list(range(10)), sd=[0.25] * 10))
-    rows = gate_explorer_figures.depths_table(log).splitlines()
-    assert [row.split(" | ")[2] for row in rows[2:12]] == [f"{label}.00 (sd 0.25)" for label in range(10)]
 
 
 def luminance(color: str) -> float:

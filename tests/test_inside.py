@@ -14,15 +14,7 @@ from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
-from experiments import (
-    class_routing,
-    class_routing_figures,
-    depth_search,
-    gate_maps,
-    lesions,
-    lesions_figures,
-    models,
-)
+from experiments import class_routing, class_routing_figures, depth_search, gate_maps, lesions, lesions_figures, models
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial

@@ -178,16 +178,6 @@ def test_environment_names_what_a_rerun_needs():
     assert "commit 0123456 with changes" in readme_tables.environments(log)
 
 
-def test_each_table_of_run_logs_can_be_made(folder):
-    tables = readme_tables.all_tables()
-    there = {name: table.sources for name, table in tables.items() if all(of.log.exists() for of in table.sources)}
-    assert there.keys() == {"run", "run_environment", "sweep", "run_sweep_environment"}
-    for name, (source,) in there.items():
-        made = readme_tables.make_table(name, Path("README.md"))
-        assert fingerprint(source.log) in made
-        assert list(marked(made)) == [name]
-
-
 @pytest.mark.parametrize(
     ("file", "content", "parts"),
     [

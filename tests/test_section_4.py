@@ -159,19 +159,6 @@ def test_nets_that_disagree_are_inconclusive(log, as_in_the_paper, otherwise):
     assert len({claim.paper for claim in found}) == len(found)
 
 
-def test_a_reason_names_settings_intervals_and_untrained_nets(log, as_in_the_paper, otherwise):
-    nets = [
-        replace(net, trained=as_in_the_paper if net.source.training.gate_bias == -2 else otherwise, untrained=otherwise)
-        for net in log.nets[2:]
-    ]
-    biases, _, sparse, *_ = (claim.why for claim in claims(replace(log, nets=nets, deep=[])))
-    assert sparse == (
-        "gates closed, %, tanh from −2: 90 ± 0 (reproduced); tanh from −4: 10 ± 0 (not reproduced); "
-        "untrained: 10, 10; n = 2 each"
-    )
-    assert biases.startswith("biases lowered, %, tanh from −2: 90 ± 0 (reproduced); ")
-
-
 @pytest.mark.parametrize(("share", "verdict"), [(0.61, REPRODUCED), (0.59, PARTLY)])
 def test_a_single_deeper_net_counts_if_another_seed_would(log, as_in_the_paper, otherwise, share, verdict):
     nets = [replace(net, trained=as_in_the_paper, untrained=otherwise) for net in log.nets]

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import (
-    ROOT,
-    files_below,
-    limited_file_size,
-    refused_with,
-    small_log,
-)
+from helpers import ROOT, files_below, limited_file_size, refused_with, small_log
 
 import conv_recipes as conv
 import highway_lab.files

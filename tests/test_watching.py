@@ -5,10 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import (
-    SOME_ENVIRONMENT,
-    refused_with,
-)
+from helpers import SOME_ENVIRONMENT, refused_with
 from made_up import made_up_log, made_up_run
 
 import highway_networks as hn

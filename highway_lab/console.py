@@ -155,7 +155,7 @@ def summary(runs: Sequence[Run], test_set: str) -> str:
     """Return a table of runs, a row a size: test score, training loss and seconds of each kind of block."""
     blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
     names = [f"{block} test {runs[0].metric}" for block in blocks]
-    scored = max(26, *(len(name) + 1 for name in names))
+    scored = max(28, *(len(name) + 1 for name in names))
     header = "".join(f"   {name:<{scored}}{'train loss':<15}{'seconds':>7}" for name in names)
     values = sorted({getattr(run.config, size) for run in runs})
     width = max(len(str(value)) for value in (size, *values))
@@ -175,7 +175,7 @@ def _cells(group: list[Run], scored: int) -> str:
         return " " * (scored + 22)
     finished = [run.history for run in group if not run.diverged]
     score = f"{interval([history.test_score[-1] for history in finished]):.3f}"
+    score += f" ({len(group) - len(finished)} diverged)" * (len(finished) < len(group))
     loss = f"{interval([history.train_loss[-1] for history in finished]):.3f}"
     seconds = sum(sum(run.history.seconds) for run in group)
-    note = f" ({len(group) - len(finished)} diverged)" if len(finished) < len(group) else ""
-    return f"{score:<{scored}}{loss:<15}{seconds:>7.1f}{note}"
+    return f"{score:<{scored}}{loss:<15}{seconds:>7.1f}"

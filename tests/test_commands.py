@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT, files_below, group_lives, wait_until, without_seconds
+from made_up import made_up_log
 from test_tensorboard import check_events
 
 import conv_highway_networks
@@ -20,7 +21,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_lab import commands, datasets, logs
 from highway_lab.commands import checkpoint_beside, lines_beside
-from highway_lab.console import full_name
+from highway_lab.console import full_name, summary
 from highway_lab.jobs import ResultFile
 from highway_lab.logs import Run, RunLog
 from highway_lab.training import Training
@@ -130,6 +131,13 @@ def test_the_summary_leaves_room_for_every_kind_of_block(workdir, capsys):
     header, row = capsys.readouterr().out.splitlines()[-2:]
     assert "highway-uncoupled test accuracy train loss  " in header
     assert len(row) == len(header)
+
+
+def test_diverged_runs_are_counted_beside_the_score_and_columns_stay_in_line():
+    log = made_up_log(seeds=(0, 1, 2), diverged={("highway", 1)})
+    header, row, _ = summary(log.runs, log.dataset.test_set).splitlines()
+    assert len(row) == len(header)
+    assert "0.850 ± 0.127 (1 diverged)  0.800" in row
 
 
 SHARED = {

@@ -2,9 +2,8 @@
 
     python -m benchmarks.estimators --json benchmarks/estimators.json
 
-Every estimator has its default settings, but for the size of the nets. Inputs are standardised, and the targets of
-regressions. Accuracy: five folds, cut anew by each of three seeds, which also seed the nets. Time of an epoch: the
-contenders take turns, so that a slow spell of the machine slows all alike.
+Accuracy: five folds, cut anew by each of three seeds, which also seed the nets. Time of an epoch: the contenders take
+turns, so that a slow spell of the machine slows all alike.
 """
 
 import argparse

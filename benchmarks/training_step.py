@@ -2,10 +2,8 @@
 
     python -m benchmarks.training_step --json benchmarks/training_step.json
 
-A step is forward, loss, backward, clip and Adam in float32, on 784 inputs and 10 classes. Every contender first proves
-that it computes what ours computes. They then take turns, round by round: a slow spell of the machine slows all alike,
-and ratios are taken within a round. Each runs with one thread and with one for every CPU, and its better time counts;
-ours chooses for itself. Ours is also timed pass by pass; ours and the floor over depth and width.
+The contenders, which first prove that they compute what ours computes, take turns, round by round: a slow spell of the
+machine slows all alike. Ours is also timed pass by pass; ours and the floor over depth and width.
 """
 
 import argparse

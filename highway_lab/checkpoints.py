@@ -128,9 +128,7 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
         reason = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save it again"
-        ) from error
+        raise InputError(f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save anew") from error
     return net
 
 

@@ -342,9 +342,7 @@ def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int,
     """Add two flags that exclude each other: --NAME for one number, --NAMEs for a run for each of several."""
     flags = parser.add_mutually_exclusive_group()
     flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
-    flags.add_argument(
-        f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help=f"a run for each {name}"
-    )
+    flags.add_argument(f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help="a run for each")
 
 
 def event_folder(text: str) -> Path:

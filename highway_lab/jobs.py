@@ -251,9 +251,7 @@ def _connect(scheduler: str) -> Iterator[Any]:
     try:
         client = Client(scheduler, timeout=10)
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"--scheduler: expected a Dask scheduler at {scheduler}, found none; check the address"
-        ) from error
+        raise InputError(f"--scheduler: expected a Dask scheduler at {scheduler}, found none; start one") from error
     with client:
         yield client
 

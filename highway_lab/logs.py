@@ -33,18 +33,12 @@ LogT = TypeVar("LogT")
 
 # Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
-HYPERPARAMETERS = {
-    "loss": "cross-entropy",
-    "schedule": "constant",
-    "weight_decay": 0.0,
-    "n_validation": 0,
-    "n_scored": 0,
-}
+DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES},
     "environment": {"kernels": "unknown", "code": "unknown"},
-    "config": HYPERPARAMETERS,
-    "training": HYPERPARAMETERS,
+    "config": DEFAULTS,
+    "training": DEFAULTS,
     "history": {"validation_loss": [], "validation_score": []},
     "RunLog": {"finished": True},
     "RunLog.runs": {"environment": None, "metric": "accuracy"},

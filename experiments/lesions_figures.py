@@ -179,7 +179,7 @@ def cifar_claims(log: LesionsLog) -> list[Claim]:
     share = f"{data}: {interval(idle):.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}"
     uses_more = judge_better(share_of_nets(100 * PAPER_IDLE - idle), 0)
     return [
-        Claim("4.2, figure 4", raises, costly, judge_any(cost)),
+        Claim("4.2, figure 4", raises, costly, judge_any(cost), detail=True),
         Claim("4.2", complex_problem, share, uses_more, detail=True),
     ]
 

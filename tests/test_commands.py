@@ -255,12 +255,6 @@ def test_the_name_of_a_log_says_what_differs_from_a_committed_job(as_many_as_mni
     assert "-digits" in command.log_name(given, "digits", configs)
 
 
-def test_a_job_on_the_real_files_is_named_by_what_differs(small_mnist, workdir):
-    small = ("--data-dir", str(small_mnist), "--hidden", "8", "--epochs", "1", "--block", "plain", "--depth", "1")
-    assert hn.main([*small]) == hn.main([*small, "--out", "mine.json"]) == 0
-    assert {path.name for path in workdir.iterdir()} == {"run-plain-depth1-hidden8-epochs1.json", "mine.json"}
-
-
 def test_a_net_has_its_recipe_but_for_the_flags(as_many_as_mnist):
     assert planned(cn, "--net highway-a", as_many_as_mnist) == [cn.configure("highway-a")]
     assert planned(cn, "--net highway-a --lr 0.5", as_many_as_mnist) == [cn.configure("highway-a", lr=0.5)]

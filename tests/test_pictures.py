@@ -149,8 +149,6 @@ SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("p
     ("log", "expected"),
     [
         pytest.param(made_up_log(), RUN_PICTURES + GATE_PICTURES, id="both nets"),
-        pytest.param(made_up_log(seeds=(0, 1, 2), depths=(1,)), RUN_PICTURES + GATE_PICTURES, id="several seeds"),
-        pytest.param(made_up_log(blocks=["highway"]), RUN_PICTURES + GATE_PICTURES, id="highway alone"),
         pytest.param(made_up_log(blocks=["plain"]), RUN_PICTURES, id="plain alone"),
         pytest.param(made_up_log(depths=(0,)), RUN_PICTURES, id="no blocks"),
         pytest.param(made_up_log(**SOME_DIVERGED), RUN_PICTURES + GATE_PICTURES, id="some diverged"),

@@ -13,7 +13,7 @@ from experiments import thousand_layers as tl
 from experiments import thousand_layers_figures
 from experiments.claims import Verdict
 from experiments.rates import TriedRate, best_rates
-from experiments.thousand_layers_figures import arms_table, claims, deepest, judge_training
+from experiments.thousand_layers_figures import claims, deepest, judge_training
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
@@ -184,13 +184,3 @@ def test_deeper_nets_struggle_if_they_surely_lose_accuracy():
     assert claim.why.endswith("+2.00 ± 0.23 at b_T −4, +0.20 ± 0.23 at b_T −6; reproduced at b_T −4")
     *_, claim = claims(log_of())
     assert claim.verdict == Verdict.NOT_REPRODUCED
-
-
-def test_the_table_has_a_row_for_each_arm_beside_that_of_no_blocks():
-    log = log_of(b6_1000=(0.97, 0.1, 0.02))
-    rows = arms_table(log).split("\n\n")[0].splitlines()[2:]
-    assert len(rows) == len(ARMS)
-    assert rows[0] == "| 0 | no blocks | 0.005 | 95.00 ± 0.25 |  | 0.200 ± 0.002 |  |  |  |"
-    lost = "+2.00 ± 0.00 | 10, 10, 10 | 2.0e-02 |"
-    assert f"| 1,000 | highway, b_T -6 | 0.005 | 97.00 ± 0.25 | +2.00 ± 0.23 | 0.100 ± 0.002 | {lost}" in rows
-    assert "| 1,000 | plain | 0.005 | 11.00 ± 0.25 | -84.00 ± 0.23 | 2.301 ± 0.002 |  |  |  |" in rows

@@ -21,7 +21,7 @@ layers; the net. conv_recipes.py has the paper's nets, their training and the co
 import functools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from highway_lab import InputError
 from highway_lab.cli import FINITE, hyperparameter, one_of
+from highway_lab.threads import free_cpus, run_side_by_side
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -631,6 +632,9 @@ class ConvArchitecture(Architecture):
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")
 
 
+SLICE = 25  # images of a batch that a thread takes through the net at a time
+
+
 class ConvNet(Net):
     """Stages of convolutions, blocks and pools, then a dense layer to K = d_out logits.
 
@@ -713,14 +717,10 @@ class ConvNet(Net):
         normalisation uses the running statistics.
         """
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
-        expected = (w.input.batch_size, *w.input.shape)
+        expected = (w.batch_size, *self.layers[0].x_shape)
         if x.shape != expected:  # it might be broadcast
             raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
-        w.input.images[...] = x.transpose(1, 0, 2, 3)
-        with unbuffered():
-            for layer in w.layers:
-                layer.forward()
-            return w.output.forward(), w
+        return w.forward(x), w
 
     def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):
         """Return the gradients of the loss with respect to the parameters, given dlogits (B, K) and the cache.
@@ -728,16 +728,10 @@ class ConvNet(Net):
         They are a mapping like `params`, which lives in the cache. With `return_dx` also return the gradient with
         respect to the images, (B, C, H, W).
         """
-        w = cache
-        if w.gradients is None:
+        if cache.gradients is None:
             raise ValueError("expected a workspace for training, found one for evaluation; give it a generator")
-        with unbuffered():
-            w.output.backward(dlogits)
-            for layer in reversed(w.layers if return_dx else w.layers[w.first + 1 :]):
-                layer.backward()
-            if not return_dx:
-                w.layers[w.first].backward(dx_wanted=False)
-        return (w.gradients, w.input.gradient.images.transpose(1, 0, 2, 3)) if return_dx else w.gradients
+        dx = cache.backward(dlogits, dx_wanted=return_dx)
+        return (cache.gradients, dx) if return_dx else cache.gradients
 
     def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
         """Return the logits (n, K) of images x (n, C, H, W), any n: `rows` at a time."""
@@ -788,19 +782,65 @@ def unbuffered() -> Iterator[None]:
 
 
 class ConvWorkspace:
-    """Maps and layers for passes over batches of one size, allocated once; each pass overwrites the one before it.
+    """Memory of the passes over batches of one size, allocated once; each pass overwrites the one before it.
 
-    A workspace with a generator is for training: it has gradients, dropout draws from the generator, and batch
-    normalisation takes the batch's statistics.
+    A batch is cut into slices of SLICE images, which a few threads take through the whole net side by side. Gradients
+    are added in the order of the slices, so bits do not depend on the number of threads. With batch normalisation,
+    whose statistics are those of the whole batch, training takes the batch as one slice.
 
-    input, layers, output     the maps of the images, and the layers in order
-    first                     the index of the first layer with parameters
-    T                         the transform gates (D, B, H, W) of each block that has them
+    A workspace with a generator is for training: it has gradients, dropout draws from it, and batch normalisation
+    takes the batch's statistics.
     """
 
     def __init__(self, net: ConvNet, batch_size: int, rng: np.random.Generator | None = None):
+        self.batch_size, self.rng = batch_size, rng
+        size = batch_size if net.normalised and rng is not None else SLICE
+        self.rows = [slice(first, min(first + size, batch_size)) for first in range(0, batch_size, size)]
+        self.slices = [BatchSlice(net, rows.stop - rows.start, rng) for rows in self.rows]
+        self.threads = min(free_cpus(), len(self.slices))
         self.gradients = None if rng is None else net.new_parameters()
-        form = batch_size, net.padding, net.margin, net.dtype
+
+    @property
+    def T(self) -> list[np.ndarray]:
+        """The transform gates (D, B, H, W) of each block that has them."""
+        return [np.concatenate(slices, axis=1) for slices in zip(*(part.T for part in self.slices), strict=True)]
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """Return the logits (B, K) of images (B, C, H, W)."""
+        for layers in [part.dropouts for part in self.slices if part.dropouts]:
+            rng = np.random.default_rng(self.rng.integers(2**63))  # anew, so that a checkpoint needs no state but `rng`
+            for layer in layers:
+                layer.rng = rng
+        return np.concatenate(self._run(BatchSlice.forward, [x[rows] for rows in self.rows]))
+
+    def backward(self, dlogits: np.ndarray, *, dx_wanted: bool) -> np.ndarray | None:
+        """Fill `gradients`; return the gradient with respect to the images, (B, C, H, W), if it is wanted."""
+        backward = functools.partial(BatchSlice.backward, dx_wanted=dx_wanted)
+        dx = self._run(backward, [dlogits[rows] for rows in self.rows])
+        self.gradients.flat[...] = self.slices[0].gradients.flat
+        for part in self.slices[1:]:
+            self.gradients.flat += part.gradients.flat
+        return np.concatenate(dx) if dx_wanted else None
+
+    def _run(self, function: Callable, arrays: list[np.ndarray]) -> list[Any]:
+        """Return function(slice, its array) of all slices."""
+        with unbuffered():
+            return run_side_by_side(self.threads, function, self.slices, arrays)
+
+
+class BatchSlice:
+    """Maps and layers for passes over some images of a batch.
+
+    input, layers, output     the maps of the images, and the layers in order
+    first                     the index of the first layer with parameters
+    dropouts                  those of the layers that need a generator in each pass
+    gradients                 of the parameters, None in evaluation
+    T                         the transform gates (D, n, H, W) of each block that has them
+    """
+
+    def __init__(self, net: ConvNet, n_images: int, rng: np.random.Generator | None):
+        self.gradients = None if rng is None else net.new_parameters()
+        form = n_images, net.padding, net.margin, net.dtype
         self.input = x = PaddedMaps(net.layers[0].x_shape, *form)
         self.layers, convolutions = [], []
         for stage, _, y_shape, _ in net.layers:
@@ -819,9 +859,10 @@ class ConvWorkspace:
                     layer = DropoutLayer(stage, x, y, rng)
             self.layers.append(layer)
             x = y
+        self.dropouts = [layer for layer in self.layers if isinstance(layer, DropoutLayer)]
         self.first = self.layers.index(convolutions[0])
         self.T = [layer.T for layer in convolutions if "T" in layer.block.branches]
-        self.output = OutputLayer(net.params.output, None if rng is None else self.gradients.output, x)
+        self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, x)
 
     def _convolution(
         self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps
@@ -834,6 +875,25 @@ class ConvWorkspace:
             dnorm = None if gradients is None else gradients.norms[l]
             layer.normalise(params.norms[l], dnorm, (net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]))
         return layer
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """Return the logits (n, K) of images (n, C, H, W)."""
+        self.input.images[...] = x.transpose(1, 0, 2, 3)
+        for layer in self.layers:
+            layer.forward()
+        return self.output.forward()
+
+    def backward(self, dlogits: np.ndarray, *, dx_wanted: bool) -> np.ndarray | None:
+        """Fill `gradients`; return the gradient with respect to the images, (n, C, H, W), if it is wanted."""
+        self.output.backward(dlogits)
+        for layer in reversed(self.layers[self.first + 1 :]):
+            layer.backward()
+        self.layers[self.first].backward(dx_wanted=dx_wanted)
+        if not dx_wanted:
+            return None
+        for layer in reversed(self.layers[: self.first]):
+            layer.backward()
+        return self.input.gradient.images.transpose(1, 0, 2, 3)
 
 
 if __name__ == "__main__":

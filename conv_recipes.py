@@ -4,6 +4,7 @@ The command is started as `python conv_highway_networks.py`.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from conv_highway_networks import (
+    SLICE,
     AveragePool,
     Blocks,
     ConvArchitecture,
@@ -186,12 +188,13 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
         return ConvNet(shape, d_out, stages=self.stages, **architecture, rng=rng)
 
     def memory(self, data: Dataset) -> int:
-        """Estimate the bytes of a run: maps, affine maps, and the gradients of maps, for each size of batch."""
+        """Estimate the bytes of a run: maps, affine maps, and gradients of maps and parameters, for each slice."""
         net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
         for _, (C, H, W), (D, *_), branches in net.layers:
             numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
         sizes = batch_sizes(self)
-        return (numbers * sum(sizes) + net.params.flat.size * (3 + len(sizes))) * net.dtype.itemsize
+        n_slices = sum(1 + math.ceil(size / (size if net.normalised else SLICE)) for size in sizes)
+        return (numbers * sum(sizes) + net.params.flat.size * (3 + n_slices)) * net.dtype.itemsize
 
     def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""

@@ -20,6 +20,7 @@ from helpers import (
     small_net,
 )
 
+import conv_highway_networks
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
 from highway_lab import InputError
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
@@ -283,7 +284,7 @@ def test_a_used_workspace_gives_the_bits_of_a_fresh_one(block):
 
 
 def test_a_convolution_takes_no_more_memory_than_its_batch_needs():
-    for layer in ConvWorkspace(small_conv_net(), 1).layers:
+    for layer in ConvWorkspace(small_conv_net(), 1).slices[0].layers:
         if hasattr(layer, "patches"):
             assert layer.patches.shape[1] == layer.z.shape[1] == layer.x.columns.shape[1]
 
@@ -319,6 +320,52 @@ def test_a_pass_leaves_numpys_own_buffer_as_it_was():
     before = np.getbufsize()
     gradients(small_conv_net(), *small_images())
     assert np.getbufsize() == before
+
+
+# ------------------------------------------------------------------------------------- slices of a batch
+
+
+@pytest.fixture
+def slices_of_two(monkeypatch):
+    monkeypatch.setattr(conv_highway_networks, "SLICE", 2)
+
+
+def with_threads(monkeypatch, number: int, net: ConvNet, n_images: int = 7) -> dict:
+    """Return gradients and logits of one training pass and one evaluation by a number of threads."""
+    monkeypatch.setattr(conv_highway_networks, "free_cpus", lambda: number)
+    x, y = small_images(n_images)
+    return {**gradients(net, x, y), "predicted": net.predict(x)}
+
+
+@pytest.mark.parametrize("threads", [2, 3, 9])
+def test_bits_do_not_depend_on_the_number_of_threads(slices_of_two, monkeypatch, threads):
+    net = small_conv_net()
+    assert any(isinstance(stage, Dropout) for stage in SMALL_STAGES)
+    assert_equal(with_threads(monkeypatch, threads, net), with_threads(monkeypatch, 1, net))
+
+
+def test_slices_together_give_the_gradients_of_the_whole_batch(monkeypatch):
+    net = small_conv_net(stages=NO_DROPOUT)
+    whole = with_threads(monkeypatch, 2, net)
+    monkeypatch.setattr(conv_highway_networks, "SLICE", 2)
+    assert len(training(net, 7).slices) == 4
+    assert_equal(with_threads(monkeypatch, 2, net), whole, rtol=1e-10, atol=1e-13)
+
+
+def test_each_slice_drops_other_values_and_each_pass_does(slices_of_two):
+    net = small_conv_net(stages=[Dropout(0.5), *NO_DROPOUT])
+    (x, _), workspace = small_images(4), training(net, 4)
+    masks = []
+    for _ in range(2):
+        net.forward(x, workspace)
+        masks += [part.dropouts[0].mask.tobytes() for part in workspace.slices]
+    assert len({*masks}) == 4
+
+
+def test_batch_normalisation_trains_on_the_whole_batch_at_once(slices_of_two):
+    net = small_conv_net(batch_norm=True)
+    assert len(training(net, 7).slices) == 1
+    assert len(ConvWorkspace(net, 7).slices) == 4
 
 
 # -------------------------------------------------------------------------------------------- evaluation
@@ -396,7 +443,7 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     x = x.astype(dtype)
     logits, cache = net.forward(x, training(net))
     net.backward(softmax_cross_entropy(logits, y)[1], cache)
-    np.testing.assert_array_equal(cache.layers[-1].y.images, x.transpose(1, 0, 2, 3))
+    np.testing.assert_array_equal(cache.slices[0].layers[-1].y.images, x.transpose(1, 0, 2, 3))
     assert not recwarn.list
 
 

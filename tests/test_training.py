@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import threading
 import warnings
 from itertools import combinations
 
@@ -13,7 +14,7 @@ from helpers import assert_says, small_net, without_seconds
 from highway_lab import InputError
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import numbers
-from highway_lab.threads import blas_pools
+from highway_lab.threads import blas_pools, run_side_by_side
 from highway_lab.training import GATE_SAMPLES, LOSSES, Training, batches, evaluate, steps_an_epoch
 from highway_networks import BLOCKS, Config, Dataset, DeepNet, train
 
@@ -330,24 +331,40 @@ def test_evaluation_is_the_mean_over_all_images_however_they_are_cut(digits):
 THIN, WIDE = Config(), Config(hidden=1000)
 
 
-@pytest.mark.parametrize(("cpus", "in_blas", "expected"), [(1, 4, 1), (2, 4, 2), (8, 4, 4)])
-def test_a_thin_net_has_one_thread_and_a_wide_one_all_that_are_free(monkeypatch, cpus, in_blas, expected):
-    """joblib counts the CPUs that are this process's; in a process that works beside others, its share of them."""
-    monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": in_blas}])
+@pytest.mark.parametrize(
+    ("cpus", "share", "expected"), [(1, "4", 1), (2, "4", 2), (8, "4", 4), (8, "", 8), (8, "no", 8)]
+)
+def test_a_thin_net_has_one_thread_and_a_wide_one_all_that_are_free(monkeypatch, cpus, share, expected):
+    """joblib counts the CPUs that are this process's; in a process that works beside others, its share is set."""
+    monkeypatch.setenv("OMP_NUM_THREADS", share)
     monkeypatch.setattr("joblib.cpu_count", lambda: cpus)
     assert THIN.threads() == 1
     assert WIDE.threads() == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not let a process give up CPUs")
-def test_a_process_that_may_use_one_cpu_has_one_thread(monkeypatch):
-    monkeypatch.setattr(blas_pools(), "info", lambda: [{"num_threads": 64}])
+def test_a_process_that_may_use_one_cpu_has_one_thread():
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
         assert WIDE.threads() == 1
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_calls_side_by_side_give_their_results_in_order(threads):
+    """Each has one BLAS thread and the caller's way with overflow, and no Python thread is left."""
+
+    def measure(number: float, power: int) -> tuple[float, set[int]]:
+        return float(np.float64(number) ** power), {pool["num_threads"] for pool in blas_pools().info()}
+
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        run_side_by_side(threads, measure, [1.0, 1e300], [1, 2])
+    with np.errstate(over="ignore"):
+        found = run_side_by_side(threads, measure, [2.0, 1e300, 3.0], [2, 2, 2])
+    assert found == [(4, {1}), (math.inf, {1}), (9, {1})]
+    assert threading.active_count() == 1
 
 
 # ------------------------------------------------------------------------------------------ config

@@ -343,6 +343,17 @@ class BatchNorm:
         batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
+class SharedMemory(dict):
+    """Memory that all layers of a slice use in turn: memory of each layer's own would fill the processor's cache."""
+
+    def array(self, name: str, *shape: int, dtype: type) -> np.ndarray:
+        """Return an array with whatever values the last user of this name has left."""
+        size = math.prod(shape)
+        if name not in self or self[name].size < size:
+            self[name] = np.empty(size, dtype)
+        return self[name][:size].reshape(shape)
+
+
 class Chunk(NamedTuple):
     """Views of the images that a convolution takes at a time, or of the gradients with respect to them."""
 
@@ -367,13 +378,14 @@ class ConvolutionLayer:
         weights: tuple[np.ndarray, np.ndarray | None],
         x: PaddedMaps,
         y: PaddedMaps,
+        memory: SharedMemory,
     ):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
         self.x, self.y, self.norm = x, y, None
+        self.array = functools.partial(memory.array, dtype=x.dtype)
         rows, patch_size = self.W.shape
         self.images_per_chunk = min(max(MAX_PATCH_ELEMENTS // (patch_size * x.pixels), 1), x.batch_size)
-        self.patches = np.ones((patch_size, self.images_per_chunk * x.pixels), x.dtype)
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
         self.chunks = list(self._cut(x, self.z, y, whole=True))
 
@@ -408,27 +420,12 @@ class ConvolutionLayer:
     @functools.cached_property
     def dz(self) -> np.ndarray:
         """The gradient with respect to z, of the whole batch or of one chunk; also 0 between the images."""
-        return np.zeros_like(self.z if self.norm is not None else self.z[:, : self.patches.shape[1]])
+        return np.zeros_like(self.z if self.norm is not None else self.chunks[0].z)
 
     @functools.cached_property
     def dchunks(self) -> list[Chunk]:
         """The gradients with respect to `chunks`."""
         return list(self._cut(self.x.gradient, self.dz, self.y.gradient, whole=self.norm is not None))
-
-    @functools.cached_property
-    def scratch(self) -> np.ndarray:
-        """Memory for a block's backward, in the form of a chunk's y."""
-        return np.empty_like(self.chunks[0].y, order="C")
-
-    @functools.cached_property
-    def dpatches(self) -> np.ndarray:
-        """Memory for the gradient with respect to a chunk's patches, (k·k·C, n)."""
-        return np.empty_like(self.patches[:-1])
-
-    @functools.cached_property
-    def dWt(self) -> np.ndarray:
-        """Memory for a chunk's share of dWᵀ, (k·k·C + 1, G·D)."""
-        return np.empty_like(self.W.T, order="C")
 
     def forward(self) -> None:
         """Fill y."""
@@ -446,7 +443,7 @@ class ConvolutionLayer:
         self.dW[...] = 0
         for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
             for chunk, d in group:
-                scratch = self.scratch[:, : chunk.y.shape[1]]
+                scratch = self.array("scratch", *chunk.y.shape)
                 self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch)
             if self.norm is not None:
                 self.norm.backward(self._pixels(self.dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
@@ -460,17 +457,18 @@ class ConvolutionLayer:
 
     def _patches(self, chunk: Chunk) -> np.ndarray:
         """Return the patches (k·k·C + 1, n) of a chunk, in memory that the next chunk overwrites."""
-        patches = self.patches[:, : chunk.z.shape[1]]
+        patches = self.array("patches", self.W.shape[1], chunk.z.shape[1])
+        patches[-1] = 1
         patches_forward(chunk.windows, patches)
         return patches
 
     def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
         """Add a chunk's share to dW and to the gradient of its windows."""
         patches = self._patches(chunk)  # again: faster than keeping the patches of all images
-        np.matmul(patches, d.z.T, out=self.dWt)  # dWᵀ = x dzᵀ, which OpenBLAS multiplies faster than dz xᵀ
-        self.dW += self.dWt.T
+        dWt = np.matmul(patches, d.z.T, out=self.array("dWt", *self.W.T.shape))  # faster than dW = dz xᵀ
+        self.dW += dWt.T
         if dx_wanted:
-            dpatches = self.dpatches[:, : patches.shape[1]]
+            dpatches = self.array("dpatches", *patches[:-1].shape)
             np.matmul(self.W[:, :-1].T, d.z, out=dpatches)  # dx = Wᵀ dz
             # A chunk's windows reach other images only from padding columns, where dz is 0. So it adds nothing to the
             # next chunk's pixels, whose block.backward then overwrites them; what it adds to padding is cleared.
@@ -842,14 +840,14 @@ class BatchSlice:
         self.gradients = None if rng is None else net.new_parameters()
         form = n_images, net.padding, net.margin, net.dtype
         self.input = x = PaddedMaps(net.layers[0].x_shape, *form)
-        self.layers, convolutions = [], []
+        self.layers, convolutions, memory = [], [], SharedMemory()
         for stage, _, y_shape, _ in net.layers:
             if isinstance(stage, Dropout) and (rng is None or stage.rate == 0):
                 continue
             y = PaddedMaps(y_shape, *form)
             match stage:
                 case Convolution() | Blocks():
-                    layer = self._convolution(net, stage, len(convolutions) + 1, x, y)
+                    layer = self._convolution(net, stage, len(convolutions) + 1, x, y, memory)
                     convolutions.append(layer)
                 case MaxPool():
                     layer = MaxPoolLayer(stage, x, y)
@@ -865,12 +863,12 @@ class BatchSlice:
         self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, x)
 
     def _convolution(
-        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps
+        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps, memory: SharedMemory
     ) -> ConvolutionLayer:
         block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
         params, gradients = net.params, self.gradients
         dW = None if gradients is None else gradients.convolutions[l - 1]
-        layer = ConvolutionLayer(block, net.activation, stage, (params.convolutions[l - 1], dW), x, y)
+        layer = ConvolutionLayer(block, net.activation, stage, (params.convolutions[l - 1], dW), x, y, memory)
         if l in net.normalised:
             dnorm = None if gradients is None else gradients.norms[l]
             layer.normalise(params.norms[l], dnorm, (net.buffers[f"{l}.mean"], net.buffers[f"{l}.variance"]))

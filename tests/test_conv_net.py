@@ -284,9 +284,12 @@ def test_a_used_workspace_gives_the_bits_of_a_fresh_one(block):
 
 
 def test_a_convolution_takes_no_more_memory_than_its_batch_needs():
-    for layer in ConvWorkspace(small_conv_net(), 1).slices[0].layers:
-        if hasattr(layer, "patches"):
-            assert layer.patches.shape[1] == layer.z.shape[1] == layer.x.columns.shape[1]
+    workspace = training(small_conv_net(), 1)
+    gradients(small_conv_net(), *small_images(1), workspace)
+    layers = [layer for layer in workspace.slices[0].layers if hasattr(layer, "W")]
+    shared = layers[0].array.func.__self__
+    assert all(layer.array.func.__self__ is shared for layer in layers)
+    assert shared["patches"].size == max(layer.W.shape[1] * layer.x.columns.shape[1] for layer in layers)
 
 
 @every_block

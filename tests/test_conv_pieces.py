@@ -21,6 +21,7 @@ from conv_highway_networks import (
     MaxPoolLayer,
     OutputLayer,
     PaddedMaps,
+    SharedMemory,
     patches_backward,
     patches_forward,
     window_count,
@@ -59,9 +60,8 @@ def layer_of(stage, x: PaddedMaps, block: str = "plain", activation: str = "tanh
             return DropoutLayer(stage, x, y, np.random.default_rng(0))
     shape = len(BLOCKS[block].branches) * y.shape[0], stage.kernel**2 * x.shape[0] + 1
     W = np.random.default_rng(2).uniform(-1, 1, shape).astype(x.dtype)
-    layer = ConvolutionLayer(
-        BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, (W, np.full_like(W, np.nan)), x, y
-    )
+    weights = W, np.full_like(W, np.nan)
+    layer = ConvolutionLayer(BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, weights, x, y, SharedMemory())
     if norm:
         layer.normalise(*normalisation(y.shape[0], x.dtype))
     return layer

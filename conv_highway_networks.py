@@ -343,15 +343,18 @@ class BatchNorm:
         batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
-class SharedMemory(dict):
-    """Memory that all layers of a slice use in turn: memory of each layer's own would fill the processor's cache."""
+class SharedMemory:
+    """Memory that all layers of a slice use in turn: if each had its own, they would fill the processor's cache."""
 
-    def array(self, name: str, *shape: int, dtype: type) -> np.ndarray:
-        """Return an array with whatever values the last user of this name has left."""
+    def __init__(self, dtype: type):
+        self.dtype, self.arrays = dtype, {}
+
+    def array(self, name: str, *shape: int) -> np.ndarray:
+        """Return an array of this shape; its values are what the last user of the name has left."""
         size = math.prod(shape)
-        if name not in self or self[name].size < size:
-            self[name] = np.empty(size, dtype)
-        return self[name][:size].reshape(shape)
+        if name not in self.arrays or self.arrays[name].size < size:
+            self.arrays[name] = np.empty(size, self.dtype)
+        return self.arrays[name][:size].reshape(shape)
 
 
 class Chunk(NamedTuple):
@@ -382,8 +385,7 @@ class ConvolutionLayer:
     ):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
-        self.x, self.y, self.norm = x, y, None
-        self.array = functools.partial(memory.array, dtype=x.dtype)
+        self.x, self.y, self.memory, self.norm = x, y, memory, None
         rows, patch_size = self.W.shape
         self.images_per_chunk = min(max(MAX_PATCH_ELEMENTS // (patch_size * x.pixels), 1), x.batch_size)
         self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
@@ -443,7 +445,7 @@ class ConvolutionLayer:
         self.dW[...] = 0
         for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
             for chunk, d in group:
-                scratch = self.array("scratch", *chunk.y.shape)
+                scratch = self.memory.array("scratch", *chunk.y.shape)
                 self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch)
             if self.norm is not None:
                 self.norm.backward(self._pixels(self.dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
@@ -457,7 +459,7 @@ class ConvolutionLayer:
 
     def _patches(self, chunk: Chunk) -> np.ndarray:
         """Return the patches (k·k·C + 1, n) of a chunk, in memory that the next chunk overwrites."""
-        patches = self.array("patches", self.W.shape[1], chunk.z.shape[1])
+        patches = self.memory.array("patches", self.W.shape[1], chunk.z.shape[1])
         patches[-1] = 1
         patches_forward(chunk.windows, patches)
         return patches
@@ -465,10 +467,10 @@ class ConvolutionLayer:
     def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
         """Add a chunk's share to dW and to the gradient of its windows."""
         patches = self._patches(chunk)  # again: faster than keeping the patches of all images
-        dWt = np.matmul(patches, d.z.T, out=self.array("dWt", *self.W.T.shape))  # faster than dW = dz xᵀ
+        dWt = np.matmul(patches, d.z.T, out=self.memory.array("dWt", *self.W.T.shape))  # faster than dW = dz xᵀ
         self.dW += dWt.T
         if dx_wanted:
-            dpatches = self.array("dpatches", *patches[:-1].shape)
+            dpatches = self.memory.array("dpatches", *patches[:-1].shape)
             np.matmul(self.W[:, :-1].T, d.z, out=dpatches)  # dx = Wᵀ dz
             # A chunk's windows reach other images only from padding columns, where dz is 0. So it adds nothing to the
             # next chunk's pixels, whose block.backward then overwrites them; what it adds to padding is cleared.
@@ -840,7 +842,7 @@ class BatchSlice:
         self.gradients = None if rng is None else net.new_parameters()
         form = n_images, net.padding, net.margin, net.dtype
         self.input = x = PaddedMaps(net.layers[0].x_shape, *form)
-        self.layers, convolutions, memory = [], [], SharedMemory()
+        self.layers, convolutions, memory = [], [], SharedMemory(net.dtype)
         for stage, _, y_shape, _ in net.layers:
             if isinstance(stage, Dropout) and (rng is None or stage.rate == 0):
                 continue

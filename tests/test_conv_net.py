@@ -287,9 +287,8 @@ def test_a_convolution_takes_no_more_memory_than_its_batch_needs():
     workspace = training(small_conv_net(), 1)
     gradients(small_conv_net(), *small_images(1), workspace)
     layers = [layer for layer in workspace.slices[0].layers if hasattr(layer, "W")]
-    shared = layers[0].array.func.__self__
-    assert all(layer.array.func.__self__ is shared for layer in layers)
-    assert shared["patches"].size == max(layer.W.shape[1] * layer.x.columns.shape[1] for layer in layers)
+    (shared,) = {layer.memory for layer in layers}
+    assert shared.arrays["patches"].size == max(layer.W.shape[1] * layer.x.columns.shape[1] for layer in layers)
 
 
 @every_block

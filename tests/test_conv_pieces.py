@@ -61,7 +61,9 @@ def layer_of(stage, x: PaddedMaps, block: str = "plain", activation: str = "tanh
     shape = len(BLOCKS[block].branches) * y.shape[0], stage.kernel**2 * x.shape[0] + 1
     W = np.random.default_rng(2).uniform(-1, 1, shape).astype(x.dtype)
     weights = W, np.full_like(W, np.nan)
-    layer = ConvolutionLayer(BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, weights, x, y, SharedMemory())
+    layer = ConvolutionLayer(
+        BLOCKS[block].for_depth(3), ACTIVATIONS[activation], stage, weights, x, y, SharedMemory(x.dtype)
+    )
     if norm:
         layer.normalise(*normalisation(y.shape[0], x.dtype))
     return layer

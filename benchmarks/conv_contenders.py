@@ -96,7 +96,8 @@ class Ours(contenders.Ours):
 
     def layers_of_blocks(self) -> Sequence[ConvolutionLayer]:
         """Return the layers whose attribute `block` computes blocks."""
-        return [layer for layer in self.workspace.layers if isinstance(layer, ConvolutionLayer)]
+        layers = [layer for part in self.workspace.slices for layer in part.layers]
+        return [layer for layer in layers if isinstance(layer, ConvolutionLayer)]
 
 
 def peak_of_training(case: ConvCase) -> float:

@@ -18,10 +18,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import highway_lab.logs
-from benchmarks import conv_step_figures, estimators_figures, main_job_figures, training_step_figures
+from benchmarks import (
+    conv_step_figures,
+    estimators_figures,
+    main_job_figures,
+    primitives_figures,
+    training_step_figures,
+)
 from benchmarks.conv_step import ConvStepLog
 from benchmarks.estimators import EstimatorsLog
 from benchmarks.main_job import JobLog
+from benchmarks.primitives import PrimitivesLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, step_words
@@ -47,6 +54,7 @@ BENCHMARKS = {  # the module with their tables, and the class of their log
     "conv_step": (conv_step_figures, ConvStepLog),
     "main_job": (main_job_figures, JobLog),
     "estimators": (estimators_figures, EstimatorsLog),
+    "primitives": (primitives_figures, PrimitivesLog),
 }
 
 

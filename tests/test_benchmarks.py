@@ -334,7 +334,7 @@ def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, mon
     log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--nets", "digits", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
     case = ConvCase("digits")
-    for rows in (log.one_thread, log.all_cpus):
+    for rows in (log.one_run, log.one_thread, log.many_runs):
         assert [(row.contender, row.case, row.threads) for row in rows] == [("ours-conv", case, 1)]
     assert {part.case for part in log.passes} == {peak.case for peak in log.peaks} == {case}
     assert 30 < log.peaks[0].mib < 1024
@@ -412,14 +412,15 @@ def step_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
 
 
 def conv_step_log() -> ConvStepLog:
-    """Return a log in which contender i, from 1, takes 100·i ms with one thread and half of it with all CPUs."""
+    """Return a log in which contender i, from 1, takes 60·i, 100·i and 50·i ms in the three measurements."""
     case = ConvCase("mnist-16")
 
     def rows(ms: float) -> list[Row]:
         entries = enumerate(CONV_CONTENDERS, start=1)
         return [Row(name, case, 1, "kernels", Spread(*[i * ms] * 3), Spread(*[1 / i] * 3)) for i, name in entries]
 
-    measured = {"one_thread": rows(100.0), "all_cpus": rows(50.0), "peaks": [Peak(case, 512.0)], "rounds": 3}
+    measured = {name: rows(ms) for name, ms in (("one_run", 60.0), ("one_thread", 100.0), ("many_runs", 50.0))}
+    measured |= {"peaks": [Peak(case, 399.0)], "rounds": 3}
     measured |= {"passes": [Pass(case, "a", 25e3), Pass(case, "b", 75e3)], "processes": 2, "targets": Targets()}
     return made_up.log(ConvStepLog, libraries={}, missing={}, **measured)
 
@@ -433,15 +434,11 @@ def test_table_shows_the_better_number_of_threads_and_what_is_missing():
     assert rows[-2][:3] == ["JAX, scanned", "no JAX", ""]
 
 
-def test_tables_of_convolutional_nets_show_times_and_images_a_second():
-    log = conv_step_log()
-    assert cells(TABLES["conv_step"](log))[1:3] == [
-        ["this project", "100 (100–100)", ""],
-        ["PyTorch, default layout", "200 (200–200)", "0.50"],
-    ]
-    assert cells(TABLES["conv_step_all_cpus"](log))[1:3] == [
-        ["this project", "2,000", ""],
-        ["PyTorch, default layout", "1,000", "2.00"],
+@pytest.mark.parametrize(("name", "ms"), [("one_run", 60), ("one_thread", 100), ("many_runs", 50)])
+def test_tables_of_convolutional_nets_show_times_and_ratios(name, ms):
+    assert cells(TABLES[f"conv_step_{name}"](conv_step_log()))[1:3] == [
+        ["this project", f"{ms} ({ms}–{ms})", ""],
+        ["PyTorch, default layout", f"{2 * ms} ({2 * ms}–{2 * ms})", "0.50"],
     ]
 
 
@@ -480,13 +477,13 @@ def test_targets_are_judged_beside_the_better_eager_layout():
     def judged() -> list[str]:
         return cells(TABLES["conv_step_targets"](log))[1]
 
-    assert judged() == ["mnist-16", "0.5", "2", "512"]
-    log.targets = Targets(one_thread=0.4, all_cpus=2.5, peak_mib=500.0)
-    assert judged() == ["mnist-16", "0.5, missed", "2, missed", "512, missed"]
-    for rows in (log.one_thread, log.all_cpus):
-        rows[:] = [replace(row, ms=Spread(1, 1, 1)) if row.contender == "torch-conv-compiled" else row for row in rows]
+    assert judged() == ["mnist-16", "0.5", "0.5", "0.5", "399 of 400"]
+    log.targets = Targets(one_run=0.4, one_thread=0.5, many_runs=0.45, peak_mib={"mnist-16": 300.0})
+    assert judged() == ["mnist-16", "0.5, missed", "0.5", "0.5, missed", "399, missed of 300"]
+    rows = log.one_run
+    rows[:] = [replace(row, ms=Spread(1, 1, 1)) if row.contender == "torch-conv-compiled" else row for row in rows]
     assert judged()[1] == "0.5, missed"  # though compiled it is faster
-    del log.one_thread[1:]
+    del log.one_run[1:]
     assert judged()[1] == ""
 
 

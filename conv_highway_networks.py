@@ -478,53 +478,45 @@ class ConvolutionLayer:
 
 
 class MaxPoolLayer:
-    """The maximum of each window, a chunk of images at a time.
+    """The maximum of each window. The pixels are copied into a grid of −inf, since windows hang over edges.
 
-    The pixels are copied into a grid of −inf, since windows hang over edges.
-
-    grids, columns       x, the maxima along rows, and y: (3, C, images, H + padding, W + padding), as columns (3, C, n)
-    dgrids, dcolumns     the gradients with respect to them
+    grids      x, the maxima along rows, and y, (3, C, B, H + padding, W + padding); backward reads what forward left
+    dgrids     the gradients with respect to them
     """
 
     def __init__(self, stage: MaxPool, x: PaddedMaps, y: PaddedMaps):
         self.stage, self.x, self.y = stage, x, y
-        C = x.shape[0]
-        per_chunk = max(MAX_PATCH_ELEMENTS // (2 * C * x.pixels), 1)  # long rows matter more here than the cache
-        self.chunks = [slice(first, first + per_chunk) for first in range(0, x.batch_size, per_chunk)]
-        both = np.full((2, 3, C, min(per_chunk, x.batch_size), *x.grid.shape[2:]), -np.inf, x.dtype)
-        self.grids, self.dgrids = both
-        self.columns, self.dcolumns = both.reshape(2, 3, C, -1)
+        self.grids = np.full((3, *x.grid.shape), -np.inf, x.dtype)
 
-    def _pool(self, chunk: slice) -> None:
-        """Fill `grids`."""
-        images = self.x.images[:, chunk]
-        self._corner(self.grids[0], images)[...] = images
-        max_pool_forward(*self.columns, self.stage.size, self.x.row)
+    @functools.cached_property
+    def dgrids(self) -> np.ndarray:
+        return np.empty_like(self.grids)
 
     @staticmethod
     def _corner(grid: np.ndarray, images: np.ndarray, stride: int = 1) -> np.ndarray:
         """Return the part of a grid, all pixels or every `stride`-th one, that has the shape of these images."""
-        _, n, H, W = images.shape
-        return grid[:, :n, ::stride, ::stride][..., :H, :W]
+        _, _, H, W = images.shape
+        return grid[:, :, ::stride, ::stride][..., :H, :W]
+
+    @staticmethod
+    def _columns(grids: np.ndarray) -> np.ndarray:
+        return grids.reshape(*grids.shape[:2], -1)
 
     def forward(self) -> None:
         """Fill y."""
-        for chunk in self.chunks:
-            self._pool(chunk)
-            y = self.y.images[:, chunk]
-            y[...] = self._corner(self.grids[2], y, self.stage.stride)
+        self._corner(self.grids[0], self.x.images)[...] = self.x.images
+        max_pool_forward(*self._columns(self.grids), self.stage.size, self.x.row)
+        self.y.images[...] = self._corner(self.grids[2], self.y.images, self.stage.stride)
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        for chunk in self.chunks:
-            self._pool(chunk)  # again: the grids hold only one chunk
-            dpooled, dpixels = self.y.gradient.images[:, chunk], self.x.gradient.images[:, chunk]
-            self.dgrids[2] = 0
-            self._corner(self.dgrids[2], dpooled, self.stage.stride)[...] = dpooled
-            (x, across, y), (dx, dacross, dy) = self.columns, self.dcolumns
-            size, row = self.stage.size, self.x.row
-            max_pool_backward(dy=dy, x=x, across=across, y=y, dacross=dacross, dx=dx, size=size, row=row)
-            dpixels[...] = self._corner(self.dgrids[0], dpixels)
+        dpooled, dpixels = self.y.gradient.images, self.x.gradient.images
+        self.dgrids[2] = 0
+        self._corner(self.dgrids[2], dpooled, self.stage.stride)[...] = dpooled
+        (x, across, y), (dx, dacross, dy) = self._columns(self.grids), self._columns(self.dgrids)
+        size, row = self.stage.size, self.x.row
+        max_pool_backward(dy=dy, x=x, across=across, y=y, dacross=dacross, dx=dx, size=size, row=row)
+        dpixels[...] = self._corner(self.dgrids[0], dpixels)
 
 
 class AveragePoolLayer:

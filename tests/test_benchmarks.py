@@ -334,8 +334,8 @@ def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, mon
     log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--nets", "digits", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
     case = ConvCase("digits")
-    for rows in (log.one_run, log.one_thread, log.many_runs):
-        assert [(row.contender, row.case, row.threads) for row in rows] == [("ours-conv", case, 1)]
+    for rows, threads in ((log.one_run, 2), (log.one_thread, 1), (log.many_runs, 1)):
+        assert [(row.contender, row.case, row.threads) for row in rows] == [("ours-conv", case, threads)]
     assert {part.case for part in log.passes} == {peak.case for peak in log.peaks} == {case}
     assert 30 < log.peaks[0].mib < 1024
     assert all(table(log) for table in conv_step_figures.TABLES.values())

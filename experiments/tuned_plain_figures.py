@@ -30,6 +30,7 @@ NAMES = {HIGHWAY: "highway", PLAIN: "plain", WIDE: "plain, 71 units"}
 LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"]}
 COMPARED = (10, 20, 30, 50)  # blocks, on which verdicts depend
 LEARNED = 20  # % of test images: twice chance
+BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
 DEEPEST_WIDE = 30  # blocks: the deepest net of the verdict on parameters
 ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 LOSS_TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2)
@@ -163,6 +164,8 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     depths = compared_depths(tuned)
     leads = {depth: lead(tuned[HIGHWAY][depth], tuned[PLAIN][depth]) for depth in depths}
     wide = {depth: lead(tuned[WIDE][depth], tuned[HIGHWAY][depth]) for depth in depths if depth <= DEEPEST_WIDE}
+    blog = PLAIN, BLOG_DEPTH, UNTUNED
+    untuned = [run for run in log.runs if (arm_of(run.config), run.config.depth, setting_of(run.config)) == blog]
     better, is_better = judge_each(leads, judge_better, MARGIN, "+.1f")
     as_good, is_as_good = judge_each(wide, judge_as_good, MARGIN, "+.1f")
     learned = all(accuracies(tuned[WIDE][depth]).mean() > LEARNED for depth in wide)
@@ -174,7 +177,18 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     return [
         Claim("3.1", outperform, better, is_better),
         Claim("overview", no_gains, as_good, of_learners(is_as_good, learned), detail=True),
+        *blog_claims(untuned, tuned[PLAIN].get(BLOG_DEPTH)),
     ]
+
+
+def blog_claims(untuned: list[ScoredRun], tuned: list[ScoredRun] | None) -> list[Claim]:
+    """Judge the blog's plain nets by the sweep's setting, if it was measured: the interval must lie below 15 %."""
+    if not untuned or not tuned:
+        return []
+    why = f"{interval(accuracies(untuned)):.1f} % in one setting; tuned: {interval(accuracies(tuned)):.1f} %"
+    verdict = judge_better(interval(BLOG_ACCURACY - accuracies(untuned)), 0)
+    paper = f"plain nets of {BLOG_DEPTH} layers stay below {BLOG_ACCURACY} %"
+    return [Claim("blog", paper, f"{why}; {count_of(len(untuned), 'seed')}", verdict, detail=True)]
 
 
 def compared_depths(runs: Runs) -> list[int]:

@@ -271,23 +271,15 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
     assert ctf.lead(part, 89) == pytest.approx((0, math.hypot(seeds.half, 1.96 * ctf.images_error(part))))
 
 
-@pytest.mark.parametrize(
-    ("plain", "verdict"),
-    [(0.1, Verdict.REPRODUCED), (0.21, Verdict.INCONCLUSIVE), (0.8, Verdict.NOT_REPRODUCED)],
-)
-def test_that_deep_plain_nets_do_not_train_is_judged_by_one_of_11_layers(plain, verdict):
-    claim = next(claim for claim in ctf.claims(cifar_log(plain=plain)) if claim.section == "3.3.1")
-    assert claim.verdict == verdict
-
-
-def test_a_diverged_run_counts_as_chance_in_words_as_in_the_verdict():
+def test_a_diverged_run_counts_as_chance_in_words():
     claim = next(claim for claim in ctf.claims(cifar_log(plain=math.nan)) if claim.section == "3.3.1")
-    assert claim.verdict == Verdict.REPRODUCED
+    assert claim.verdict == Verdict.NOT_TESTED, "it is no maxout net"
     assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.why
 
 
 def test_nets_that_were_only_timed_are_not_tested():
-    timed = [claim for claim in ctf.claims(cifar_log()) if claim.verdict == Verdict.NOT_TESTED]
+    timed = [claim for claim in ctf.claims(cifar_log()) if "days a run" in claim.why]
+    assert {claim.verdict for claim in timed} == {Verdict.NOT_TESTED}
     assert [claim.why.split()[0] for claim in timed] == ["5", "10", "5"], "days a run"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments import tuned_plain as tp
-from experiments.tuned_plain_figures import claims, settings_table
+from experiments.tuned_plain_figures import blog_claims, claims, settings_table
 from highway_networks import BLOCKS, Config
 
 BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
@@ -119,6 +119,17 @@ def test_verdicts_follow_the_rules(highway, plain, wide, lead, parameters):
     assert [claim.verdict for claim in found] == [lead, parameters]
     parts = [claim.why.partition("; reproduced at ")[2] for claim in found]
     assert parts == ["50" * (lead == "partly"), "10, 20" * (parameters == "partly")]
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [([0.11, 0.12, 0.11], "reproduced"), ([0.1, 0.1, 0.4], "inconclusive"), ([0.3, 0.31, 0.32], "not reproduced")],
+)
+def test_the_blogs_plain_nets_are_judged_by_an_interval(scores, verdict):
+    runs = [scored(Config(block="plain", seed=seed), test=score) for seed, score in enumerate(scores)]
+    (claim,) = blog_claims(runs, runs)
+    assert claim.verdict == verdict
+    assert blog_claims([], runs) == []
 
 
 def test_a_rate_at_an_end_of_the_grid_is_named():

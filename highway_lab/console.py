@@ -96,7 +96,7 @@ def seeds_of(configs: Iterable) -> str:
     seeds = sorted({config.seed for config in configs})
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}), so no interval."
-    return f"Mean ± 95 % interval (t) over {len(seeds)} seeds ({name_numbers(seeds)})."
+    return f"Mean ± 95 % interval (t) over seeds {name_numbers(seeds)}."
 
 
 def count_of(number: int, noun: str) -> str:

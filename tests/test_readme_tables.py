@@ -142,7 +142,7 @@ def test_the_table_of_a_sweep_holds_means_and_intervals_of_each_depth():
         assert dict(table_row)[f"{block} training loss"] == in_words(log, block, depth, "train_loss")
     assert sketch(table, 0) == ["90.3", "85.7", "0.190", "0.478"]
     assert sketch(table, 1) == [""] * 4
-    assert "3 seeds (0,1,2)" in table
+    assert "over seeds 0,1,2." in table
 
 
 def test_a_run_that_diverged_guesses_and_has_no_loss():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from helpers import ROOT, files_below, limited_file_size, refused_with, small_log
 
 import conv_recipes as conv
@@ -186,8 +187,10 @@ def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refu
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
-    public_folder, as_ordinary_user, monkeypatch, refused, no_training, digits
-):  # the digits so that nothing is imported by a user who may not read it
+    public_folder, as_ordinary_user, monkeypatch, refused, no_training
+):
+    read_before = sklearn.datasets.load_digits(return_X_y=True)  # the ordinary user may not read root's environment
+    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda **_: read_before)
     monkeypatch.chdir(public_folder)
     public_folder.chmod(0o777)
     Path("log.digits.jsonl").touch(0o444)

@@ -92,7 +92,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         leads = [lead(runs, kinds[kind]) for kind in CONSTANT]
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
-    paper = "gates are computation: nets trained with constant gates do worse"
+    paper = "nets trained with constant gates do worse"
     why = f"highway minus constants, points, the less certain of two kinds, n = {len(runs)} each: {'; '.join(words)}"
     return [Claim("4.1", paper, why, combine(verdicts))]
 

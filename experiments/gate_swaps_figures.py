@@ -137,7 +137,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     groups = settings(log)
     costs = [rise(nets, gs.OVERALL_MEAN) for nets in groups.values()]
     found = ", ".join(f"{cost:.1f}" for cost in costs)
-    paper = "the gating system is an important part of the computation in a trained net"
+    paper = "a trained net computes with its gates"
     why = (
         f"one mean gate for all images costs {found} points of error ({'; '.join(groups)}; "
         f"{count_of(len(log.nets) // len(groups), 'net')} each); "

@@ -175,7 +175,7 @@ def claims(log: TunedPlainLog) -> list[Claim]:
     no_gains = "gates double the parameters without proportional gains"
     as_good = f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
     return [
-        Claim("3.1", outperform, better, is_better),
+        Claim("3.1", outperform, better, is_better, detail=True),
         Claim("overview", no_gains, as_good, of_learners(is_as_good, learned), detail=True),
         *blog_claims(untuned, tuned[PLAIN].get(BLOG_DEPTH)),
     ]

@@ -50,8 +50,8 @@ def all_verdicts(*logs: Log) -> str:
 
 def main_verdicts(*logs: Log) -> str:
     """Return the table of the main README: claims without details, each verdict with its reason."""
-    rows = [[of.claim.paper, link(of, "."), of.claim.why, of.data] for of in judge_all(logs) if not of.claim.detail]
-    return markdown(["the paper", "verdict", "why", "data"], rows, words=True)
+    rows = [[of.claim.paper, link(of, "."), of.claim.why] for of in judge_all(logs) if not of.claim.detail]
+    return markdown(["the paper", "verdict", "why"], rows, words=True)
 
 
 def link(judged: Judged, folder: str) -> str:

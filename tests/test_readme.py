@@ -22,14 +22,8 @@ def blocks(language: str) -> list[str]:
     return [block for name, block in found if name == language]
 
 
-def test_code_is_quoted_as_it_is():
-    source = (ROOT / "highway_networks.py").read_text(encoding="utf-8")
-    code, _ = blocks("python")
-    assert code in source
-
-
 def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
-    _, code = blocks("python")
+    (code,) = blocks("python")
     X, y = load_iris(return_X_y=True)
     exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
     score, *depths = re.findall(r"[\d.]+", capsys.readouterr().out)
@@ -40,7 +34,7 @@ def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
 
 def test_a_visitor_can_read_it_in_five_minutes():
     text = re.sub(r"<!--.*?-->", "", TEXT, flags=re.DOTALL)
-    assert sum(bool(re.search(r"\w", word)) for word in text.split()) <= WORDS
+    assert len(text.split()) <= WORDS
 
 
 @pytest.mark.slow

@@ -42,8 +42,7 @@ def show(_: argparse.Namespace) -> None:
     for name in STEPS:
         experiment = load(name)
         print(f"{name:<24} {experiment.doc}")
-        logs = map(experiment.log_path, experiment.datasets)
-        for path in (*logs, *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
+        for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
 
 
@@ -51,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run all experiments up to the first that fails; returns the exit code."""
     for name, steps in STEPS.items():
         experiment = load(name)
-        for dataset, step in product(experiment.datasets, steps):
-            words = step_words(step, dataset)
+        words_of_steps = [step_words(step, dataset) for dataset, step in product(experiment.datasets, steps)]
+        for words in (*words_of_steps, *map(str.split, experiment.more.values())):
             print(f"\n== {name} {' '.join(words)}", flush=True)
             if code := experiment.main([*words, "--jobs", str(arguments.jobs)]):
                 return code

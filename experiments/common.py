@@ -4,10 +4,10 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,20 @@ class Experiment:
     doc       the module's docstring
     log       the class of its log
     datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
+    more      further committed logs of a single data set: what their names end with, and the step that makes each
     """
 
-    def __init__(self, module: str, doc: str | None, log: type[Log], datasets: Sequence[str | None] = ("mnist",)):
+    def __init__(
+        self,
+        module: str,
+        doc: str | None,
+        log: type[Log],
+        datasets: Sequence[str | None] = ("mnist",),
+        more: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.module, self.name = module, module.rpartition(".")[-1]
         self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings
-        self.datasets = datasets
+        self.datasets, self.more = datasets, more
         self.parser = OneLineParser(prog=f"python -m {module}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
@@ -76,9 +84,14 @@ class Experiment:
         suffix = "-smoke" if smoke else "" if dataset in (None, self.datasets[0]) else f"-{dataset}"
         return Path("runs") / f"{self.name}{suffix}.json"
 
+    def log_steps(self, datasets: Iterable[str | None] | None = None) -> dict[Path, list[str]]:
+        """Return the paths of the committed logs of these data sets (default: of all), and the step that makes each."""
+        logs = {self.log_path(name): step_words("run", name) for name in datasets or self.datasets}
+        return logs | {self.log_path(ending): step.split() for ending, step in self.more.items()}
+
     def existing_logs(self) -> list[Path]:
-        """Return the paths of the logs of `datasets` that exist."""
-        return [path for path in map(self.log_path, self.datasets) if path.exists()]
+        """Return the paths of the committed logs that exist."""
+        return [path for path in self.log_steps() if path.exists()]
 
     def read(self, path: Path) -> Any:
         """Read and check a log of this experiment; raises InputError."""
@@ -106,7 +119,8 @@ class Experiment:
     def figures(self) -> ModuleType:
         """Module with FIGURES and TABLES: functions of the logs, by the name of the file or table.
 
-        They take at most one log for each of `datasets`. If it judges the paper, its claims(log) are of one log.
+        They take at most one log for each of `datasets`, and those of `more`. If it judges the paper, its claims are of
+        one log and those of `more`.
         """
         return importlib.import_module(f"{self.module}_figures")
 
@@ -118,16 +132,21 @@ class Experiment:
         figures = self.figures
         if not hasattr(figures, "claims"):
             return figures.TABLES
-        judged = {f"{self.name}_claims": lambda *logs: claims_table(of for log in logs for of in figures.claims(log))}
+        judged = {f"{self.name}_claims": lambda *logs: claims_table(claim for _, claim in self.judge(logs))}
         return figures.TABLES | judged
+
+    def judge(self, logs: Sequence[Log]) -> Iterator[tuple[Log, Any]]:
+        """Yield each claim and its log; each log is judged alone, those of `more` with the first."""
+        for log, *more in [logs] if self.more else [[log] for log in logs]:
+            yield from ((log, claim) for claim in self.figures.claims(log, *more))
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print all tables of the logs, and draw all figures into the folder of the first log."""
         from highway_lab.figures import picture_folder, save
 
-        paths = arguments.logs or self.existing_logs() or [self.log_path()]
-        if len(paths) > len(self.datasets):
-            raise InputError(f"plot: expected at most {len(self.datasets)} logs, found {len(paths)}; name fewer")
+        paths, most = arguments.logs or self.existing_logs() or [self.log_path()], len(self.datasets)
+        if len(arguments.logs) > most:
+            raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
         for tabulate in self.tables.values():
             print(tabulate(*logs), end="\n\n")

@@ -104,6 +104,11 @@ class Trial:
         """A kind of block at a depth: the unit of the paper's comparison."""
         return self.block, self.depth
 
+    @property
+    def setting(self) -> "Trial":
+        """The trial of the search whose setting this is."""
+        return dataclasses.replace(self, repeat=0)
+
     def config(self, n_test: int) -> Config:
         steps = math.ceil(self.n_train / BATCH_SIZE)
         return Config(
@@ -176,7 +181,12 @@ class DepthSearchLog(Log):
     best: list[BestRun]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog)
+MORE = {  # runs beside those of runs/depth_search.json
+    "seeds10-first_repeat4-armshighway-50,highway-100": (
+        "best --seeds 10 --first-repeat 4 --arms highway-50,highway-100"
+    ),
+}
+EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog, more=MORE)
 
 
 # -------------------------------------------------------------------------------------------- settings

@@ -38,19 +38,20 @@ PAPER_EPOCHS = 400  # the end of figure 1's axis
 OPEN_BIAS = -3  # gate biases above it, such as the −2 of the paper's best net of 50 layers
 
 
-def search_figure(log: DepthSearchLog) -> Figure:
+def search_figure(log: DepthSearchLog, *more: DepthSearchLog) -> Figure:
     """Draw, above, the runs from other seeds by epoch, a panel a depth; below, each arm's best losses by depth."""
     figure = empty_figure(6.6)
     above, below = figure.subfigures(2, height_ratios=(1.15, 1))
-    draw_curves(above, log)
+    draw_curves(above, log, new_seeds(log, *more))
     draw_top(below, log)
     return figure
 
 
-def draw_curves(part: FigureBase, log: DepthSearchLog) -> None:
+def draw_curves(part: FigureBase, log: DepthSearchLog, new: list[BestRun]) -> None:
     """Draw a row of panels with a shared scale, and name the kinds of block in the last."""
-    by_depth = group_by(log.best, lambda run: run.trial.depth)
-    seeds = count_of(len({run.trial.repeat for run in log.best}), "other seed")
+    by_depth = group_by([*log.best, *new], lambda run: run.trial.depth)
+    fewest = count_seeds(log.best)
+    seeds = f"{fewest} or {fewest + count_seeds(new)} other seeds" if new else count_of(fewest, "other seed")
     set_title(part, f"{name_data(log.dataset.name)}: the best settings of each net, trained from {seeds}")
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
     for axes, (depth, runs) in zip(panels, by_depth.items(), strict=False):
@@ -101,7 +102,7 @@ def draw_top(part: FigureBase, log: DepthSearchLog) -> None:
     label_ends(axes)
 
 
-def settings_figure(log: DepthSearchLog) -> Figure:
+def settings_figure(log: DepthSearchLog, *_: DepthSearchLog) -> Figure:
     """Draw the loss of every setting after the first rung by learning rate (top) and gate bias (bottom)."""
     results = first_rung(log)
     by_depth = group_by(results, lambda result: result.trial.depth)
@@ -141,6 +142,18 @@ def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
     return [result.lowest_loss for result in ranked[:top] if np.isfinite(result.lowest_loss)]
 
 
+def new_seeds(log: DepthSearchLog, *more: DepthSearchLog) -> list[BestRun]:
+    """Return the runs of other logs by which the settings of log.best are trained from new seeds."""
+    known = {run.trial for run in log.best}
+    settings = {trial.setting for trial in known}
+    runs = [run for other in more for run in other.best]
+    return [run for run in runs if run.trial.setting in settings and run.trial not in known]
+
+
+def count_seeds(runs: Iterable[BestRun]) -> int:
+    return len({run.trial.repeat for run in runs})
+
+
 def finished(runs: Iterable[BestRun]) -> list[BestRun]:
     return [run for run in runs if not run.diverged]
 
@@ -150,11 +163,15 @@ def count_diverged(runs: list[BestRun]) -> str:
     return f"{len(runs) - len(finished(runs))} of {len(runs)}" if runs else ""
 
 
+def by_run_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
+    return group_by(runs, lambda run: run.trial.arm)
+
+
 def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) -> dict[tuple[str, int], list[float]]:
     """Return, by arm, a value for each seed, of the runs that finished; the settings of a seed are taken together."""
     return {
         arm: [value(seed) for seed in group_by(runs, lambda run: run.trial.repeat).values()]
-        for arm, runs in group_by(finished(best), lambda run: run.trial.arm).items()
+        for arm, runs in by_run_arm(finished(best)).items()
     }
 
 
@@ -168,32 +185,36 @@ def log_curve(runs: Iterable[BestRun]) -> float:
     return float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs]))
 
 
-def arms_table(log: DepthSearchLog) -> str:
+def arms_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
-    losses = by_seed(log.best, log_loss)
-    scores = by_seed(log.best, lambda runs: 100 * np.mean([run.history.test_score[-1] for run in runs]))
-    again, rows = group_by(log.best, lambda run: run.trial.arm), []
+    again, new, rows = by_run_arm(log.best), by_run_arm(new_seeds(log, *more)), []
     for arm, ranked in by_arm(last_rung(log.results)).items():
-        top, runs = np.log10(top_losses(ranked, log.top)), again.get(arm, [])
-        done = finished(runs)
-        rows.append(
-            [
-                " ".join(map(str, arm)),
-                in_words(interval(top)) if len(top) else "none",
-                count_diverged(runs),
-                in_words(interval(losses[arm])) if done else "",
-                *(epochs_cell(done, level) for level in log.levels),
-                f"{interval(scores[arm]):.1f}" if done else "",
-            ]
-        )
+        top, name = np.log10(top_losses(ranked, log.top)), " ".join(map(str, arm))
+        loss = in_words(interval(top)) if len(top) else "none"
+        rows.append([name, loss, *cells_of_runs(again.get(arm, []), log.levels)])
+        if arm in new:
+            rows.append([f"{name}, {count_seeds(new[arm])} new seeds", "", *cells_of_runs(new[arm], log.levels)])
     levels = [f"epochs to {level:g}" for level in log.levels]
     header = ["net, layers", f"loss, {log.top} best settings", "diverged", "loss, trained again", *levels]
     header.append("test accuracy (%)")
     return (
-        f"{markdown(header, rows)}\n\nLosses are geometric means with 95 % intervals, over the {log.top} best settings "
-        "and over the seeds with which the best two were trained again. The last five columns leave out diverged runs. "
-        "Epochs to a level: until the training loss is below it; *4 of 6*: only four of six runs get there."
+        f"{markdown(header, rows)}\n\nLosses: geometric means with 95 % intervals, over settings or seeds. The last "
+        "five columns leave out diverged runs. Epochs: until the loss is below; "
+        "*4 of 6*: only four of six runs get there."
     )
+
+
+def cells_of_runs(runs: list[BestRun], levels: Iterable[float]) -> list[str]:
+    """Return the cells of the runs of an arm from other seeds: of those that finished, all but the first."""
+    done = finished(runs)
+    (losses,) = by_seed(runs, log_loss).values() or [[]]
+    (scores,) = by_seed(runs, lambda of: 100 * np.mean([run.history.test_score[-1] for run in of])).values() or [[]]
+    return [
+        count_diverged(runs),
+        in_words(interval(losses)) if done else "",
+        *(epochs_cell(done, level) for level in levels),
+        f"{interval(scores):.1f}" if done else "",
+    ]
 
 
 def in_words(logarithm: Interval) -> str:
@@ -211,7 +232,7 @@ def epochs_cell(runs: list[BestRun], level: float) -> str:
     return f"{np.mean(reached):.1f}" if len(reached) == len(runs) else f"{len(reached)} of {len(runs)}"
 
 
-def settings_table(log: DepthSearchLog) -> str:
+def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
     """Tabulate, by arm, the good settings after the first rung, and the best settings of the last."""
     rows, first = [], by_arm(first_rung(log))
     for arm, ranked in by_arm(last_rung(log.results)).items():
@@ -249,7 +270,7 @@ def settings_table(log: DepthSearchLog) -> str:
     )
 
 
-def claims(log: DepthSearchLog) -> list[Claim]:
+def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     losses, curves = by_seed(log.best, log_loss), by_seed(log.best, log_curve)
     if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
         return []  # not all nets that the paper compares have been trained from other seeds
@@ -261,11 +282,13 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     faster = {depth: difference(curves["plain", depth], curves["highway", depth]) for depth in DEPTHS}
     level, is_reached = judge_each(levels, judge_better, 0)
     loss, does_degrade = judge_each(steps, judge_better, LOSS_MARGIN)
-    alike, is_alike = judge_each(gain_with_depth(losses, "highway"), judge_about, LOSS_MARGIN)
+    new = new_seeds(log, *more)
+    alike, is_alike = judge_each(gain_with_depth(losses | by_seed(new, log_loss), "highway"), judge_about, LOSS_MARGIN)
     earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
     budget, seeds = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs", count_of(len(plain[10]), "seed")
-    again = group_by(log.best, lambda run: run.trial.arm)
-    diverged = [count_diverged(again["highway", depth]) for depth in DEEP]
+    deep = by_run_arm(log.best) | by_run_arm(new)
+    diverged = [count_diverged(deep["highway", depth]) for depth in DEEP]
+    tested = f"{count_seeds(new)} new seeds" if new else seeds
     claim = partial(Claim, "3.1, figure 1")
     below = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
     like = "highway nets of 50 and 100 layers perform like those of 10 and 20"
@@ -279,7 +302,7 @@ def claims(log: DepthSearchLog) -> list[Claim]:
     return [
         claim(below, f"orders of magnitude below 1e-4 {budget} ({seeds}): {level}", is_below, detail=True),
         claim("plain nets degrade as depth grows", f"{above} ({seeds}): {loss}", does_degrade),
-        claim(like, f"orders below these ({seeds}): {alike}; diverged: {', '.join(diverged)} runs", is_alike),
+        claim(like, f"orders below these ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
         top_claim(log),
         claim(orders, f"{gain} orders {budget} ({seeds})", is_two_orders),
         claim("highway nets converge faster", f"{lower} ({seeds}): {earlier}", is_faster),

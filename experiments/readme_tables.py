@@ -31,7 +31,7 @@ from benchmarks.main_job import JobLog
 from benchmarks.primitives import PrimitivesLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
-from experiments.common import Experiment, load, step_words
+from experiments.common import Experiment, load
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab import InputError
@@ -108,8 +108,8 @@ def all_tables() -> dict[str, Table]:
 def sources_of(experiment: Experiment, datasets: Iterable[str | None]) -> list[Source]:
     """Return an experiment's committed logs of these data sets."""
     return [
-        Source(experiment.log_path(name), experiment.log, " ".join([experiment.parser.prog, *step_words("run", name)]))
-        for name in datasets
+        Source(path, experiment.log, " ".join([experiment.parser.prog, *words]))
+        for path, words in experiment.log_steps(datasets).items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +36,10 @@ class Judged(NamedTuple):
 
 def judge_all(logs: Iterable[Log]) -> Iterator[Judged]:
     """Yield every claim; `logs` are those of WITH_CLAIMS, in order."""
-    names = [name for name, datasets in WITH_CLAIMS.items() for _ in datasets]
-    for name, log in zip(names, logs, strict=True):
+    logs = iter(logs)
+    for name, datasets in WITH_CLAIMS.items():
         experiment = load(name)
-        for claim in experiment.figures.claims(log):
+        for log, claim in experiment.judge([*islice(logs, len(experiment.log_steps(datasets)))]):
             yield Judged(claim, name_data(log.dataset.name), experiment.page)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from picture_helpers import cells, committed_log
 
 from experiments import depth_search as ds
 from experiments.claims import Claim, Verdict
-from experiments.depth_search_figures import arms_table, claims, curves_panel, settings_table
+from experiments.depth_search_figures import arms_table, claims, curves_panel, search_figure, settings_table
 from highway_lab import InputError, logs
 from highway_lab.jobs import ResultFile
 from highway_lab.training import LOSSES, Training, evaluate
@@ -141,6 +142,18 @@ def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
     assert {(replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
 
 
+@pytest.mark.parametrize(("ending", "step"), ds.MORE.items())
+def test_a_further_log_holds_the_runs_that_its_step_plans(committed, ending, step):
+    """Its name is the one that the step gives it, its search the committed one."""
+    flags = ds.EXPERIMENT.parser.parse_args(step.split())
+    path = ds.EXPERIMENT.log_path(ending)
+    assert ds.append_flags(ds.EXPERIMENT.log_path(), flags, ds.BEST_FLAGS) == path
+    log = read_log(committed_log(path))
+    searched = [[(result.trial, result.train_loss) for result in of.results] for of in (log, committed)]
+    assert searched[0] == searched[1]
+    assert [run.trial for run in log.best] == ds.plan_best(committed, flags)
+
+
 @pytest.mark.slow
 def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
     """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
@@ -250,17 +263,23 @@ LATE = {"plain": 7, "highway": 5}  # epochs without progress, of 9
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
 
 
-def judged(losses: dict, epochs: int = 400, late: dict = LATE, spread=SPREAD) -> list[Claim]:
-    """Return the claims on arms that reach these losses, by two settings for each factor of `spread`, a seed each."""
+def trained(losses: dict, epochs: int = 400, late: dict = LATE, spread=SPREAD, first: int = 1) -> list[ds.BestRun]:
+    """Return runs of arms that reach these losses, by two settings for each factor of `spread`, a seed each."""
     best = []
     for (block, depth), loss in losses.items():
-        for index, (repeat, factor) in product((0, 1), enumerate(spread, start=1)):
+        for index, (repeat, factor) in product((0, 1), enumerate(spread, start=first)):
             trial = replace(TRIAL, block=block, depth=depth, index=index, repeat=repeat, epochs=epochs)
             best.append(made_up.best_run(trial, *[2.3] * late[block], *[loss * factor] * (10 - late[block])))
+    return best
+
+
+def judged(losses: dict, *how, more: Sequence[ds.BestRun] = (), **changed) -> list[Claim]:
+    """Return the claims on arms that reach these losses; `more` are the runs of another log."""
+    best = trained(losses, *how, **changed)
     searched = [
         result(arm, index, loss * factor) for arm, loss in losses.items() for index, factor in enumerate(SPREAD)
     ]
-    return claims(made_up.search_log(searched, best))
+    return claims(made_up.search_log(searched, best), made_up.search_log(best=more))
 
 
 @pytest.mark.parametrize("epochs", [40, 400])
@@ -293,6 +312,45 @@ ABOVE = {("plain", 10): 2e-4, ("plain", 20): 3e-4}
 )
 def test_other_losses_give_other_verdicts(changes, epochs, number, verdict):
     assert judged(PAPER | changes, epochs)[number].verdict == verdict
+
+
+ALIKE = {("highway", 50): 6e-5, ("highway", 100): 6e-5}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        (HIGHWAY_WORSE, ALIKE, REPRODUCED),
+        (ALIKE, HIGHWAY_WORSE, NOT_REPRODUCED),
+        (ALIKE, dict.fromkeys(ALIKE, 1e-5), NOT_REPRODUCED),  # better by more than the margin is not alike, either
+        (ALIKE, ALIKE | {("highway", 50): 1e-5}, PARTLY),
+    ],
+)
+def test_new_seeds_alone_tell_whether_deep_highway_nets_perform_alike(old, new, verdict):
+    new = trained(new, first=4)
+    new[0] = made_up.best_run(new[0].trial, 2.3, None)
+    without, found = judged(PAPER | old), judged(PAPER | old, more=new)
+    assert found[2].verdict == verdict
+    assert "(3 new seeds)" in found[2].why
+    assert found[2].why.endswith("; diverged: 1 of 6, 0 of 6")
+    assert found[:2] + found[3:] == without[:2] + without[3:], "the other claims are of the first seeds"
+    foreign = [replace(run, trial=replace(run.trial, lr=0.01)) for run in new]
+    assert judged(PAPER | old, more=foreign) == without, "runs of other settings are no seeds of these"
+
+
+def test_new_seeds_have_a_row_and_a_place_in_the_picture():
+    searched = [result(arm, 0, 0.3) for arm in product(ds.BLOCKS, (10, 50))]
+    log = made_up.search_log(searched, trained({("highway", 10): 0.1, ("highway", 50): 0.01}))
+    more = made_up.search_log(best=trained({("highway", 50): 0.002}, spread=(1, 1), first=4))
+    table = {name: row for name, *row in cells(arms_table(log, more))}
+    assert list(table)[1:4] == ["highway 10", "highway 50", "highway 50, 2 new seeds"]
+    assert table["highway 50"] == cells(arms_table(log))[2][1:], "the same with and without new ones"
+    assert table["highway 50, 2 new seeds"][:3] == ["", "0 of 4", "0.002 (0.002 to 0.002)"]
+    for drawn, runs, seeds in (((log,), 6, "3 other seeds"), ((log, more), 10, "3 or 5 other seeds")):
+        figure = search_figure(*drawn)
+        panel = figure.subfigs[0].axes[1]
+        assert len(panel.lines) == runs + 1, "each run and their mean"
+        assert seeds in figure.subfigs[0].get_suptitle()
 
 
 def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():

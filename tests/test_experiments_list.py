@@ -47,7 +47,8 @@ def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
     for name in STEPS:
         experiment = load(name)
         short = experiment.name
-        paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in experiment.datasets[1:])]
+        others = (*experiment.datasets[1:], *experiment.more)
+        paths = [Path(f"runs/{short}.json"), *(Path(f"runs/{short}-{of}.json") for of in others)]
         paths += [Path("viz") / figure for figure in experiment.figures.FIGURES]
         expected.append(f"{name} {import_module(f'experiments.{name}').__doc__.splitlines()[0]}")
         expected += [f"{'there' if path in there else 'missing'} {path}" for path in paths]
@@ -76,6 +77,7 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert called == [
         ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
         ("depth_search", "best", "--dataset", "mnist", "--jobs", "2"),
+        *(("depth_search", *step.split(), "--jobs", "2") for step in load("depth_search").more.values()),
         ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
         *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
         ("gate_swaps", "run", "--dataset", "mnist", "--jobs", "2"),
@@ -148,11 +150,11 @@ def test_each_experiment_runs_once_tabulates_and_draws(workdir, monkeypatch, cap
 @pytest.mark.parametrize("name", STEPS)
 def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     experiment = load(name)
-    logs = [committed_log(path) for path in map(experiment.log_path, experiment.datasets)]
+    logs = [*map(committed_log, experiment.log_steps())]
     for needed in ("models", "runs"):  # a page is drawn from its net and from other logs, too
         (workdir / needed).symlink_to(ROOT / needed)
     assert all(log.stat().st_size <= 1_000_000 for log in logs)
-    assert experiment.main(["plot", *map(str, logs)]) == 0
+    assert experiment.main(["plot"]) == 0
     redrawn = files_below(workdir / "viz")
     assert redrawn.keys() == set(experiment.figures.FIGURES)
     for figure, content in redrawn.items():

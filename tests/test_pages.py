@@ -44,9 +44,9 @@ def test_a_page_shows_all_pictures_tables_and_verdicts_of_its_experiment(name):
 @pytest.mark.parametrize("name", [name for name in STEPS if hasattr(load(name).figures, "claims")])
 def test_each_verdict_is_one_of_five_words_and_stands_in_the_answer(name):
     experiment = load(name)
-    for path in map(ROOT.joinpath, experiment.existing_logs()):
-        verdicts = {claim.verdict for claim in experiment.figures.claims(experiment.read(path))}
-        assert {type(verdict) for verdict in verdicts} == {Verdict}
+    logs = [experiment.read(ROOT / path) for path in experiment.existing_logs()]
+    verdicts = {claim.verdict for _, claim in experiment.judge(logs)}
+    assert {type(verdict) for verdict in verdicts} == {Verdict}
     answer = re.search(r"\*\*Answer\.\*\*(.*?)\n\n(?:!|\*\*How)", PAGES[experiment.page], re.DOTALL)[1]
     bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\*\*", answer)}
     assert bold & {*Verdict}

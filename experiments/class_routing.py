@@ -91,7 +91,7 @@ class ClassRoutingLog(Log):
     clusters: dict[str, Clusters]  # of gates, outputs, an untrained net's gates, pixels
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS, nets=models.NETS)
 
 
 def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:

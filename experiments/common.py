@@ -1,11 +1,12 @@
 """The parts that experiments share: `python -m experiments.NAME run|plot`, data, logs, results."""
 
 import argparse
+import hashlib
 import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ import highway_lab.logs
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
-from highway_lab.files import lock_log, make_place
+from highway_lab.files import lock_log, make_place, read_bytes
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import DatasetInfo, History, Log, Result
 from highway_networks import Config, Dataset, load_dataset, train
@@ -34,6 +35,7 @@ class Experiment:
     log       the class of its log
     datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
     more      further committed logs of a single data set: what their names end with, and the step that makes each
+    nets      by data set, the saved net that its committed log looks into, if any
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class Experiment:
         log: type[Log],
         datasets: Sequence[str | None] = ("mnist",),
         more: Mapping[str, str] = MappingProxyType({}),
+        nets: Mapping[str | None, Path] = MappingProxyType({}),
     ):
         self.module, self.name = module, module.rpartition(".")[-1]
         self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings
-        self.datasets, self.more = datasets, more
+        self.datasets, self.more, self.nets = datasets, more, nets
         self.parser = OneLineParser(prog=f"python -m {module}", description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
@@ -94,13 +97,25 @@ class Experiment:
         return [path for path in self.log_steps() if path.exists()]
 
     def read(self, path: Path) -> Any:
-        """Read and check a log of this experiment; raises InputError."""
-        remedy = f"make it with {self.parser.prog} run"
+        """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
+        committed = {self.log_path(name): name for name in self.datasets}
+        committed |= {self.log_path(ending): self.datasets[0] for ending in self.more}
+        remedy = " ".join(["make it with", self.parser.prog, *self.log_steps().get(path, ["run"])])
+
+        def check(expected: Iterable[str | None], found: str | None) -> None:
+            if found not in expected:
+                words = " or ".join(name or "none" for name in expected)
+                raise InputError(f"{path}: expected the log of {words}, found one of {found or 'none'}; {remedy}")
+
         log = highway_lab.logs.read(path, self.log, remedy)
-        if log.dataset is None and self.datasets != NO_DATA:
-            raise InputError(f"{path}: expected the log of a data set, found one of none; {remedy}")
-        if log.dataset and log.dataset.name not in DATASETS:
-            raise InputError(f"{path}: expected one of {', '.join(DATASETS)}, found {log.dataset.name}; {remedy}")
+        dataset = log.dataset and log.dataset.name
+        if path not in committed:
+            check(NO_DATA if self.datasets == NO_DATA else DATASETS, dataset)
+            return log
+        check([committed[path]], dataset)
+        net = self.nets.get(dataset)
+        if net and net.exists():  # else one is trained
+            check([name_net(net, sha256_of(net))], ", ".join(saved_nets(asdict(log))))
         return log
 
     def keep(self, path: Path, command: str, dataset: DatasetInfo | None, **measured: Any) -> None:
@@ -171,6 +186,18 @@ class ExperimentJob:
         """Whether the budget is one of seconds."""
         return self.arguments.smoke
 
+    def named_after(self, model: Path | None) -> "ExperimentJob":
+        """Return the job with its log named after a user's net, by file and content: so no committed log is named.
+
+        Raises InputError for a net that cannot be read or whose path could not stand in a log.
+        """
+        if model is None or model == self.experiment.nets.get(self.dataset):
+            return self
+        if not str(model).isprintable():
+            raise InputError(f"--model: expected a path of printable characters, found {str(model)!r}; rename it")
+        stem = f"{self.path.stem}-{model.stem}-{sha256_of(model)[:8]}"
+        return replace(self, path=self.path.with_stem(stem))
+
     def run_missing(
         self, function: Callable[[Any, Any], ResultT], tasks: Sequence[Any], schema: type[ResultT], **options: Any
     ) -> list[ResultT]:
@@ -192,6 +219,26 @@ class ExperimentJob:
             config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
             info = DatasetInfo(self.dataset, config.n_train, config.n_test, self.data.test_set)
         self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file; raises InputError if it cannot be read."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def name_net(file: str | Path, sha256: str) -> str:
+    return f"{file} (sha256 {sha256})"
+
+
+def saved_nets(log: Any) -> Iterator[str]:
+    """Yield the name of each saved net, which has a digest, in a log that `asdict` has made a dictionary of."""
+    if isinstance(log, dict):
+        if log.get("sha256"):
+            yield name_net(log["file"], log["sha256"])
+        log = list(log.values())
+    if isinstance(log, list):
+        for entry in log:
+            yield from saved_nets(entry)
 
 
 def load(name: str) -> Experiment:

@@ -73,7 +73,7 @@ class GateMapsLog(Log):
     rare: float
 
 
-EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, models.DATASETS, nets=models.NETS)
 
 
 class Activity(NamedTuple):

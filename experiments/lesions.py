@@ -67,7 +67,7 @@ class LesionsLog(Log):
     nets: list[NetLesions]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS)
+EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS, nets=models.NETS)
 
 
 class Lesioned(NamedTuple):
@@ -166,7 +166,7 @@ def plan(job: ExperimentJob) -> list[Source]:
 
 def run(job: ExperimentJob) -> None:
     sources = plan(job)
-    job = models.log_of(sources[0], job)
+    job = job.named_after(job.arguments.model)
     job.keep(
         idle=IDLE,
         idle_thresholds=list(IDLE_THRESHOLDS),

@@ -4,7 +4,6 @@ What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; 
 """
 
 import argparse
-import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -63,15 +62,10 @@ class Source:
     training: Config | None  # of a net that is trained here
 
     @property
-    def own(self) -> bool:
-        """Whether the net is the user's, none of NETS."""
-        return self.training is None and Path(self.file) not in NETS.values()
-
-    @property
     def label(self) -> str:
         if self.training:
             return f"seed {self.training.seed}"
-        if self.own:
+        if Path(self.file) not in NETS.values():
             return Path(self.file).stem
         return "best of the search" if Path(self.file) == depth_search.MODEL else "chosen by the grid"
 
@@ -105,23 +99,14 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
         from threadpoolctl import threadpool_limits
 
         source = find_net(job) or from_training("inside", job, epochs=EPOCHS, seed=0)
-        job = log_of(source, job)
+        job = job.named_after(job.arguments.model)
+        make_place(job.path)
         with threadpool_limits(1):
             net = obtain(source, job.data)
             measured = measure(net, job.data, job.arguments.jobs)
             job.keep(model=describe(source, net, job.data), **measured)
 
     add_run(experiment, look, "look into a net")
-
-
-def log_of(source: Source, job: ExperimentJob) -> ExperimentJob:
-    """Return the job with its log named after a net of the user's, so that it replaces no committed log.
-
-    Raises InputError if the log could not be written.
-    """
-    path = job.path.with_stem(f"{job.path.stem}-{Path(source.file).stem}") if source.own else job.path
-    make_place(path)
-    return replace(job, path=path)
 
 
 def find_net(job: ExperimentJob) -> Source | None:
@@ -135,7 +120,7 @@ def find_net(job: ExperimentJob) -> Source | None:
 def from_file(path: Path, data: Dataset) -> Source:
     """Return the source of a net in a file; raises InputError unless it is a highway net for these images."""
     load(path, data)
-    return Source(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), None)
+    return Source(str(path), common.sha256_of(path), None)
 
 
 def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:

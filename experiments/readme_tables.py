@@ -11,9 +11,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,11 +59,10 @@ BENCHMARKS = {  # the module with their tables, and the class of their log
 
 
 class Source(NamedTuple):
-    """A log, the class of its schema, and the command that makes it."""
+    """A log, and the function that reads and checks it."""
 
     log: Path
-    schema: type
-    command: str
+    read: Callable[[Path], Log]
 
 
 class Table(NamedTuple):
@@ -94,23 +93,29 @@ def all_tables() -> dict[str, Table]:
         tables.update({table: Table(render, sources) for table, render in made.items()})
         tables[f"{name}_environment"] = Table(environments, sources)
 
-    sweep = Source(Path("run_sweep.json"), RunLog[Config], SWEEP_COMMAND)
+    sweep = Source(Path("run_sweep.json"), partial(read_log, RunLog[Config], SWEEP_COMMAND, ["mnist"]))
     tables["headline"] = Table(headline, [sweep, *sources_of(load("tuned_plain"), ("mnist",))])
-    add("run", {"run": run_table}, [Source(Path("run.json"), RunLog[Config], COMMAND)])
+    add("run", {"run": run_table}, [Source(Path("run.json"), partial(read_log, RunLog[Config], COMMAND, ["mnist"]))])
     add("run_sweep", {"sweep": sweep_table}, [sweep])
     for experiment in map(load, STEPS):
         add(experiment.name, experiment.tables, sources_of(experiment, experiment.datasets))
     for name, (figures, schema) in BENCHMARKS.items():
-        add(name, figures.TABLES, [Source(Path(f"benchmarks/{name}.json"), schema, "make bench")])
+        read = partial(read_log, schema, "make bench", ["mnist", None])
+        add(name, figures.TABLES, [Source(Path(f"benchmarks/{name}.json"), read)])
     return tables
 
 
 def sources_of(experiment: Experiment, datasets: Iterable[str | None]) -> list[Source]:
     """Return an experiment's committed logs of these data sets."""
-    return [
-        Source(path, experiment.log, " ".join([experiment.parser.prog, *words]))
-        for path, words in experiment.log_steps(datasets).items()
-    ]
+    return [Source(path, experiment.read) for path in experiment.log_steps(datasets)]
+
+
+def read_log(schema: type, command: str, datasets: Sequence[str | None], path: Path) -> Log:
+    """Read a log that `command` makes with one of the data sets; raises InputError."""
+    log = highway_lab.logs.read(path, schema, f"make it with: {command}")
+    if (found := log.dataset and log.dataset.name) not in datasets:
+        raise InputError(f"{path}: expected the log of {datasets[0]}, found one of {found}; make it with: {command}")
+    return log
 
 
 def make_table(name: str, readme: Path) -> str:
@@ -120,7 +125,7 @@ def make_table(name: str, readme: Path) -> str:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
     render, sources = tables[name]
-    logs = [highway_lab.logs.read(source.log, source.schema, f"make it with: {source.command}") for source in sources]
+    logs = [source.read(source.log) for source in sources]
     paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
     links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
     return "\n".join(

@@ -72,7 +72,7 @@ class Section4Log(Log):
     deep: list[NetSeen]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, Section4Log)
+EXPERIMENT = Experiment(__name__, __doc__, Section4Log, nets={"mnist": DEEP})
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:

@@ -267,6 +267,12 @@ def small_log() -> RunLog[Config]:
     return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, dataset, SOME_ENVIRONMENT, [highway, plain])
 
 
+def log_of_net(begins: str, model: str | Path) -> Path:
+    """The path of an experiment's log of a user's net: named after the net's file and its content."""
+    model = Path(model)
+    return Path(f"runs/{begins}-{model.stem}-{hashlib.sha256(model.read_bytes()).hexdigest()[:8]}.json")
+
+
 # -------------------------------------------------------------------------------------------- errors
 
 

@@ -8,6 +8,7 @@ from itertools import product
 import made_up
 import numpy as np
 import pytest
+from helpers import log_of_net
 from picture_helpers import cells
 
 from conv_highway_networks import Blocks, ConvNet
@@ -364,7 +365,7 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
     net = ConvNet((1, 8, 8), 10, stages=configure("digits").stages, rng=np.random.default_rng(0))
     net.save("mine.npz")
     assert conv_gates.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    log = conv_gates.EXPERIMENT.read(workdir / "runs" / "conv_gates-digits-mine.json")
+    log = conv_gates.EXPERIMENT.read(log_of_net("conv_gates-digits", "mine.npz"))
     assert (log.file, log.images, log.net["stages"]) == ("mine.npz", 360, net.config["stages"])
     assert log.trained == log.untrained, "this one is not trained, and drawn from the same seed"
     assert np.array_equal(inner_pixels(log), digits.test_x[conv_gates.first_of_each_class(digits), 0])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below
+from helpers import assert_says, files_below, log_of_net
 from picture_helpers import committed_log
 
 from experiments import lesions
@@ -38,10 +38,15 @@ def saved(digits, workdir) -> DeepNet:
 
 def run_and_plot(model: str = "mine.npz") -> dict:
     """Look into a user's net for the digits; returns the content of its page."""
-    stem = Path(model).stem
     assert EXPERIMENT.main(["run", "--dataset", "digits", "--model", model]) == 0
-    assert EXPERIMENT.main(["plot", f"runs/gate_explorer-digits-{stem}.json"]) == 0
-    return held_by(Path(f"viz/digits-{stem}/gate_explorer.html"))
+    assert EXPERIMENT.main(["plot", str(log_of_net("gate_explorer-digits", model))]) == 0
+    return held_by(page_of(model))
+
+
+def page_of(model: str) -> Path:
+    return Path(
+        "viz", log_of_net("gate_explorer-digits", model).stem.removeprefix("gate_explorer-"), "gate_explorer.html"
+    )
 
 
 def held_by(page: Path) -> dict:
@@ -70,7 +75,7 @@ def test_depths_are_averaged_by_class():
 
 def test_the_log_holds_the_first_image_of_each_class(digits, saved):
     EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"])
-    log = EXPERIMENT.read(Path("runs/gate_explorer-digits-mine.json"))
+    log = EXPERIMENT.read(log_of_net("gate_explorer-digits", "mine.npz"))
     for label, pixels in enumerate(log.pixels):
         np.testing.assert_array_equal(pixels, digits.test_x[digits.test_y == label][0, 0])
     assert log.images == np.bincount(digits.test_y).tolist()
@@ -113,9 +118,9 @@ def test_the_page_holds_the_weights_to_the_last_bit(saved):
 
 def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused):
     run_and_plot()
-    before = files_below(Path("viz"))
+    before, log = files_below(Path("viz")), log_of_net("gate_explorer-digits", "mine.npz")
     net_for(digits, depth=4).save("mine.npz")
-    message = refused(EXPERIMENT.main, ["plot", "runs/gate_explorer-digits-mine.json"])
+    message = refused(EXPERIMENT.main, ["plot", str(log)])
     for part in ("mine.npz: expected the net of sha256", f"{EXPERIMENT.parser.prog} run"):
         assert part in message
     assert files_below(Path("viz")) == before
@@ -125,7 +130,7 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     for net, path in ((net_for(digits, depth=4), "other.npz"), (saved, "mine.npz")):
         net.save(path)
         assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", path]) == 0
-        Path(f"runs/lesions-digits-{Path(path).stem}.json").rename("runs/lesions-digits.json")
+        log_of_net("lesions-digits", path).rename("runs/lesions-digits.json")
         found = run_and_plot()["lesions"]
         if path == "other.npz":
             assert found is None
@@ -139,7 +144,7 @@ def test_a_name_cannot_end_the_script(saved):
     Path("mine.npz").rename("<!--<script>.npz")
     held = run_and_plot("<!--<script>.npz")
     assert held["sources"][0].startswith("<!--<script>.npz sha256 ")
-    assert "<!--" not in Path("viz/digits-<!--<script>/gate_explorer.html").read_text(encoding="utf-8")
+    assert "<!--" not in page_of("<!--<script>.npz").read_text(encoding="utf-8")
 
 
 def test_colours_are_those_of_the_figures():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, log_of_net
 from picture_helpers import committed_log
 
 from experiments import lesions
@@ -137,8 +137,9 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
     net.config["init"] = init
     net.save("mine.npz")
     assert gate_explorer.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    assert gate_explorer.EXPERIMENT.main(["plot", "runs/gate_explorer-digits-mine.json"]) == 0
-    browser.open(workdir / "viz" / "digits-mine" / "gate_explorer.html")
+    log = log_of_net("gate_explorer-digits", "mine.npz")
+    assert gate_explorer.EXPERIMENT.main(["plot", str(log)]) == 0
+    browser.open(workdir / "viz" / log.stem.removeprefix("gate_explorer-") / "gate_explorer.html")
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)

@@ -9,18 +9,19 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, digits_net, files_below
+from helpers import ROOT, assert_says, digits_net, files_below, log_of_net
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
+from conv_highway_networks import Blocks, ConvNet
 from experiments import class_routing, class_routing_figures, depth_search, gate_maps, lesions, lesions_figures, models
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
 from highway_lab import InputError
-from highway_lab.datasets import as_inputs
+from highway_lab.datasets import DATASETS, as_inputs
 from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import DeepNet
@@ -261,7 +262,6 @@ def test_each_data_set_has_its_net(workdir, monkeypatch):
     assert found("fashion-mnist") is found("cifar-10") is None
     models.NETS["cifar-10"].touch()
     assert found("cifar-10") == Path("models/highway-50-cifar-10.npz")
-    assert not models.Source(str(found("cifar-10")), "sum", None).own
     assert found("mnist", smoke=True) is None
     assert found("mnist", model="mine.npz") == "mine.npz"
 
@@ -473,16 +473,39 @@ def test_a_users_net_has_its_own_log_and_each_log_its_part_of_a_picture(name, wo
     digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
     experiment = load(name)
     assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    log = f"runs/{name}-digits-mine.json"
+    log = str(log_of_net(f"{name}-digits", "mine.npz"))
+    folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
     assert experiment.main(["plot", log]) == 0
-    alone = {path.name: Image.open(io.BytesIO(path.read_bytes())) for path in Path("viz/digits-mine").iterdir()}
+    alone = {path.name: Image.open(io.BytesIO(path.read_bytes())) for path in folder.iterdir()}
     assert alone.keys() == experiment.figures.FIGURES.keys()
     assert experiment.main(["plot", log, log]) == 0
     for figure, one in alone.items():
-        with Image.open(Path("viz/digits-mine") / figure) as two:
+        with Image.open(folder / figure) as two:
             assert (two.width, two.height) == (one.width, 2 * one.height)
             assert two.text["Source"] == "\n".join([one.text["Source"]] * 2)
     assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
+
+
+@pytest.mark.parametrize("name", ["gate_maps", "beyond.conv_gates"])
+def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(name, small_mnist, workdir):
+    experiment, logs = load(name), set()
+    for folder, seed in (("a", 0), ("b", 1)):
+        model, rng = Path(folder) / "cifar-10.npz", np.random.default_rng(seed)
+        model.parent.mkdir()
+        is_dense = name == "gate_maps"
+        net = DeepNet(16, 10, depth=2, rng=rng) if is_dense else ConvNet((1, 4, 4), 10, stages=[Blocks(1)], rng=rng)
+        net.save(model)
+        assert experiment.main(["run", "--data-dir", str(small_mnist), "--model", str(model)]) == 0
+        assert {path.name for path in Path("runs").iterdir()} - logs == {log_of_net(experiment.name, model).name}
+        logs = {path.name for path in Path("runs").iterdir()}
+    assert logs.isdisjoint(experiment.log_path(dataset).name for dataset in DATASETS)
+
+
+def test_a_net_whose_path_could_not_stand_in_a_log_is_refused(workdir, refused):
+    digits_net().save("a\nb.npz")
+    message = refused(load("gate_maps").main, ["run", "--dataset", "digits", "--model", "a\nb.npz"])
+    assert r"--model: expected a path of printable characters, found 'a\nb.npz'" in message
+    assert [path.name for path in workdir.iterdir()] == ["a\nb.npz"]
 
 
 def test_a_net_is_lesioned_again_only_if_its_file_has_changed(digits, workdir, monkeypatch):
@@ -492,7 +515,7 @@ def test_a_net_is_lesioned_again_only_if_its_file_has_changed(digits, workdir, m
         digits_net(depth=depth).save("mine.npz")
         assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
         assert len(examined) == count
-        log = lesions.EXPERIMENT.read(Path("runs/lesions-digits-mine.json"))
+        log = lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
         assert [len(net.lesioned_error) for net in log.nets] == [depth]
 
 

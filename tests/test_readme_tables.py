@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+import shutil
 import statistics
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -176,6 +178,34 @@ def test_environment_names_what_a_rerun_needs():
         assert part in text
     log.environment = dataclasses.replace(log.environment, dirty=True)
     assert "commit 0123456 with changes" in readme_tables.environments(log)
+
+
+def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:
+    """Put logs of other data or nets in the place of committed ones; yield the table, the log, expected and found."""
+    mnist, cifar, other = (ROOT / name for name in ("runs/gate_maps.json", "runs/gate_maps-cifar-10.json", "models"))
+    for part in ("runs", "models"):
+        (folder / part).mkdir()
+    for path in (mnist, cifar, *other.iterdir()):
+        shutil.copy(path, folder / path.relative_to(ROOT))
+
+    (folder / "runs" / cifar.name).write_bytes(mnist.read_bytes())
+    yield "gate_maps_claims", "runs/gate_maps-cifar-10.json", ("cifar-10", "mnist")
+    text = mnist.read_text()
+    (folder / "runs" / mnist.name).write_text(text.replace("models/highway-50.npz", "mine.npz"))
+    yield "gate_maps_claims", "runs/gate_maps.json", ("models/highway-50.npz", "mine.npz")
+    (folder / "runs" / mnist.name).write_text(text)
+    shutil.copy(folder / "models" / "highway-100.npz", folder / "models" / "highway-50.npz")
+    yield "gate_maps_claims", "runs/gate_maps.json", ("models/highway-50.npz", "models/highway-50.npz")
+    write("run.json", made_up_log(dataset="cifar-10"))
+    yield "run", "run.json", ("mnist", "cifar-10")
+
+
+def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused):
+    for name, log, (expected, found) in foreign_logs(folder):
+        Path("README.md").write_text(f"<!-- table: {name} -->\n<!-- end table -->\n")
+        message = refused(readme_tables.main, [])
+        assert re.search(f"{log}: expected the log of {expected}.*, found one of {found}.*; make it with", message)
+        assert Path("README.md").read_text() == f"<!-- table: {name} -->\n<!-- end table -->\n"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ A pixel of a block is on a stroke if the image is brighter there than half of th
 that the first convolution takes off, averaged down to the block's size.
 """
 
-import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import Dataset, train
 
-from ..common import Experiment, ExperimentJob, start
+from ..common import Experiment, ExperimentJob, sha256_of, start
 from ..conv_runs import FEW_EPOCHS, checkpoint_path, config_of
 from ..conv_tables import MODEL
 
@@ -59,7 +58,7 @@ class ConvGatesLog(Log):
     untrained: Gates
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ConvGatesLog)
+EXPERIMENT = Experiment(__name__, __doc__, ConvGatesLog, nets={"mnist": MODEL})
 
 
 def iterate_gates(net: ConvNet, images: np.ndarray) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
@@ -117,27 +116,24 @@ def train_short(job: ExperimentJob) -> Path:
     config = config_of(job.data, "digits" if job.smoke else "mnist-16", job.smoke, BUDGET, **FEW_EPOCHS)
     name = f"{EXPERIMENT.name}-{job.dataset}"
     path = Path("runs") / "checkpoints" / f"{name}.npz"
+    make_place(job.path)
     make_place(path)
     train(config, job.data, keep=checkpoint_path(name, config), save_model=path)
     return path
 
 
 def run(job: ExperimentJob) -> None:
-    data, model = job.data, job.arguments.model
+    data, usual = job.data, EXPERIMENT.nets.get(job.dataset)
     if data.train_x.shape[1] > 1:
         raise InputError(f"--dataset: expected grey images of strokes, found {job.dataset}; choose mnist")
-    if model and model != MODEL:
-        job = replace(job, path=job.path.with_stem(f"{job.path.stem}-{model.stem}"))
-    make_place(job.path)
-    if not model:
-        model = MODEL if job.dataset == "mnist" and MODEL.exists() else train_short(job)
-    net = load(model, data)
+    model = job.arguments.model or (usual if usual and usual.exists() else train_short(job))
+    net, job = load(model, data), job.named_after(job.arguments.model)
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
     drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
     _, score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
     job.keep(
         file=str(model),
-        sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
+        sha256=sha256_of(model),
         net=net.config,
         test_score=number(score),
         images=len(images),

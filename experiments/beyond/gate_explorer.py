@@ -44,7 +44,7 @@ class GateExplorerLog(Log):
     untrained: EffectiveDepth
 
 
-EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog)
+EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)
 
 
 class SmallGenerator:

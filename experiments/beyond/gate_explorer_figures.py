@@ -31,13 +31,13 @@ COLORS = 256  # of a colour map
 
 def page(log: GateExplorerLog) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
-    path, lesioned = lesion_curve(log)
+    net, (path, lesioned) = load(log.model.source), lesion_curve(log)
     content = {
         "sources": [fingerprint(log.model.source.file), *([fingerprint(path)] if lesioned else [])],
         "dataset": name_data(log.dataset.name),
         "config": log.model.net,
         "test_score": log.model.test_score,
-        "weights": packed(load(log.model.source).params.flat),
+        "weights": packed(net.params.flat),
         "seed": log.seed,
         "pixels": [np.ravel(image).tolist() for image in log.pixels],
         "effective_depth": {"trained": asdict(log.trained), "untrained": asdict(log.untrained)},

@@ -181,10 +181,12 @@ class DepthSearchLog(Log):
     best: list[BestRun]
 
 
-MORE = {  # runs beside those of runs/depth_search.json
+MORE = {  # runs beside those of runs/depth_search.json: new seeds; the best settings of the other activation
     "seeds10-first_repeat4-armshighway-50,highway-100": (
         "best --seeds 10 --first-repeat 4 --arms highway-50,highway-100"
     ),
+    "top1-armshighway-50-activationtanh": "best --top 1 --arms highway-50 --activation tanh",
+    "top1-armsplain-50-activationrelu": "best --top 1 --arms plain-50 --activation relu",
 }
 EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog, more=MORE)
 

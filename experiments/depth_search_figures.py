@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,6 +34,8 @@ CEILING = 4.6  # losses above are drawn with the diverged: twice the loss of gue
 DIVERGED = {"plain": 9.0, "highway": 6.5}  # height of their crosses
 TARGET = 1e-4  # training loss that the paper's plain nets of SHALLOW layers reach
 SHALLOW, DEEP = DEPTHS[:2], DEPTHS[2:]
+FIXED = 50  # layers of the nets whose activations are compared
+ACTIVATIONS = {"tanh": "tanh", "relu": "ReLU"}
 PAPER_EPOCHS = 400  # the end of figure 1's axis
 OPEN_BIAS = -3  # gate biases above it, such as the −2 of the paper's best net of 50 layers
 
@@ -270,6 +272,60 @@ def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
     )
 
 
+def by_activation(log: DepthSearchLog, *more: DepthSearchLog) -> dict[tuple[str, str], list[BestRun]]:
+    """Return, by activation and kind of block, the runs of the best such setting of FIXED layers from any seed."""
+    arms, runs = by_arm(last_rung(log.results)), [run for of in (log, *more) for run in of.best]
+    found = {}
+    for activation, block in product(ACTIVATIONS, BLOCKS):
+        ranked = (of.trial for of in arms.get((block, FIXED), []) if of.trial.activation == activation)
+        best = next(ranked, None)
+        found[activation, block] = [run for run in runs if run.trial.setting == best]
+    return found
+
+
+def with_seeds_of(runs: Iterable[BestRun], others: Iterable[BestRun]) -> list[BestRun]:
+    seeds = {run.trial.repeat for run in others}
+    return [run for run in runs if run.trial.repeat in seeds]
+
+
+def log_losses(runs: Iterable[BestRun]) -> list[float]:
+    """Return the logarithm of each run's lowest loss, of a diverged run the lowest before that."""
+    return [log_loss([run]) for run in runs]
+
+
+def activations_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
+    """Tabulate plain and highway nets of one depth, each with both activations; all seeds of a net below its first."""
+    found, rows = by_activation(log, *more), []
+    for (activation, block), runs in found.items():
+        plain, first = (with_seeds_of(of, log.best) for of in (found[activation, "plain"], runs))
+        for of in (first, runs) if len(runs) > len(first) else (first,):
+            seeds = count_of(count_seeds(of), "seed")
+            lead = difference(log_losses(plain), log_losses(of))
+            rows.append(
+                [
+                    f"{block}, {ACTIVATIONS[activation]}, {seeds}",
+                    count_diverged(of),
+                    in_words(interval(log_losses(of))) if of else "",
+                    "" if block == "plain" or np.isnan(lead.value) else str(lead),
+                ]
+            )
+    header = [f"{FIXED} layers", "diverged", "loss", "orders below plain"]
+    return f"{markdown(header, rows)}\n\nThe best setting of each. A diverged run counts with its lowest earlier loss."
+
+
+def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
+    """Return the claim on nets of the same activation, from the same seeds, if all of them have been trained."""
+    found = {net: log_losses(with_seeds_of(runs, log.best)) for net, runs in by_activation(log, *more).items()}
+    if not all(found.values()):
+        return []
+    leads = {name: difference(found[key, "plain"], found[key, "highway"]) for key, name in ACTIVATIONS.items()}
+    verdicts = {name: judge_better(lead, LOSS_MARGIN) for name, lead in leads.items()}
+    paper = f"at {FIXED} layers highway nets outperform plain ones of the same activation"
+    judged = ", ".join(f"{lead} with {name} ({verdicts[name]})" for name, lead in leads.items())
+    why = f"orders below plain nets ({count_of(len(found['tanh', 'plain']), 'seed')}): {judged}"
+    return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]
+
+
 def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     losses, curves = by_seed(log.best, log_loss), by_seed(log.best, log_curve)
     if not {(block, depth) for block in BLOCKS for depth in DEPTHS} <= losses.keys():
@@ -306,6 +362,7 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
         top_claim(log),
         claim(orders, f"{gain} orders {budget} ({seeds})", is_two_orders),
         claim("highway nets converge faster", f"{lower} ({seeds}): {earlier}", is_faster),
+        *activation_claims(log, *more),
     ]
 
 
@@ -334,4 +391,8 @@ def within_budget(verdict: Verdict, epochs: int) -> Verdict:
 
 
 FIGURES = {"fig1_depth_search.png": search_figure, "fig1_settings.png": settings_figure}
-TABLES = {"depth_search": arms_table, "depth_search_settings": settings_table}
+TABLES = {
+    "depth_search": arms_table,
+    "depth_search_activations": activations_table,
+    "depth_search_settings": settings_table,
+}

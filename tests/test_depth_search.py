@@ -18,7 +18,15 @@ from picture_helpers import cells, committed_log
 
 from experiments import depth_search as ds
 from experiments.claims import Claim, Verdict
-from experiments.depth_search_figures import arms_table, claims, curves_panel, search_figure, settings_table
+from experiments.depth_search_figures import (
+    activation_claims,
+    activations_table,
+    arms_table,
+    claims,
+    curves_panel,
+    search_figure,
+    settings_table,
+)
 from highway_lab import InputError, logs
 from highway_lab.jobs import ResultFile
 from highway_lab.training import LOSSES, Training, evaluate
@@ -351,6 +359,75 @@ def test_new_seeds_have_a_row_and_a_place_in_the_picture():
         panel = figure.subfigs[0].axes[1]
         assert len(panel.lines) == runs + 1, "each run and their mean"
         assert seeds in figure.subfigs[0].get_suptitle()
+
+
+IN_MAIN_LOG = (("tanh", "plain"), ("relu", "highway"))  # as in the committed logs; each other net has its own
+
+
+def by_nets(losses: dict[tuple[str, str], list[float | None]]) -> list[ds.DepthSearchLog]:
+    """Return logs of nets of 50 layers, by activation and kind of block, whose seeds reach these losses.
+
+    None: the run diverges after a loss of 0.5. Each net has a worse setting, too, with runs of loss 1e-9.
+    """
+    searched, main, others = [], [], []
+    for index, (net, reached) in enumerate(losses.items()):
+        best = replace(TRIAL, block=net[1], depth=50, activation=net[0], index=index)
+        worse = replace(best, index=10 + index)
+        searched += [made_up.search_result(worse, 0.2), made_up.search_result(best, 0.1)]
+        runs = [
+            made_up.best_run(replace(best, repeat=repeat), 2.3, *[loss] if loss else [0.5, None])
+            for repeat, loss in enumerate(reached, start=1)
+        ]
+        runs += [made_up.best_run(replace(worse, repeat=1), 2.3, 1e-9)]
+        if net in IN_MAIN_LOG:
+            main += runs
+        else:
+            others.append(made_up.search_log(best=runs))
+    return [made_up.search_log(searched, main), *others]
+
+
+HIGH, LOW = [0.098, 0.1, 0.102], [0.0098, 0.01, 0.0102]  # an order apart
+ALL_HIGH = {(activation, block): HIGH for activation in ("tanh", "relu") for block in ds.BLOCKS}
+TANH_LOW, RELU_LOW = {("tanh", "highway"): LOW}, {("relu", "highway"): LOW}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "why"),
+    [
+        (TANH_LOW | RELU_LOW, REPRODUCED, "+1.00 ± 0.02 with tanh (reproduced), +1.00 ± 0.02 with ReLU (reproduced)"),
+        (TANH_LOW, PARTLY, "+1.00 ± 0.02 with tanh (reproduced), +0.00 ± 0.02 with ReLU (not reproduced)"),
+        (RELU_LOW, PARTLY, "+0.00 ± 0.02 with tanh (not reproduced), +1.00 ± 0.02 with ReLU (reproduced)"),
+        ({}, NOT_REPRODUCED, "+0.00 ± 0.02 with tanh (not reproduced), +0.00 ± 0.02 with ReLU (not reproduced)"),
+        ({("relu", "highway"): [0.01, 0.01, None]}, INCONCLUSIVE, "+0.43 ± 2.44 with ReLU (inconclusive)"),
+    ],
+)
+def test_kinds_of_block_are_compared_at_the_same_activation(changes, verdict, why):
+    (claim,) = activation_claims(*by_nets(ALL_HIGH | changes))
+    assert claim.verdict == verdict
+    assert claim.why.startswith("orders below plain nets (3 seeds): ")
+    assert claim.why.endswith(why)
+
+
+def test_without_one_of_the_nets_there_is_no_verdict_on_activations():
+    main, tanh, relu = by_nets(ALL_HIGH)
+    assert activation_claims(main) == activation_claims(main, tanh) == activation_claims(main, relu) == []
+    assert [row[1:] for row in cells(activations_table(main))[2:4]] == [[""] * 3] * 2
+
+
+def test_the_table_of_activations_shows_the_seeds_of_the_verdict_and_then_all():
+    """The lowest loss before a diverged run's end: 0.5; the geometric mean of 0.02, 0.5 and 0.02 is 0.058."""
+    nets = ALL_HIGH | TANH_LOW | {("relu", "highway"): [0.02, None, 0.02]}
+    main, tanh, relu = by_nets(nets)
+    new = [replace(run, trial=replace(run.trial, repeat=run.trial.repeat + 3)) for run in main.best if run.diverged]
+    table = cells(activations_table(main, tanh, relu, made_up.search_log(best=new)))
+    assert table[0] == ["50 layers", "diverged", "loss", "orders below plain"]
+    assert table[1:3] == [
+        ["plain, tanh, 3 seeds", "0 of 3", "0.1 (0.095 to 0.11)", ""],
+        ["highway, tanh, 3 seeds", "0 of 3", "0.01 (0.0095 to 0.011)", "+1.00 ± 0.02"],
+    ]
+    three, four = table[4:]
+    assert (three[:2], three[2].split()[0]) == (["highway, ReLU, 3 seeds", "1 of 3"], "0.058")
+    assert (four[:2], four[2].split()[0]) == (["highway, ReLU, 4 seeds", "2 of 4"], "0.1")
 
 
 def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():

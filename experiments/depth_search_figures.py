@@ -320,7 +320,7 @@ def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]
         return []
     leads = {name: difference(found[key, "plain"], found[key, "highway"]) for key, name in ACTIVATIONS.items()}
     verdicts = {name: judge_better(lead, LOSS_MARGIN) for name, lead in leads.items()}
-    paper = f"at {FIXED} layers highway nets outperform plain ones of the same activation"
+    paper = f"at {FIXED} layers highway nets outperform plain ones; here: of the same activation"
     judged = ", ".join(f"{lead} with {name} ({verdicts[name]})" for name, lead in leads.items())
     why = f"orders below plain nets ({count_of(len(found['tanh', 'plain']), 'seed')}): {judged}"
     return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]

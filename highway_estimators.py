@@ -18,7 +18,6 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import formatannotation
 from numbers import Integral, Real
@@ -38,9 +37,18 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from highway_lab.checkpoints import optimizer_state
-from highway_lab.cli import BELOW_ONE, FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.cli import (
+    BELOW_ONE,
+    FINITE,
+    POSITIVE,
+    ZERO_OR_MORE,
+    expected_instead,
+    hyperparameter,
+    one_of,
+    words_of,
+)
 from highway_lab.training import OPTIMIZERS, Training
-from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset
 
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
@@ -108,7 +116,8 @@ class HighwayEstimator(BaseEstimator):
         """Train from new weights or, with `warm_start`, from those of the last fit.
 
         X is (n, d_in), y (n,) or, for a regressor, (n, K); sample_weight (n,) are factors on the samples' losses. Warns
-        (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the loss becomes infinite or NaN.
+        (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the training diverges: the loss, a
+        weight or an output becomes infinite or NaN.
         """
         return self._fit(X, y, sample_weight, resume=self.warm_start and hasattr(self, "net_"))
 
@@ -128,6 +137,7 @@ class HighwayEstimator(BaseEstimator):
         if given.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
         dtype = self.net_.dtype if resume else PRECISIONS
+        check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
         if given.early_stopping:
@@ -199,15 +209,11 @@ class HighwayEstimator(BaseEstimator):
         best = params.copy()
         try:
             for loss in training.epochs(scored=False):
-                if training.diverged or not np.isfinite(params).all():
-                    found = f"a loss of {loss}" if training.diverged else "weights that are not"
-                    raise ValueError(
-                        f"training diverged in epoch {training.epoch}: expected finite loss and weights, "
-                        f"found {found}; standardise inputs and targets, or lower learning_rate"
-                    )
+                check_finite(training.epoch, loss=loss, weights=params)
                 losses.append(loss)
                 if validation:
-                    scores.append(self._validate(training.net, *validation))
+                    outputs = finite_outputs(training, validation[0])
+                    scores.append(self._validate(outputs, *validation[1:]))
                     best = params.copy() if scores[-1] >= max(earlier + scores) else best
                 if self.verbose:
                     score = f", validation score {scores[-1]:.4f}" if scores else ""
@@ -223,11 +229,13 @@ class HighwayEstimator(BaseEstimator):
             warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=4)
         if validation:
             params[...] = best
+        finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
         return losses, scores
 
     def _inputs(self, X) -> np.ndarray:
         """Return X (n, d_in), checked and in the fitted net's precision."""
         check_is_fitted(self)
+        check_no_times(X=X)
         return validate_data(self, X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
@@ -275,16 +283,41 @@ class HighwayEstimator(BaseEstimator):
 def checked(field: dataclasses.Field, value: Any) -> Any:
     """Return a parameter as Python's own int, float, ...; raises ValueError for a wrong type or a broken rule."""
     kind, *auto = get_args(field.type) or (field.type,)  # `float | str` stands for a float or "auto"
-    holds, expected = field.metadata["rule"]
+    rule = field.metadata["rule"]
+    expected: str | None = words_of(rule)
     if auto and isinstance(value, str) and value == "auto":
         return value
     if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
-        with suppress(OverflowError):  # an integer that no float holds
-            if holds(kind(value)):
-                return kind(value)
-    words = expected if isinstance(expected, str) else "one of " + ", ".join(expected)
-    words += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
-    raise ValueError(f"{field.name}: expected {words}, found {value!r}; choose another")
+        expected = expected_instead(value, kind, rule)
+        if expected is None:
+            return kind(value)
+    expected += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
+    raise ValueError(f"{field.name}: expected {expected}, found {value!r:.40}; choose another")
+
+
+def check_finite(epoch: int, **found: Any) -> None:
+    """Raise ValueError, as a training that has diverged in this epoch, if a named value or array is not finite."""
+    for name, values in found.items():
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"training diverged in epoch {epoch}: expected finite {name}, found inf or NaN; "
+                "standardise inputs and targets, or lower learning_rate"
+            )
+
+
+def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
+    """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
+    with np.errstate(all="ignore"):
+        outputs = training.net.predict(X)
+    check_finite(training.epoch, outputs=outputs)
+    return outputs
+
+
+def check_no_times(**given: Any) -> None:
+    """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
+    for name, values in given.items():
+        if (dtype := np.asarray(values).dtype).kind in "mM":
+            raise ValueError(f"{name}: expected numbers, found {dtype}; subtract a date and divide by a unit of time")
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
@@ -362,8 +395,8 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
             raise ValueError(f"y: expected labels among {self.classes_}, found {unseen}; fit anew to learn others")
         return X, self._encoder.transform(y), len(self.classes_)
 
-    def _validate(self, net: DeepNet, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return accuracy_score(y, net.predict(X).argmax(axis=1), sample_weight=weights)
+    def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return accuracy_score(y, outputs.argmax(axis=1), sample_weight=weights)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample of X (n, d_in): (n,)."""
@@ -391,13 +424,14 @@ class HighwayRegressor(RegressorMixin, HighwayEstimator):
         return self._fit(X, y, sample_weight, resume=hasattr(self, "net_"), incremental=True)
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
+        check_no_times(y=y)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)
         return X, y, y.shape[1]
 
-    def _validate(self, net: DeepNet, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return r2_score(y, net.predict(X), sample_weight=weights)
+    def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return r2_score(y, outputs, sample_weight=weights)
 
     def predict(self, X) -> np.ndarray:
         """Return the targets of each sample of X (n, d_in), in the shape of those of `fit`: (n,) or (n, K)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 import highway_lab.logs
 from highway_lab import InputError
-from highway_lab.cli import OneLineParser, run_cli
+from highway_lab.cli import OneLineParser, quote, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
 from highway_lab.files import lock_log, make_place, read_bytes
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
@@ -122,7 +122,7 @@ class Experiment:
         """Write a log and print its path; `measured` are its fields beyond the envelope."""
         make_place(path)
         highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
-        named = "" if path == self.log_path() else f" {path}"
+        named = "" if path == self.log_path() else f" {quote(path)}"
         print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")
 
     @property
@@ -206,7 +206,7 @@ class ExperimentJob:
         A command may call this several times, with tasks that depend on earlier results: --fresh holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
-        options |= {"command": arguments.command_line, "jobs": arguments.jobs, "old": arguments.old}
+        options |= {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "old": arguments.old}
         arguments.old = None if arguments.old == "fresh" else arguments.old
         with lock_log(self.path):
             results.check()

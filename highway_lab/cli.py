@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import math
+import os
 import re
 import shlex
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from highway_lab import InputError, Interrupted
@@ -17,10 +19,14 @@ from highway_lab.console import unfailing_output
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, exit code 2; flags cannot be abbreviated."""
+    """An argument parser whose errors are one line, exit code 2; flags cannot be abbreviated.
+
+    `prog` is the words that start the program, quoted as for a shell.
+    """
 
     def __init__(self, **options: Any):
         super().__init__(allow_abbrev=False, **options)
+        self._negative_number_matcher = re.compile(r"-(\.?\d|inf|nan)")  # -1e30 is a value, as from Python 3.14 on
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\n")
@@ -31,16 +37,18 @@ def run_cli(
 ) -> int:
     """Parse `argv` (else sys.argv), call `action` with the arguments, and return the exit code.
 
-    `arguments.command_line` is the command as a log states it. Exit codes: that of `action` (None is 0); 2 for an
-    InputError, told in one line; 130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason, and for
-    work that is complete but whose output could not be written.
+    `arguments.command_line` is the command as a log states it; `arguments.to_continue` starts it again without --fresh,
+    which would forget what is safe. Exit codes: that of `action` (None is 0); 2 for an InputError, told in one line;
+    130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason, and for work that is complete but whose
+    output could not be written.
     """
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
-        arguments = parser.parse_args(argv)
-        words = shlex.join([*parser.prog.split(), *argv])
-        arguments.command_line = words.encode(errors="backslashreplace").decode()  # a log can hold only valid text
         try:
+            refuse_empty(argv)
+            arguments = parser.parse_args(argv)
+            arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
+            arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
             code = action(arguments) or 0
         except InputError as error:
             parser.error(str(error))
@@ -53,6 +61,23 @@ def run_cli(
         for output in outputs:
             output.flush()
     return code or int(any(output.failed for output in outputs))
+
+
+def refuse_empty(argv: Sequence[str]) -> None:
+    """Raise InputError for an empty word or `--flag=`: of a path it would mean this folder, or the default."""
+    for before, word in pairwise(["the program", *argv]):
+        if re.fullmatch("(--[^=]+=)?", word):
+            found = f"expected no empty one, found one after {word or before}"
+            raise InputError(f"arguments: {found}; give it a value, or leave it out")
+
+
+def quote(word: str | os.PathLike) -> str:
+    """Return a word as a shell takes it, in one line: $'...' if it holds bytes that cannot be printed."""
+    word = os.fspath(word)
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = re.sub(rb"[^\w./=-]", lambda found: b"\\x%02x" % found[0][0], os.fsencode(word))
+    return f"$'{escaped.decode()}'"
 
 
 @contextmanager
@@ -87,14 +112,15 @@ def list_of_numbers(text: str) -> list[int]:
 
 
 def count(text: str) -> int:
-    """Parse a number of processes, rounds, ...; raise argparse's error for anything below 1."""
-    if not (text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}")
+    """Parse a number of processes, rounds, ...; raise argparse's error for anything but 1 to 999999."""
+    if not re.fullmatch(r"0*[1-9]\d{0,5}", text):
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 999999, found {text!r:.40}")
     return int(text)
 
 
-POSITIVE = (lambda value: 0 < value < math.inf, "a positive number")
-ZERO_OR_MORE = (lambda value: 0 <= value < math.inf, "zero or a positive number")
+LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+POSITIVE = (lambda value: value > 0, "a positive number")
+ZERO_OR_MORE = (lambda value: value >= 0, "zero or a positive number")
 BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
@@ -112,13 +138,25 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "rule": rule})
 
 
+def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
+    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    if kind in LARGEST and abs(value) > LARGEST[kind]:
+        return f"a number up to {LARGEST[kind]:.2g}"
+    if rule is None or rule[0](value):
+        return None
+    return words_of(rule)
+
+
+def words_of(rule: Rule) -> str:
+    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
+
+
 def check_hyperparameters(config: Any) -> None:
-    """Raise InputError if a field of the dataclass breaks its rule."""
+    """Raise InputError if a field of the dataclass breaks its rule, or is too large for its type."""
     for field in dataclasses.fields(config):
-        value, rule = getattr(config, field.name), field.metadata["rule"]
-        if rule and not rule[0](value):
-            expected = rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
-            raise InputError(f"{flag(field.name)}: expected {expected}, found {value}; choose another")
+        value = getattr(config, field.name)
+        if expected := expected_instead(value, field.type, field.metadata["rule"]):
+            raise InputError(f"{flag(field.name)}: expected {expected}, found {value!s:.40}; choose another")
 
 
 def flag(name: str) -> str:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from highway_lab import InputError, Interrupted
-from highway_lab.cli import OneLineParser, add_hyperparameters, flag, list_of_numbers, run_cli
+from highway_lab.cli import OneLineParser, add_hyperparameters, flag, list_of_numbers, quote, run_cli
 from highway_lab.console import (
     EpochReporter,
     describe_scores,
@@ -42,6 +42,7 @@ class Job:
     """Everything that one training command does."""
 
     command: str  # the command line, for the log
+    to_continue: str  # the command line that goes on with the runs that are safe
     dataset: str
     configs: Sequence[TrainingConfig]  # in the order of the log
     out: Path | None  # of the log; None: nothing is saved
@@ -120,7 +121,7 @@ def run_job(job: Job, data: Dataset) -> None:
                 sorted(job.configs, key=lambda config: -config.depth),
                 data,
                 lines,
-                command=job.command,
+                to_continue=job.to_continue,
                 jobs=job.jobs,
                 old=job.old,
                 report=report,
@@ -145,7 +146,7 @@ def run_job(job: Job, data: Dataset) -> None:
             _remove(job.checkpoint_paths())
     print(f"\n{summary(runs, data.test_set)}")
     if job.out:
-        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {job.out}")
+        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {quote(job.out)}")
 
 
 def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
@@ -180,8 +181,7 @@ def _write_log(job: Job, out: Path, runs: list[Run], test_set: str, lines: Resul
     try:
         write(out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
     except InputError as error:
-        continued = f"to continue: {job.command}"
-        raise InputError(f"{error}; all runs are safe in {lines.path}; {continued}") from error
+        raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
 
 def _remove(paths: Collection[Path]) -> None:
@@ -253,7 +253,7 @@ class TrainingCommand:
         script = self.module.replace("_", "-")
         installed = Path(sys.argv[0]).name == script
         own = getattr(sys.modules["__main__"], "main", None) == self.run  # of a user's file
-        program = f"python {sys.argv[0] if own else f'{self.module}.py'}"
+        program = f"python {quote(sys.argv[0]) if own else f'{self.module}.py'}"
         parser = OneLineParser(prog=script if installed else program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:
@@ -273,8 +273,9 @@ class TrainingCommand:
         parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
         add_job_flags(parser)
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
-        parser.add_argument("--out", help=f"path of the log ({text})")
-        parser.add_argument("--no-save", action="store_true", help="write no log")
+        log = parser.add_mutually_exclusive_group()
+        log.add_argument("--out", type=Path, help=f"path of the log ({text})")
+        log.add_argument("--no-save", action="store_true", help="write no log")
         parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
         parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
@@ -289,9 +290,10 @@ class TrainingCommand:
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
-        out = None if given.no_save else Path(given.out or self.log_name(given, dataset, configs))
+        out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
         options = {name: getattr(given, name) for name in ("jobs", "old", "save_model", "tensorboard")}
-        return Job(given.command_line, dataset, configs, out, **options, checkpoints=self.checkpoints)
+        commands = given.command_line, given.to_continue
+        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""

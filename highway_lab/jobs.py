@@ -274,7 +274,7 @@ def run_missing(
     data: Any,
     results: ResultFile[ResultT],
     *,
-    command: str,
+    to_continue: str,
     jobs: int,
     old: str | None = None,
     scheduler: str | None = None,
@@ -288,7 +288,7 @@ def run_missing(
     InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any; so do unfinished ones, if
     they go on from `checkpoints`. After each run `report` gets all results so far, the newest last, and may return a
     text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs
-    are safe and which `command` continues.
+    are safe and how `to_continue`.
     """
     from tqdm import tqdm
 
@@ -321,8 +321,7 @@ def run_missing(
     except (Interrupted, KeyboardInterrupt) as error:
         safe = sum(task in done for task in tasks)
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
-        again = " ".join(word for word in command.split(" ") if word != "--fresh")  # which would forget the safe runs
-        raise Interrupted(f"{stopped}; to continue: {again}") from error
+        raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
 
 

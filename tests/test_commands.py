@@ -280,7 +280,7 @@ BAD_ARGUMENTS = {
     "--seed 0 --seeds 1,2": "argument --seeds: not allowed with argument --seed",
     "--n-train 1438": "--n-train: expected at most 1437 images, found 1438",
     "--lr 0": "--lr: expected a positive number, found 0.0",
-    "--jobs 0": "argument --jobs: expected a positive number, found '0'",
+    "--jobs 0": "argument --jobs: expected a number from 1 to 999999, found '0'",
     "--block brick": "--block: expected one of",
     "--loss squared-error": "--loss: expected a loss of classes, found squared-error",
     "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 images",
@@ -292,8 +292,17 @@ BAD_ARGUMENTS = {
     "--out notes.txt": "--out: expected a name like log.json, found notes.txt",
     "--out log.digits.jsonl": "--out: expected a name like log.json, found log.digits.jsonl",
     "--epoch 1": "unrecognized arguments: --epoch 1",
+    "--fres": "unrecognized arguments: --fres",
+    "--out=": "arguments: expected no empty one, found one after --out=; give it a value, or leave it out",
+    "--no-save --out log.json": "argument --out: not allowed with argument --no-save",
+    f"--epochs 1{'0' * 20}": "--epochs: expected a number up to 9.2e+18, found 100000000000000000000; choose another",
+    f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
+    f"--hidden 1{'0' * 200}": "--hidden: expected a number up to 9.2e+18, found 10000",
+    "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
+    "--gate-bias -1e39": "--gate-bias: expected a number up to 3.4e+38, found -1e+39; choose another",
+    "--gate-bias -inf": "--gate-bias: expected a number up to 3.4e+38, found -inf; choose another",
 }
-for words in ("--depth 1000000000", f"--hidden 1{'0' * 200}"):  # what no machine can hold
+for words in ("--depth 1000000000", f"--hidden 1{'0' * 18}"):  # what no machine can hold
     BAD_ARGUMENTS[words] = "memory: expected nets that "
 for words in ("--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"):
     BAD_ARGUMENTS[words] = "runs: expected at most 100,000, found more; "
@@ -366,6 +375,23 @@ def cut_short(workdir) -> list[str]:
         stop_at(patch, 2)
         assert hn.main(arguments) == 130
     return arguments
+
+
+def as_the_shell_reads(command: str) -> list[str]:
+    """Split a command as a shell does that carries it out."""
+    return subprocess.run(["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True).stdout.decode().split("\0")
+
+
+@pytest.mark.parametrize("name", ["a --fresh $(touch OWNED) 'b'.json", "--fresh.json", "a\nb\x1b[2Jé'.json"])
+def test_the_command_to_continue_can_be_copied_and_loses_nothing(workdir, capsys, monkeypatch, name):
+    words = [*DENSE, "--seeds", "0,1", "--fresh", f"--out=./{name}"]
+    stop_at(monkeypatch, 3)
+    assert hn.main(words) == 130
+    said = capsys.readouterr().err
+    assert "2 of 4 runs are safe" in said
+    python, script, *again, end = as_the_shell_reads(said.partition("to continue: ")[2])
+    assert again == [word for word in words if word != "--fresh"]
+    assert (python, script, end, Path("OWNED").exists()) == ("python", "highway_networks.py", "", False)
 
 
 def test_runs_of_another_job_are_neither_taken_nor_lost(cut_short):

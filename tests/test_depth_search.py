@@ -602,7 +602,7 @@ def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
 COUNTS = ("run --configs", "run --epochs", "run --n-train", "run --jobs")
 COUNTS += ("best --seeds", "best --top", "best --first-repeat")
 BAD_ARGUMENTS = {
-    **{f"{flag} 0": f"argument {flag.split()[1]}: expected a positive number, found '0'" for flag in COUNTS},
+    **{f"{flag} 0": f"argument {flag.split()[1]}: expected a number from 1 to 999999, found '0'" for flag in COUNTS},
     "run --n-train 1438": "--n-train: expected at most 1437 images, found 1438",
     "run --depths 1,10": "--depths: expected at least 2, found 1",
     "run --depths 10,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '10,x'",

@@ -102,7 +102,7 @@ def test_only_the_ratios_of_weights_matter(dtype, factor):
 def test_validation_scores_are_weighted():
     weights = np.arange(1.0, 151)
     net = small(early_stopping=True).fit(X, Y, sample_weight=weights)
-    assert net._validate(net.net_, X, Y, weights) == net.score(X, Y, sample_weight=weights) != net.score(X, Y)
+    assert net._validate(net.net_.predict(X), Y, weights) == net.score(X, Y, sample_weight=weights) != net.score(X, Y)
 
 
 # ------------------------------------------------------------------------------ stopping and continuing
@@ -146,15 +146,15 @@ def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):
 def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     seen = []
 
-    def validate(self, net, x, y, weights):
-        seen.append((x, y, weights))
+    def validate(self, outputs, y, weights):
+        seen.append((outputs, y, weights))
         return 0.0
 
     monkeypatch.setattr(HighwayClassifier, "_validate", validate)
     net = small(early_stopping=True, validation_fraction=0.2).fit(X, Y, sample_weight=np.arange(1.0, 151))
-    x, y, weights = seen[0]
+    outputs, y, weights = seen[-1]
     assert list(np.bincount(y)) == [10, 10, 10]
-    np.testing.assert_array_equal(x, X[weights.astype(int) - 1])
+    np.testing.assert_array_equal(outputs, net.net_.predict(X[weights.astype(int) - 1]))
     assert net.n_iter_ == len(seen)
 
 
@@ -269,7 +269,8 @@ def test_every_parameter_decides_something(name, value):
         ("block", "transformer", "one of plain, highway"),
         ("gate_bias", "automatic", "a finite number or auto"),
         ("gate_bias", math.nan, "found nan"),
-        ("gate_bias", 10**400, "a finite number or auto"),
+        ("max_iter", 10**400, r"a number up to 9.2e\+18, of type int, found 10000"),
+        ("gate_bias", 10**400, r"a number up to 3.4e\+38 or auto"),
         ("batch_size", "all", "a positive number or auto, of type int, found 'all'"),
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
         ("tol", -1e-4, "zero or a positive number"),
@@ -298,7 +299,7 @@ def test_bad_weights_are_refused(weights, message):
 
 def test_a_depth_beyond_any_memory_is_refused():
     with pytest.raises(ValueError, match=r"memory: expected nets that .* can hold"):
-        small(depth=10**400).fit(X, Y)
+        small(depth=10**15).fit(X, Y)
 
 
 def test_numbers_of_numpys_kinds_are_numbers(tmp_path):
@@ -373,10 +374,41 @@ def test_a_fit_that_fails_changes_nothing(net, samples, wrong, message):
 
 
 def test_a_step_into_infinity_is_noticed_at_once():
-    net = small(max_iter=1, optimizer="momentum", learning_rate=1e39, clip=0, batch_size=150)
-    with pytest.raises(ValueError, match=r"training diverged in epoch 1: .* found weights that are not"):
+    net = small(max_iter=1, optimizer="momentum", learning_rate=3e38, clip=0, batch_size=150, weight_decay=1e9)
+    with pytest.raises(ValueError, match="training diverged in epoch 1: expected finite weights, found inf or NaN"):
         net.fit(np.float32(X), Y)  # a finite loss, then parameters that float32 cannot hold
     assert not hasattr(net, "net_")
+
+
+@pytest.mark.parametrize("estimator", [HighwayClassifier, HighwayRegressor])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_last_step_into_outputs_that_are_not_finite_is_noticed(estimator, early_stopping):
+    net = estimator(activation="relu", max_iter=1, learning_rate=1e15, random_state=0, early_stopping=early_stopping)
+    with pytest.raises(ValueError, match=r"training diverged in epoch 1: expected finite outputs.*lower learning_rate"):
+        net.fit(np.float32(X), Y)
+    assert not hasattr(net, "net_")
+
+
+def test_partial_fit_ends_with_no_outputs_that_are_not_finite():
+    net = HighwayRegressor(activation="relu", random_state=0).partial_fit(np.float32(X), Y)
+    before = copy.deepcopy(net)
+    with pytest.raises(ValueError, match="training diverged in epoch 1: expected finite outputs"):
+        net.set_params(learning_rate=1e15).partial_fit(np.float32(X), Y)
+    assert same_nets(net, before)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[D]"])
+def test_dates_and_times_are_no_samples(kind):
+    times, fitted = X.astype(int).astype(kind), clone(NUMBERS).fit(X, Y)
+    uses = [
+        fitted.predict,
+        fitted.effective_depth,
+        lambda x: small().fit(x, Y),
+        lambda x: clone(NUMBERS).fit(X, x[:, 0]),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match=r"^[Xy]: expected numbers, found (datetime|timedelta)64"):
+            use(times)
 
 
 def test_what_does_not_go_together_is_refused():

@@ -102,8 +102,8 @@ def test_the_figures_of_every_log_that_is_there_are_drawn(workdir, called, capsy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--jobs", "0"], "argument --jobs: expected a positive number, found '0'"),
-        (["run", "--jobs", "x"], "argument --jobs: expected a positive number, found 'x'"),
+        (["run", "--jobs", "0"], "argument --jobs: expected a number from 1 to 999999, found '0'"),
+        (["run", "--jobs", "x"], "argument --jobs: expected a number from 1 to 999999, found 'x'"),
         (["plot", "--jobs", "1"], "unrecognized arguments: --jobs 1"),
         (["dance"], "argument command: invalid choice: 'dance'"),
     ],

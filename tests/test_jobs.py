@@ -56,7 +56,9 @@ def square(task: int, data: object) -> Square:
 
 def square_all(path=SQUARES, tasks=TASKS, function=square, **flags) -> list[Square]:
     """Finish the tasks; returns their results."""
-    return run_missing(function, list(tasks), None, ResultFile(path, Square), **{"command": COMMAND, "jobs": 1} | flags)
+    return run_missing(
+        function, list(tasks), None, ResultFile(path, Square), **{"to_continue": COMMAND, "jobs": 1} | flags
+    )
 
 
 def main() -> int:
@@ -66,7 +68,7 @@ def main() -> int:
     parser.add_argument("--scheduler")
 
     def action(given: argparse.Namespace) -> None:
-        flags = {"jobs": given.jobs, "scheduler": given.scheduler, "command": given.command_line}
+        flags = {"jobs": given.jobs, "scheduler": given.scheduler, "to_continue": given.to_continue}
         square_all(**flags, report=lambda done: Path(f"reported-{len(done)}").touch())
 
     return run_cli(parser, action, sys.argv[1:])

@@ -408,7 +408,7 @@ def test_a_mosaic_enlarges_each_image_and_keeps_a_gap():
 def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, words):
     ConvNet(shape, 10, stages=configure("digits").stages, **fields, rng=np.random.default_rng(0)).save("net.npz")
     assert words in refused(conv_gates.EXPERIMENT.main, ["run", "--smoke", "--model", "net.npz"])
-    assert [*Path().iterdir()] == [Path("net.npz")]
+    assert [path.name for path in workdir.iterdir()] == ["net.npz"]
 
 
 @pytest.mark.parametrize("experiment", [conv_gates, conv_tables])

@@ -629,9 +629,9 @@ def test_a_wrong_argument_is_refused_and_writes_nothing(request, workdir, refuse
 
 
 def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, refused):
-    expected = "expected a log, found: No such file or directory; make it with python -m experiments.depth_search run\n"
-    for command in (["best", "--dataset", "digits"], ["plot"]):
-        assert refused(main, *command).endswith(expected)
+    expected = "expected a log, found: No such file or directory; make it with python -m experiments.depth_search run"
+    for command, step in ((["best", "--dataset", "digits"], ""), (["plot"], " --dataset mnist")):
+        assert refused(main, *command).endswith(f"{expected}{step}\n")
 
 
 def test_best_refuses_a_search_on_other_data_and_a_foreign_file(small_mnist, workdir, searched, refused):

@@ -13,7 +13,7 @@ eq. 3, pixel by pixel. Only two things are new: im2col and its adjoint, col2im. 
 gradients of all patches that it is part of.
 
 C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block.
-Outside, a batch of images is (B, C, H, W). Inside, maps are (C, pixels of all images), with zeros between the images.
+Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B): the batch is last, as in a dense layer.
 The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch normalisation;
 layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
@@ -22,7 +22,6 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,11 +81,6 @@ class MaxPool(NamedTuple):
 
     size: int
     stride: int
-
-    def overhang(self, shape: Shape) -> int:
-        """Return how many pixels the last window reaches over the edge."""
-        size, stride = self.size, self.stride
-        return max((window_count(length, size, stride) - 1) * stride + size - length for length in shape[1:])
 
     def output(self, shape: Shape) -> Shape:
         C, *sizes = shape
@@ -148,124 +142,124 @@ def check_stage(stage: Stage, shape: Shape) -> None:
             least = 0 if name == "padding" else 1
             expect(f"{name} {least} or more, a whole number", isinstance(value, int) and value >= least)
     if isinstance(stage, Convolution):
-        expect("padding of at most half the kernel", stage.padding <= stage.kernel // 2)
+        expect("padding of less than half the kernel", 2 * stage.padding < stage.kernel)  # maps do not grow
         expect("a kernel that fits into the maps", min(stage.output(shape)) >= 1)
 
 
-# ------------------------------------------------------------------------------ padded maps and patches
+# ------------------------------------------------------------------------------------- maps and patches
 
 
-class PaddedMaps:
-    """Maps (C, H, W) of B images between zeros, so that a window over an edge finds zeros there.
+class Maps:
+    """Maps (C, H, W) of B images, the images last, with zeros above the first and below the last row of pixels.
 
-    Each row of pixels is followed by `padding` zeros, each image by `padding` rows of zeros. Neighbouring rows share
-    their zeros, and so do neighbouring images. So one pixel to the right is one column further, one down `row` columns.
+    One pixel to the right is B columns further, one down W·B; there is no padding beside a row.
 
-    padded           (C, N + 2·margin·(W + padding)): the columns between two margins of zeros
-    columns          (C, N), N = B·(H + padding)·(W + padding)
-    grid, images     views of the columns, (C, B, H + padding, W + padding) and (C, B, H, W)
-    row, pixels      columns of a row and of an image, with their zeros; `margin_columns` of a margin
+    padded     (C, margin + H·W·B + margin)
+    images     a view, (C, H, W, B)
     """
 
-    def __init__(self, shape: Shape, batch_size: int, padding: int, margin: int, dtype: type):
-        """`margin`: rows of zeros before the first and after the last image; the largest kernel is enough."""
+    def __init__(self, shape: Shape, batch_size: int, reach: int, dtype: type):
+        """`reach`: rows and columns of pixels that a window may reach over an edge."""
         C, H, W = shape
-        self.shape, self.batch_size, self.padding, self.margin, self.dtype = shape, batch_size, padding, margin, dtype
-        self.row = W + padding
-        self.pixels = (H + padding) * self.row
-        self.margin_columns = around = margin * self.row
-        self.padded = np.zeros((C, batch_size * self.pixels + 2 * around), dtype)
-        self.columns = self.padded[:, around : self.padded.shape[1] - around]
-        self.grid = self.columns.reshape(C, batch_size, H + padding, self.row)
-        self.images = self.grid[..., :H, :W]
-        self._zeros = self.padded[:, :around], self.grid[..., H:, :], self.grid[..., W:], self.padded[:, -around:]
+        self.form = shape, batch_size, reach, dtype
+        self.margin = reach * (W + 1) * batch_size
+        self.padded = np.zeros((C, H * W * batch_size + 2 * self.margin), dtype)
+        self.images = self.padded[:, self.margin : self.padded.shape[1] - self.margin].reshape(*shape, batch_size)
 
     @functools.cached_property
-    def gradient(self) -> "PaddedMaps":
+    def gradient(self) -> "Maps":
         """The gradient with respect to these maps, in the same form."""
-        return PaddedMaps(self.shape, self.batch_size, self.padding, self.margin, self.dtype)
+        return Maps(*self.form)
 
-    def clear_padding(self) -> None:
-        """Set the padding and the margins to zero again, after a pass over all columns."""
-        for zeros in self._zeros:
-            zeros[...] = 0
+    def clear_margins(self) -> None:
+        """Set what is above and below the images to zero again, after windows over the edges have been added to."""
+        self.padded[:, : self.margin] = self.padded[:, self.padded.shape[1] - self.margin :] = 0
 
 
-def windows(maps: PaddedMaps, kernel: int, padding: int) -> np.ndarray:
-    """Return a view (k, k, C, N) of padded maps: for each column n, the pixels of the window around it.
+def windows(maps: Maps, kernel: int, padding: int) -> np.ndarray:
+    """Return a view (k, k, C, N) of maps: for each pixel n, the pixels of the window around it, N = H·W·B.
 
     The window begins `padding` rows above n and `padding` columns to its left. As plain loops, im2col and col2im are
 
-        for i, j, c, n in np.ndindex(k, k, C, N):
-            pixel = n + (i - padding) * row + (j - padding)         # in a margin if below 0 or at least N
-            patches[(i * k + j) * C + c, n] = maps[c, pixel]        # patches_forward
-            dmaps[c, pixel] += dpatches[(i * k + j) * C + c, n]     # patches_backward
+        for i, j, c, row, column in np.ndindex(k, k, C, H, W):
+            r, s = row + i - padding, column + j - padding
+            if 0 <= r < H and 0 <= s < W:
+                patches[(i * k + j) * C + c, row, column] = maps[c, r, s]       # patches_forward
+                dmaps[c, r, s] += dpatches[(i * k + j) * C + c, row, column]    # patches_backward
+
+    With r outside, the view shows a margin; with s outside, the end of another row: `clear_beside` mends that.
     """
-    first = maps.padded[:, maps.margin_columns - padding * (maps.row + 1) :]
-    along_maps, along_row = maps.padded.strides
-    shape = (kernel, kernel, *maps.columns.shape)
-    return as_strided(first, shape, (maps.row * along_row, along_row, along_maps, along_row))
+    C, H, W, B = maps.images.shape
+    first = maps.padded[:, maps.margin - padding * (W + 1) * B :]
+    along_maps, along_columns = maps.padded.strides
+    strides = W * B * along_columns, B * along_columns, along_maps, along_columns
+    return as_strided(first, (kernel, kernel, C, H * W * B), strides)
 
 
-def patches_forward(map_windows, patches):
-    patches[:-1].reshape(map_windows.shape)[...] = map_windows  # patches (k·k·C + 1, n), whose last row is 1
+def patches_forward(map_windows, patches, W, B, padding):  # patches (k·k·C, n) of n = some rows · W · B
+    patches.reshape(map_windows.shape)[...] = map_windows
+    clear_beside(patches, len(map_windows), W, B, padding)
 
 
-def patches_backward(dpatches, dmap_windows):  # dpatches (k·k·C, n), without the row of ones
+def patches_backward(dpatches, dmap_windows, W, B, padding):
+    clear_beside(dpatches, len(dmap_windows), W, B, padding)
     for drow, dwindow_row in zip(dpatches.reshape(dmap_windows.shape), dmap_windows, strict=True):
         for d, dpixels in zip(drow, dwindow_row, strict=True):
             dpixels += d  # one place (i, j) of all windows at a time, as windows overlap
 
 
+def clear_beside(patches, kernel, W, B, padding):
+    """Set to zero what windows show beside the images."""
+    patches = patches.reshape(kernel, kernel, -1, W, B)  # all maps and rows
+    for j in range(kernel):
+        patches[:, j, :, : max(padding - j, 0)] = 0
+        patches[:, j, :, max(W + padding - j, 0) :] = 0
+
+
 # --------------------------------------------------------------- pools, dropout, batch normalisation
-# Forward above backward. Maps are (C, B, H, W), pooled maps (C, B, h, w). Max-pools work on columns (C, n): y has the
-# maximum of the window that begins at each pixel; the layer then takes every `stride`-th pixel of y. `step` is 1 along
-# a row, `row` down a column. The last columns of y, whose windows would leave the array, are not written.
+# Forward above backward. Maps x are (C, H, W, B), pooled maps y (C, h, w, B).
 
 
-def window_max_forward(x, y, size, step):
-    n = y.shape[1] - (size - 1) * step
-    y[:, :n] = x[:, :n]
-    for start in range(step, size * step, step):
-        np.maximum(y[:, :n], x[:, start : start + n], out=y[:, :n])
+def at_place(i, j, x, y, stride):
+    """Return the pixels of x at place (i, j) of each window, and the windows of y that reach so far: a slice."""
+    pixels = x[:, i::stride, j::stride][:, : y.shape[1], : y.shape[2]]
+    return pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
 
 
-def window_max_backward(dy, x, y, dx, size, step):
-    n = y.shape[1] - (size - 1) * step
+def max_pool_forward(x, y, size, stride):
+    y[...] = -np.inf
+    for i, j in np.ndindex(size, size):
+        pixels, reached = at_place(i, j, x, y, stride)
+        np.maximum(y[reached], pixels, out=y[reached])
+
+
+def max_pool_backward(dy, x, y, dx, size, stride):
     dx[...] = 0
-    open_windows = np.ones((len(x), n), bool)  # True until the window's first maximum: only that one gets the gradient
-    for start in range(0, size * step, step):
-        is_max = x[:, start : start + n] == y[:, :n]
-        is_max &= open_windows
-        open_windows ^= is_max
-        dx[:, start : start + n] += dy[:, :n] * is_max.astype(dy.dtype)
-
-
-def max_pool_forward(x, across, y, size, row):
-    window_max_forward(x, across, size, step=1)  # over `size` pixels to the right,
-    window_max_forward(across, y, size, step=row)  # then over `size` rows down
-
-
-def max_pool_backward(*, dy, x, across, y, dacross, dx, size, row):
-    window_max_backward(dy, across, y, dacross, size, step=row)
-    window_max_backward(dacross, x, across, dx, size, step=1)
+    open_windows = np.ones(y.shape, bool)  # True until the window's first maximum: only that one gets the gradient
+    for i, j in np.ndindex(size, size):
+        pixels, reached = at_place(i, j, x, y, stride)
+        is_max = pixels == y[reached]
+        is_max &= open_windows[reached]
+        open_windows[reached] ^= is_max
+        dpixels, _ = at_place(i, j, dx, y, stride)
+        dpixels += dy[reached] * is_max.astype(dy.dtype)
 
 
 def average_pool_forward(x, y, size):
-    H, W = x.shape[2:]
-    sums = np.add.reduceat(np.add.reduceat(x, range(0, W, size), axis=3), range(0, H, size), axis=2)
+    _, H, W, _ = x.shape
+    sums = np.add.reduceat(np.add.reduceat(x, range(0, W, size), axis=2), range(0, H, size), axis=1)
     np.divide(sums, window_sizes(H, W, size), out=y)
 
 
 def average_pool_backward(dy, dx, size):
-    H, W = dx.shape[2:]
+    _, H, W, _ = dx.shape
     share = dy / window_sizes(H, W, size)
-    dx[...] = share.repeat(size, axis=2)[:, :, :H].repeat(size, axis=3)[..., :W]
+    dx[...] = share.repeat(size, axis=1)[:, :H].repeat(size, axis=2)[:, :, :W]
 
 
 def window_sizes(H: int, W: int, size: int) -> np.ndarray:
-    """Return the number of pixels in each window, (h, w): fewer where it is cut at an edge."""
-    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))
+    """Return the number of pixels in each window, (h, w, 1): fewer where it is cut at an edge."""
+    return np.outer(*(np.diff([*range(0, length, size), length]) for length in (H, W)))[..., None]
 
 
 def dropout_forward(x, mask, y, rate, rng):
@@ -300,7 +294,7 @@ def batch_norm_backward(dz, gamma, variance, z_hat, dgamma, dbeta):
 
 
 def per_map(values: np.ndarray) -> np.ndarray:
-    """Return values (C,) in a form that fits maps (C, B, H, W)."""
+    """Return values (C,) in a form that fits maps (C, H, W, B)."""
     return values[:, None, None, None]
 
 
@@ -308,6 +302,14 @@ def per_map(values: np.ndarray) -> np.ndarray:
 # A layer reads padded maps x and fills padded maps y; its backward reads y.gradient and fills x.gradient.
 
 MAX_PATCH_ELEMENTS = 2**19  # largest number of patch values worked on at a time: they fit in the processor's cache
+SMALL_PRODUCT = 10**6  # most multiply-adds of a product that OpenBLAS (AVX-512) computes without packing, and faster
+FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
+
+
+def columns_per_product(weights: int, columns: int) -> int:
+    """Return into how many columns at a time to cut a product, so that it is small and its parts are equal."""
+    divisors = (m for m in range(FEWEST_COLUMNS, SMALL_PRODUCT // weights + 1) if columns % m == 0)
+    return max(divisors, default=columns)
 
 
 class BatchNorm:
@@ -318,7 +320,7 @@ class BatchNorm:
 
     params, gradients      (2, D): γ above β; gradients are None in evaluation
     running                mean (D,) and variance (D,)
-    z                      (D, B, H, W), a view of the affine map
+    z                      (D, H, W, B), a view of the affine map
     """
 
     def __init__(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray], z: np.ndarray):
@@ -339,7 +341,7 @@ class BatchNorm:
         return mean, variance
 
     def backward(self, dz: np.ndarray) -> None:
-        """Replace dz (D, B, H, W), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
+        """Replace dz (D, H, W, B), the gradient with respect to γ·ẑ + β, by the gradient with respect to z."""
         batch_norm_backward(dz, self.params[0], self.variance, self.z_hat, *self.gradients)
 
 
@@ -357,20 +359,15 @@ class SharedMemory:
         return self.arrays[name][:size].reshape(shape)
 
 
-class Chunk(NamedTuple):
-    """Views of the images that a convolution takes at a time, or of the gradients with respect to them."""
-
-    windows: np.ndarray  # (k, k, C, n)
-    x: np.ndarray  # (C, n)
-    z: np.ndarray  # (G·D, n)
-    branches: np.ndarray  # z as (G, D, n), or, where y has another shape than x, (G, D, images, H, W):
-    y: np.ndarray  # (D, n), or (D, images, H, W), as its columns are then not those of z
-
-
 class ConvolutionLayer:
     """A block whose affine maps are convolutions: patches, z = W x, then the pair of functions from BLOCKS.
 
     Where y has another shape than x, the block must be plain.
+
+    z          (G, D, h, W, B): rows as long as those of x, though y may have shorter ones, (D, h, w, B)
+    chunks     slices of z's columns, whole rows of pixels that are worked on at a time
+    columns    how many of them a product takes
+    windows    of x, (k, k, C, N)
     """
 
     def __init__(
@@ -379,150 +376,108 @@ class ConvolutionLayer:
         activation: Activation,
         stage: Convolution | Blocks,
         weights: tuple[np.ndarray, np.ndarray | None],
-        x: PaddedMaps,
-        y: PaddedMaps,
+        x: Maps,
+        y: Maps,
         memory: SharedMemory,
     ):
         """`weights`: W (G·D, k·k·C + 1) and memory for dW, None in evaluation."""
         (self.W, self.dW), self.block, self.activation, self.stage = weights, block, activation, stage
         self.x, self.y, self.memory, self.norm = x, y, memory, None
-        rows, patch_size = self.W.shape
-        self.images_per_chunk = min(max(MAX_PATCH_ELEMENTS // (patch_size * x.pixels), 1), x.batch_size)
-        self.z = np.empty((rows, x.columns.shape[1]), x.dtype)
-        self.chunks = list(self._cut(x, self.z, y, whole=True))
+        (D, h, *_), (*_, W, B) = y.images.shape, x.images.shape
+        self.sides, row = (W, B, stage.padding), W * B
+        self.z = np.empty((len(block.branches), D, h, W, B), memory.dtype)
+        n = max(MAX_PATCH_ELEMENTS // (self.W.shape[1] * row), 1) * row
+        self.chunks = [slice(first, min(first + n, h * row)) for first in range(0, h * row, n)]
+        self.columns = columns_per_product(self.W.size, row)
+        self.windows = windows(x, stage.kernel, stage.padding)
+
+    @functools.cached_property
+    def dwindows(self) -> np.ndarray:
+        """The gradient with respect to `windows`."""
+        return windows(self.x.gradient, self.stage.kernel, self.stage.padding)
 
     def normalise(self, params: np.ndarray, gradients: np.ndarray | None, running: Sequence[np.ndarray]) -> None:
         """Put batch normalisation between H's affine map and its activation; arguments as in BatchNorm."""
         self.norm = BatchNorm(params, gradients, running, self._pixels(self.z)[0])
 
-    def _cut(self, x: PaddedMaps, z: np.ndarray, y: PaddedMaps, *, whole: bool) -> Iterator[Chunk]:
-        """Yield views of maps and of z (G·D, columns): z of the whole batch, or memory that all chunks share."""
-        all_windows = windows(x, self.stage.kernel, self.stage.padding)
-        G, (D, H, W) = len(self.block.branches), y.shape
-        for first in range(0, x.batch_size, self.images_per_chunk):
-            chunk = slice(first, min(first + self.images_per_chunk, x.batch_size))
-            columns = slice(chunk.start * x.pixels, chunk.stop * x.pixels)
-            z_n = z[:, columns] if whole else z[:, : columns.stop - columns.start]
-            if x.shape == y.shape:
-                branches, y_n = z_n.reshape(G, D, -1), y.columns[:, columns]
-            else:
-                branches, y_n = z_n.reshape(G, D, -1, *x.grid.shape[2:])[..., :H, :W], y.images[:, chunk]
-            yield Chunk(all_windows[..., columns], x.columns[:, columns], z_n, branches, y_n)
-
-    def _pixels(self, z: np.ndarray) -> np.ndarray:
-        """Return the pixels (G, D, B, H, W) among the columns of z (G·D, N)."""
-        D, H, W = self.y.shape
-        return z.reshape(-1, D, *self.x.grid.shape[1:])[..., :H, :W]
-
     @property
     def T(self) -> np.ndarray:
-        """The transform gates (D, B, H, W) of a block that has them."""
-        return self._pixels(self.z)[self.block.branches.index("T")]
-
-    @functools.cached_property
-    def dz(self) -> np.ndarray:
-        """The gradient with respect to z, of the whole batch or of one chunk; also 0 between the images."""
-        return np.zeros_like(self.z if self.norm is not None else self.chunks[0].z)
-
-    @functools.cached_property
-    def dchunks(self) -> list[Chunk]:
-        """The gradients with respect to `chunks`."""
-        return list(self._cut(self.x.gradient, self.dz, self.y.gradient, whole=self.norm is not None))
+        """The transform gates (D, H, W, B) of a block that has them."""
+        return self.z[self.block.branches.index("T")]
 
     def forward(self) -> None:
         """Fill y."""
-        for group in self._groups(self.chunks):
-            for chunk in group:
-                affine_forward(self.W, self._patches(chunk), chunk.z)
-            if self.norm is not None:
-                self.norm.forward()  # H's z becomes γ·ẑ + β
-            for chunk in group:
-                self.block.forward(chunk.x, chunk.branches, chunk.y, self.activation)  # z becomes H, T, ...
-        self.y.clear_padding()
+        for n in self.chunks:
+            affine_forward(self.W, self._stack(self._patches(n)), self._stack(self._columns(self.z, n)))
+        if self.norm is not None:
+            self.norm.forward()  # H's z becomes γ·ẑ + β
+        self.block.forward(self.x.images, self._pixels(self.z), self.y.images, self.activation)  # z becomes H, T, ...
 
     def backward(self, *, dx_wanted: bool = True) -> None:
         """Fill dW and, if it is wanted, x.gradient."""
+        x, dx, dy = self.x.images, self.x.gradient.images, self.y.gradient.images
+        dz, scratch = self.memory.array("dz", *self.z.shape), self.memory.array("scratch", *dy.shape)
+        dz[..., dy.shape[2] :, :] = 0
+        self.block.backward(dy, x, self._pixels(self.z), self._pixels(dz), dx, self.activation, scratch)
+        if self.norm is not None:
+            self.norm.backward(self._pixels(dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
         self.dW[...] = 0
-        for group in self._groups(list(zip(self.chunks, self.dchunks, strict=True))):
-            for chunk, d in group:
-                scratch = self.memory.array("scratch", *chunk.y.shape)
-                self.block.backward(d.y, chunk.x, chunk.branches, d.branches, d.x, self.activation, scratch)
-            if self.norm is not None:
-                self.norm.backward(self._pixels(self.dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
-            for chunk, d in group:
-                self._affine_backward(chunk, d, dx_wanted)
-        self.x.gradient.clear_padding()
+        for n in self.chunks:
+            dz_n = self._stack(self._columns(dz, n))
+            self._add_to_dW(self._patches(n), dz_n)  # patches again: faster than keeping those of all rows
+            if dx_wanted:
+                self._add_to_dx(dz_n, self.dwindows[..., n])
+        self.x.gradient.clear_margins()
 
-    def _groups(self, chunks: list) -> list[list]:
-        """Return the chunks in groups that take each step together: all with batch normalisation, else each alone."""
-        return [[chunk] for chunk in chunks] if self.norm is None else [chunks]
+    def _pixels(self, z: np.ndarray) -> np.ndarray:
+        """Return the pixels (G, D, h, w, B) of y among those of z (G, D, h, W, B), a view."""
+        return z[..., : self.y.images.shape[2], :]
 
-    def _patches(self, chunk: Chunk) -> np.ndarray:
-        """Return the patches (k·k·C + 1, n) of a chunk, in memory that the next chunk overwrites."""
-        patches = self.memory.array("patches", self.W.shape[1], chunk.z.shape[1])
+    def _patches(self, n: slice) -> np.ndarray:
+        """Return the patches (k·k·C + 1, n) of some columns, in memory that the next ones overwrite."""
+        patches = self.memory.array("patches", self.W.shape[1], n.stop - n.start)
         patches[-1] = 1
-        patches_forward(chunk.windows, patches)
+        patches_forward(self.windows[..., n], patches[:-1], *self.sides)
         return patches
 
-    def _affine_backward(self, chunk: Chunk, d: Chunk, dx_wanted: bool) -> None:
-        """Add a chunk's share to dW and to the gradient of its windows."""
-        patches = self._patches(chunk)  # again: faster than keeping the patches of all images
-        dWt = np.matmul(patches, d.z.T, out=self.memory.array("dWt", *self.W.T.shape))  # faster than dW = dz xᵀ
-        self.dW += dWt.T
-        if dx_wanted:
-            dpatches = self.memory.array("dpatches", *patches[:-1].shape)
-            np.matmul(self.W[:, :-1].T, d.z, out=dpatches)  # dx = Wᵀ dz
-            # A chunk's windows reach other images only from padding columns, where dz is 0. So it adds nothing to the
-            # next chunk's pixels, whose block.backward then overwrites them; what it adds to padding is cleared.
-            patches_backward(dpatches, d.windows)
+    def _columns(self, z: np.ndarray, n: slice) -> np.ndarray:
+        """Return some columns (G·D, n) of z (G, D, h, W, B), a view."""
+        return z.reshape(len(self.W), -1)[:, n]
+
+    def _stack(self, columns: np.ndarray) -> np.ndarray:
+        """Return columns (rows, n) as a stack of matrices (n / m, rows, m) for small products, a view."""
+        return columns.reshape(len(columns), -1, self.columns).swapaxes(0, 1)
+
+    def _add_to_dW(self, patches: np.ndarray, dz: np.ndarray) -> None:
+        dzt = self.memory.array("dzt", len(dz), self.columns, len(self.W))
+        dzt[...] = dz.swapaxes(1, 2)
+        self.dW += (self._stack(patches) @ dzt).sum(axis=0).T  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
+
+    def _add_to_dx(self, dz: np.ndarray, dwindows: np.ndarray) -> None:
+        dpatches = self.memory.array("dpatches", self.W.shape[1] - 1, dwindows.shape[-1])
+        np.matmul(self.W[:, :-1].T, dz, out=self._stack(dpatches))  # dx = Wᵀ dz
+        patches_backward(dpatches, dwindows, *self.sides)
 
 
 class MaxPoolLayer:
-    """The maximum of each window. The pixels are copied into a grid of −inf, since windows hang over edges.
+    """The maximum of each window."""
 
-    grids      x, the maxima along rows, and y, (3, C, B, H + padding, W + padding); backward reads what forward left
-    dgrids     the gradients with respect to them
-    """
-
-    def __init__(self, stage: MaxPool, x: PaddedMaps, y: PaddedMaps):
+    def __init__(self, stage: MaxPool, x: Maps, y: Maps):
         self.stage, self.x, self.y = stage, x, y
-        self.grids = np.full((3, *x.grid.shape), -np.inf, x.dtype)
-
-    @functools.cached_property
-    def dgrids(self) -> np.ndarray:
-        return np.empty_like(self.grids)
-
-    @staticmethod
-    def _corner(grid: np.ndarray, images: np.ndarray, stride: int = 1) -> np.ndarray:
-        """Return the part of a grid, all pixels or every `stride`-th one, that has the shape of these images."""
-        _, _, H, W = images.shape
-        return grid[:, :, ::stride, ::stride][..., :H, :W]
-
-    @staticmethod
-    def _columns(grids: np.ndarray) -> np.ndarray:
-        return grids.reshape(*grids.shape[:2], -1)
 
     def forward(self) -> None:
         """Fill y."""
-        self._corner(self.grids[0], self.x.images)[...] = self.x.images
-        max_pool_forward(*self._columns(self.grids), self.stage.size, self.x.row)
-        self.y.images[...] = self._corner(self.grids[2], self.y.images, self.stage.stride)
+        max_pool_forward(self.x.images, self.y.images, *self.stage)
 
     def backward(self) -> None:
         """Fill x.gradient."""
-        dpooled, dpixels = self.y.gradient.images, self.x.gradient.images
-        self.dgrids[2] = 0
-        self._corner(self.dgrids[2], dpooled, self.stage.stride)[...] = dpooled
-        (x, across, y), (dx, dacross, dy) = self._columns(self.grids), self._columns(self.dgrids)
-        size, row = self.stage.size, self.x.row
-        max_pool_backward(dy=dy, x=x, across=across, y=y, dacross=dacross, dx=dx, size=size, row=row)
-        dpixels[...] = self._corner(self.dgrids[0], dpixels)
+        max_pool_backward(self.y.gradient.images, self.x.images, self.y.images, self.x.gradient.images, *self.stage)
 
 
 class AveragePoolLayer:
     """The mean of each window."""
 
-    def __init__(self, stage: AveragePool, x: PaddedMaps, y: PaddedMaps):
+    def __init__(self, stage: AveragePool, x: Maps, y: Maps):
         self.stage, self.x, self.y = stage, x, y
 
     def forward(self) -> None:
@@ -537,7 +492,7 @@ class AveragePoolLayer:
 class DropoutLayer:
     """Values kept or set to zero at random; a workspace for evaluation has no such layer."""
 
-    def __init__(self, stage: Dropout, x: PaddedMaps, y: PaddedMaps, rng: np.random.Generator):
+    def __init__(self, stage: Dropout, x: Maps, y: Maps, rng: np.random.Generator):
         self.stage, self.x, self.y, self.rng = stage, x, y, rng
         self.mask = np.empty(x.images.shape, np.float32)
 
@@ -553,21 +508,20 @@ class DropoutLayer:
 class OutputLayer:
     """Logits from all pixels of all maps: a dense layer."""
 
-    def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: PaddedMaps):
+    def __init__(self, W: np.ndarray, dW: np.ndarray | None, x: Maps):
         self.W, self.dW, self.x = W, dW, x
-        self.flat = np.ones((W.shape[1], x.batch_size), W.dtype)  # (C·H·W + 1, B)
+        self.flat = np.ones((W.shape[1], x.images.shape[-1]), W.dtype)  # (C·H·W + 1, B)
 
     def forward(self) -> np.ndarray:
         """Return the logits (B, K)."""
-        C, H, W = self.x.shape
-        self.flat[:-1].reshape(C, H, W, -1)[...] = self.x.images.transpose(0, 2, 3, 1)
+        self.flat[:-1].reshape(self.x.images.shape)[...] = self.x.images
         return (self.W @ self.flat).T
 
     def backward(self, dlogits: np.ndarray) -> None:
         """Fill dW and x.gradient."""
         dflat = np.empty_like(self.flat[:-1])
         affine_backward(dlogits.T, self.W, self.flat, self.dW, dflat)
-        self.x.gradient.images[...] = dflat.reshape(*self.x.shape, -1).transpose(0, 3, 1, 2)
+        self.x.gradient.images[...] = dflat.reshape(self.x.images.shape)
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -662,9 +616,7 @@ class ConvNet(Net):
         blocks = [l for l, layer in enumerate(self.convolutions, start=1) if isinstance(layer.stage, Blocks)]
         self.depth, self.normalised = len(blocks), blocks if self.config["batch_norm"] else []
         self.block = self.block.for_depth(self.depth)
-        overhangs = [layer.stage.overhang(layer.x_shape) for layer in self.layers if isinstance(layer.stage, MaxPool)]
-        self.padding = max([layer.stage.padding for layer in self.convolutions] + overhangs)
-        self.margin = max(layer.stage.kernel for layer in self.convolutions)  # rows: no window reaches as far
+        self.reach = max(layer.stage.kernel for layer in self.convolutions) - 1
         self.params = self.new_parameters()
         if rng is not None:
             self.draw(rng)
@@ -761,18 +713,6 @@ def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndar
     return np.divide(x, deviation, out=x, where=deviation > 0)
 
 
-@contextmanager
-def unbuffered() -> Iterator[None]:
-    """Make elementwise functions work without copies, and let e^−z overflow to inf, where σ(z) is rightly 0.
-
-    Where rows are short, NumPy copies non-contiguous operands through a buffer, which takes three times as long. A
-    small buffer avoids that; 16 is the smallest. `errstate` also restores the buffer size on leaving (NumPy 2).
-    """
-    with np.errstate(over="ignore"):
-        np.setbufsize(16)
-        yield
-
-
 class ConvWorkspace:
     """Memory of the passes over batches of one size, allocated once; each pass overwrites the one before it.
 
@@ -794,8 +734,8 @@ class ConvWorkspace:
 
     @property
     def T(self) -> list[np.ndarray]:
-        """The transform gates (D, B, H, W) of each block that has them."""
-        return [np.concatenate(slices, axis=1) for slices in zip(*(part.T for part in self.slices), strict=True)]
+        """The transform gates (D, H, W, B) of each block that has them."""
+        return [np.concatenate(slices, axis=-1) for slices in zip(*(part.T for part in self.slices), strict=True)]
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Return the logits (B, K) of images (B, C, H, W)."""
@@ -816,7 +756,7 @@ class ConvWorkspace:
 
     def _run(self, function: Callable, arrays: list[np.ndarray]) -> list[Any]:
         """Return function(slice, its array) of all slices."""
-        with unbuffered():
+        with np.errstate(over="ignore"):  # e^−z may overflow to inf: σ(z) is rightly 0
             return run_side_by_side(self.threads, function, self.slices, arrays)
 
 
@@ -827,18 +767,18 @@ class BatchSlice:
     first                     the index of the first layer with parameters
     dropouts                  those of the layers that need a generator in each pass
     gradients                 of the parameters, None in evaluation
-    T                         the transform gates (D, n, H, W) of each block that has them
+    T                         the transform gates (D, H, W, n) of each block that has them
     """
 
     def __init__(self, net: ConvNet, n_images: int, rng: np.random.Generator | None):
         self.gradients = None if rng is None else net.new_parameters()
-        form = n_images, net.padding, net.margin, net.dtype
-        self.input = x = PaddedMaps(net.layers[0].x_shape, *form)
+        form = n_images, net.reach, net.dtype
+        self.input = x = Maps(net.layers[0].x_shape, *form)
         self.layers, convolutions, memory = [], [], SharedMemory(net.dtype)
         for stage, _, y_shape, _ in net.layers:
             if isinstance(stage, Dropout) and (rng is None or stage.rate == 0):
                 continue
-            y = PaddedMaps(y_shape, *form)
+            y = Maps(y_shape, *form)
             match stage:
                 case Convolution() | Blocks():
                     layer = self._convolution(net, stage, len(convolutions) + 1, x, y, memory)
@@ -857,7 +797,7 @@ class BatchSlice:
         self.output = OutputLayer(net.params.output, None if self.gradients is None else self.gradients.output, x)
 
     def _convolution(
-        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: PaddedMaps, y: PaddedMaps, memory: SharedMemory
+        self, net: ConvNet, stage: Convolution | Blocks, l: int, x: Maps, y: Maps, memory: SharedMemory
     ) -> ConvolutionLayer:
         block = net.block if isinstance(stage, Blocks) else BLOCKS["plain"]
         params, gradients = net.params, self.gradients
@@ -870,7 +810,7 @@ class BatchSlice:
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Return the logits (n, K) of images (n, C, H, W)."""
-        self.input.images[...] = x.transpose(1, 0, 2, 3)
+        self.input.images[...] = x.transpose(1, 2, 3, 0)
         for layer in self.layers:
             layer.forward()
         return self.output.forward()
@@ -885,7 +825,7 @@ class BatchSlice:
             return None
         for layer in reversed(self.layers[: self.first]):
             layer.backward()
-        return self.input.gradient.images.transpose(1, 0, 2, 3)
+        return self.input.gradient.images.transpose(3, 0, 1, 2)
 
 
 if __name__ == "__main__":

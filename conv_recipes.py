@@ -191,7 +191,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
         """Estimate the bytes of a run: maps, affine maps, and gradients of maps and parameters, for each slice."""
         net, numbers = self.build(data.train_x.shape[1:], data.outputs, None), 0
         for _, (C, H, W), (D, *_), branches in net.layers:
-            numbers += (H + net.padding) * (W + net.padding) * (2 * C + len(branches) * D)
+            numbers += 2 * C * (H + 2 * net.reach) * (W + 1) + len(branches) * D * H * W
         sizes = batch_sizes(self)
         n_slices = sum(1 + math.ceil(size / (size if net.normalised else SLICE)) for size in sizes)
         return (numbers * sum(sizes) + net.params.flat.size * (3 + n_slices)) * net.dtype.itemsize

@@ -2,8 +2,7 @@
 
     python -m benchmarks.primitives --json benchmarks/primitives.json
 
-Each works on 16 maps of 3,400 pixels in float32, as long rows as a convolutional net's, with the smallest buffer, which
-`conv_highway_networks.unbuffered` sets. They take turns, round by round.
+Each works on 16 maps of 3,400 pixels in float32, as a convolutional net has them. They take turns, round by round.
 """
 
 import argparse
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conv_highway_networks import unbuffered
 from highway_lab.logs import Log, number
 
 from .measures import Spread, new_parser, run, spread
@@ -90,8 +88,7 @@ class PrimitivesLog(Log):
 def run_command(arguments: argparse.Namespace) -> PrimitivesLog:
     """Measure all primitives in turn."""
     ways = [way for _, by_name in PRIMITIVES.values() for way in by_name.values()]
-    with unbuffered():
-        rounds = [[timeit.timeit(way, number=REPEATS) for way in ways] for _ in range(arguments.rounds)]
+    rounds = [[timeit.timeit(way, number=REPEATS) for way in ways] for _ in range(arguments.rounds)]
     microseconds, found = iter(1e6 / REPEATS * np.transpose(rounds)), []
     for purpose, (arrays, by_name) in PRIMITIVES.items():
         for name, of in zip(by_name, microseconds, strict=False):

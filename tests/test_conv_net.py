@@ -112,8 +112,8 @@ def test_a_copy_has_buffers_and_parameters_of_its_own():
 @pytest.mark.parametrize(
     ("stage", "expected", "found"),
     [
-        (Convolution(2, 3, padding=2), "padding of at most half the kernel", "padding=2"),
-        (Convolution(2, 1, padding=1), "padding of at most half the kernel", "padding=1"),
+        (Convolution(2, 4, padding=2), "padding of less than half the kernel", "padding=2"),
+        (Convolution(2, 1, padding=1), "padding of less than half the kernel", "padding=1"),
         (Convolution(2, 8, padding=0), "a kernel that fits into the maps", SMALL_SHAPE),
         (Convolution(2, 7, padding=0), "a kernel that fits into the maps", SMALL_SHAPE),
         (Convolution(0), "maps 1 or more", "maps=0"),
@@ -288,7 +288,7 @@ def test_a_convolution_takes_no_more_memory_than_its_batch_needs():
     gradients(small_conv_net(), *small_images(1), workspace)
     layers = [layer for layer in workspace.slices[0].layers if hasattr(layer, "W")]
     (shared,) = {layer.memory for layer in layers}
-    assert shared.arrays["patches"].size == max(layer.W.shape[1] * layer.x.columns.shape[1] for layer in layers)
+    assert shared.arrays["patches"].size == max(layer.W.shape[1] * layer.z[0, 0].size for layer in layers)
 
 
 @every_block
@@ -434,7 +434,7 @@ def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
     expected = [np.mean(1 / (1 + np.exp(-np.array(bias)))) for bias in biases.values()]
     np.testing.assert_allclose(net.gate_means(x), expected, rtol=1e-3)
     _, workspace = net.forward(x)
-    assert [T.shape for T in workspace.T] == [(2, 3, 7, 4), (2, 3, 7, 4), (3, 3, 3, 2)]
+    assert [T.shape for T in workspace.T] == [(2, 7, 4, 3), (2, 7, 4, 3), (3, 3, 2, 3)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -445,7 +445,7 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     x = x.astype(dtype)
     logits, cache = net.forward(x, training(net))
     net.backward(softmax_cross_entropy(logits, y)[1], cache)
-    np.testing.assert_array_equal(cache.slices[0].layers[-1].y.images, x.transpose(1, 0, 2, 3))
+    np.testing.assert_array_equal(cache.slices[0].layers[-1].y.images, x.transpose(1, 2, 3, 0))
     assert not recwarn.list
 
 

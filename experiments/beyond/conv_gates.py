@@ -66,15 +66,15 @@ def iterate_gates(net: ConvNet, images: np.ndarray) -> Iterator[tuple[np.ndarray
     for first in range(0, len(images), BATCH):
         batch = images[first : first + BATCH]
         _, workspace = net.forward(net.preprocess(batch))
-        yield batch, [T.mean(axis=0) for T in workspace.T]
+        yield batch, [T.mean(axis=0).transpose(2, 0, 1) for T in workspace.T]
 
 
 def average_down(images: np.ndarray, frame: int, side: int) -> np.ndarray:
     """Return images (b, 1, H, W), uint8, without their frame, averaged down to (b, side, side), from 0 to 1."""
     inner = images[:, 0, frame : images.shape[2] - frame, frame : images.shape[3] - frame] / 255
-    means = np.empty((1, len(images), side, side))
-    average_pool_forward(inner[None], means, -(-inner.shape[1] // side))
-    return means[0]
+    means = np.empty((len(images), side, side, 1))
+    average_pool_forward(inner[..., None], means, -(-inner.shape[1] // side))
+    return means[..., 0]
 
 
 def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:

@@ -30,8 +30,8 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     means = viz.gate_means(log).mean(axis=0)
-    title = f"{viz.describe(log, log.runs)}: epoch {{}}"
-    figure, (accuracy, gates) = new_figure(title.format(0), 5.6, dpi=100, nrows=2)
+    title = f"{viz.describe(log, log.runs)}: epoch "
+    figure, (accuracy, gates) = new_figure(f"{title}0", 5.6, dpi=100, nrows=2)
     images, field = viz.scored_on(log)
     viz.draw_history(accuracy, log, field)
     growing = {line: line.get_xydata() for line in accuracy.lines}
@@ -47,7 +47,7 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
 
     canvas = FigureCanvasAgg(figure)
     for epoch in viz.evenly_spaced(len(means), MOST_FRAMES):
-        set_title(figure, title.format(epoch))
+        set_title(figure, f"{title}{epoch}")
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
         for bar, height in zip(bars, means[epoch], strict=True):

@@ -356,12 +356,18 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
     A log that is not there yet is waited for. Raises InputError if it cannot come to be there, or if one that cannot
     be drawn stays so.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
+    place = path.parent.absolute()  # it can be removed, even if it is the working directory
+
+    def check_folder() -> None:
+        if path.is_dir() or not place.is_dir():
+            raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
+
+    check_folder()
     places, drawn, failed = (path, *(lines_beside(path, dataset) for dataset in DATASETS)), None, None
     if not any(place.exists() for place in places):
         print(f"waiting for {path}", flush=True)
     while True:
+        check_folder()
         found = filter(None, map(version, places))
         there = max(found, key=itemgetter(1), default=None)  # an earlier job may have left another
         if there and there != drawn:

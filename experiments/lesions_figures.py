@@ -50,7 +50,7 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
     kinds = {count_of(len(trained), "seed"): trained} if trained else {}
-    return kinds | {net.source.label: [net] for net in log.nets if not net.source.training}
+    return kinds | {net.source.label.replace("$", r"\$"): [net] for net in log.nets if not net.source.training}
 
 
 @part_each(height=3.2)

@@ -8,6 +8,7 @@ function that makes it stands beside the figures of the same log.
 """
 
 import argparse
+import dataclasses
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import highway_lab.logs
 from benchmarks import (
@@ -45,6 +46,7 @@ from visualize_highway_networks import COMMAND, SWEEP_COMMAND
 MOST_LINKS = 4  # below a table, to logs
 ROOMS = ("experiments", "benchmarks")
 PROGRAM = "python -m experiments.readme_tables"
+MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "<[`*|&$\\"})
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
 
@@ -125,7 +127,7 @@ def make_table(name: str, readme: Path) -> str:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
     render, sources = tables[name]
-    logs = [source.read(source.log) for source in sources]
+    logs = [escaped(source.read(source.log)) for source in sources]
     paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
     links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
     return "\n".join(
@@ -139,6 +141,19 @@ def make_table(name: str, readme: Path) -> str:
             "<!-- end table -->",
         ]
     )
+
+
+def escaped(of: Any) -> Any:
+    """Return a log, or a part of one, whose texts are no markup: they open no tag, link or code, and end no cell."""
+    if isinstance(of, float | int | None):  # most parts of a log
+        return of
+    if isinstance(of, str):
+        return of.translate(MARKUP)
+    if isinstance(of, list | tuple):
+        return type(of)(map(escaped, of))
+    if isinstance(of, dict):
+        return {escaped(name): escaped(value) for name, value in of.items()}
+    return dataclasses.replace(of, **{name: escaped(value) for name, value in vars(of).items()})
 
 
 def pages() -> list[Path]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from highway_lab import InputError, Interrupted
-from highway_lab.console import unfailing_output
+from highway_lab.console import printable, unfailing_output
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -29,7 +29,7 @@ class OneLineParser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-(\.?\d|inf|nan)")  # -1e30 is a value, as from Python 3.14 on
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, f"{self.prog}: error: {printable(message)}\n")
 
 
 def run_cli(
@@ -56,7 +56,8 @@ def run_cli(
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except (Interrupted, KeyboardInterrupt) as stopped:
             with ignore_interrupts():  # a second Ctrl-C must not cut the message short
-                print(f"\n{parser.prog}: interrupted{': ' * bool(str(stopped))}{stopped}", file=sys.stderr)
+                reason = printable(str(stopped))
+                print(f"\n{parser.prog}: interrupted{': ' * bool(reason)}{reason}", file=sys.stderr)
             code = 130 if KeyboardInterrupt in (type(stopped), type(stopped.__cause__)) else 1
         for output in outputs:
             output.flush()

@@ -13,11 +13,19 @@ from typing import Any, TextIO
 from highway_lab.intervals import interval
 from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
 
+STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
+
+
+def printable(text: str) -> str:
+    """Return a text as one line: what cannot be printed, such as line breaks, is escaped as Python writes it."""
+    return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
+
 
 class Unfailing:
     """A text stream that never raises: text that cannot be written is lost; the other stream says so, once.
 
-    Characters that the encoding lacks are escaped. `failed` says whether text was lost.
+    Characters that the encoding lacks are escaped, and so are those that could steer a terminal. `failed` says whether
+    text was lost.
     """
 
     def __init__(self, stream: TextIO | None, name: str):
@@ -30,7 +38,7 @@ class Unfailing:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        self._try(self.stream.write, text)
+        self._try(self.stream.write, STEERING.sub(lambda found: printable(found[0]), text))
         return len(text)
 
     def flush(self) -> None:

@@ -113,8 +113,8 @@ def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Ca
 
 
 def set_title(figure: FigureBase, title: str) -> None:
-    """Set the title of a figure, or replace it."""
-    figure.suptitle(title, x=0.01, horizontalalignment="left")
+    """Set the title of a figure, or replace it; a $ in it is none of mathematics."""
+    figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=False)
 
 
 def draw_seeds(

@@ -28,6 +28,8 @@ SCHEMA = 1
 TEST_IMAGES = "test images"  # DatasetInfo.test_set if all of them are used
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
+LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
+LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
 LogT = TypeVar("LogT")
 
@@ -379,11 +381,26 @@ def loads(text: bytes | str, schema: type[LogT]) -> LogT:
     """Return the log or the result in `text`, brought up to today's schema; raises ValueError where it differs."""
     import msgspec
 
-    raw = completed(msgspec.json.decode(text), getattr(schema, "__origin__", schema).__name__)
+    content = msgspec.json.decode(text)
+    check_texts(content)
+    raw = completed(content, getattr(schema, "__origin__", schema).__name__)
     log: Any = msgspec.convert(raw, schema)
     for difference in _differing_fields(raw, asdict(log), "$"):
         raise ValueError(f"expected exactly the schema's fields, found {difference}")
     return log
+
+
+def check_texts(raw: Any, longest: float = LONGEST_TEXT) -> None:
+    """Raise ValueError unless every text in JSON, names included, is of printable characters, and not too many."""
+    if isinstance(raw, str) and not (raw.isprintable() and len(raw) <= longest):
+        raise ValueError(f"expected a text of at most {longest} printable characters, found {raw!r:.40}...")
+    if isinstance(raw, dict):
+        check_texts([*raw])
+        for name, value in raw.items():
+            check_texts(value, LONGER_TEXTS.get(name, LONGEST_TEXT))
+    elif isinstance(raw, list):
+        for value in raw:
+            check_texts(value)
 
 
 def completed(raw: Any, name: str) -> Any:

@@ -283,6 +283,25 @@ def test_a_value_that_a_field_cannot_have_is_refused(tmp_path, log, path, value,
     refuse(tmp_path, log, *parts)
 
 
+@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b[2J", "a\nb", "\u202e"], ids=["long", "escape", "lines", "turned"])
+def test_a_text_that_no_line_can_show_is_refused(tmp_path, log, text):
+    for path in (
+        ("dataset", "test_set"),
+        ("environment", "cpu"),
+        ("runs", 0, "metric"),
+        ("runs", 0, "config", "block"),
+    ):
+        spoilt = json.loads(json.dumps(log))
+        holder(spoilt, path)[path[-1]] = text
+        refuse(tmp_path, spoilt, "expected a text of at most 256 printable characters", ascii(text)[:30])
+    refuse(tmp_path, log | {text: 1}, "printable characters")
+
+
+def test_a_command_may_be_long(tmp_path, log):
+    log["command"] = "python highway_networks.py --seeds " + ",".join(map(str, range(0, 99_999, 2)))
+    assert read_text(tmp_path, json.dumps(log)).command == log["command"]
+
+
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path, literal):
     text = dumps(small_log())

@@ -404,6 +404,13 @@ def test_epochs_that_change_nothing_keep_their_frames(workdir):
         assert animation.n_frames == 3
 
 
+def test_no_text_of_a_log_is_a_format_or_mathematics():
+    log = made_up_log(blocks=["highway"], epochs=1)
+    log.dataset.test_set = r"{0} {x $\frac$ $_{$ %s"
+    pictures.learning_curves(log)[0].figure.draw_without_rendering()
+    assert len([*gif.frames(log)]) == 2
+
+
 def test_another_data_set_has_its_own_animation(workdir, capsys):
     write("run-digits.json", made_up_log(blocks=["highway"], epochs=1, dataset="digits"))
     assert gif.main([]) == 0

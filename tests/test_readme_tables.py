@@ -1,6 +1,7 @@
 """The README's tables: they equal the committed logs, and are rewritten between their markers and nowhere else."""
 
 import dataclasses
+import json
 import re
 import shutil
 import statistics
@@ -178,6 +179,30 @@ def test_environment_names_what_a_rerun_needs():
         assert part in text
     log.environment = dataclasses.replace(log.environment, dirty=True)
     assert "commit 0123456 with changes" in readme_tables.environments(log)
+
+
+HOSTILE = "<!-- end table -->|`[a](//b)**$&lt;\\"
+HARMLESS = "&#60;!-- end table -->&#124;&#96;&#91;a](//b)&#42;&#42;&#36;&#38;lt;&#92;"
+TEXTS = [  # a table, its log, and a text that it takes from it
+    ("run_environment", "run.json", "a processor"),
+    ("run_environment", "run.json", "openblas 0.3"),
+    ("run_environment", "run.json", "python highway_networks.py --seed 0"),
+    ("class_routing", "runs/class_routing.json", "logistic regression"),
+]
+
+
+@pytest.mark.parametrize(("name", "log", "text"), TEXTS)
+def test_no_text_of_a_log_is_markup_on_a_page(name, log, text, folder):
+    for path in {source.log for source in readme_tables.all_tables()[name].sources} - {Path("run.json")}:
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, path)
+    before = readme_tables.make_table(name, Path("README.md")).splitlines()
+    Path(log).write_text(Path(log).read_text().replace(text, text + json.dumps(HOSTILE)[1:-1]))
+    after = readme_tables.make_table(name, Path("README.md")).splitlines()
+    assert [line.replace(HARMLESS, "") for line in after if " sha256 " not in line] == [
+        line for line in before if " sha256 " not in line
+    ]
+    assert any(HARMLESS in line for line in after)
 
 
 def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:

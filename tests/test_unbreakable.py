@@ -76,6 +76,26 @@ def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
     assert r"$'a\xff.json'" in logs.read("a\udcff.json", viz.Log, "").command
 
 
+STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
+
+
+@pytest.mark.parametrize("words", [["a\nb.json"], ["a.json", "--out\r\nb"]], ids=["file", "flag"])
+def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
+    error = refused(viz.main, [*words, STEERING])
+    assert re.search(r"a\\nb|\\r\\nb", error)
+    assert error.removesuffix("\n").isprintable()
+
+
+def test_no_output_steers_the_terminal(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
+    log = f"{STEERING}.json"
+    Path(log).write_text(logs.dumps(small_log()))
+    assert viz.main([log]) == 0
+    out = capsys.readouterr().out
+    assert r"drew viz/\x1b[2J\x9b1m\x07" in out
+    assert not set(out) & {"\x1b", "\x9b", "\x07"}
+
+
 @pytest.mark.parametrize("words", ["list --configs 999999", "run --configs 1 --depths 2,999999 --fresh"])
 def test_a_search_that_no_machine_can_hold_is_refused(workdir, refused, words):
     found = refused(depth_search.EXPERIMENT.main, [*words.split(), "--dataset", "digits", "--epochs", "1"])

@@ -5,11 +5,12 @@ import hashlib
 import lzma
 import os
 import secrets
+import stat
 import sys
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -262,17 +263,13 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
     """Reserve a log, and the files beside it, for this command; make its folder.
 
     The lock, on an empty file beside the log, ends with this process, however that ends. Raises InputError if another
-    command has it, or if that file cannot be written.
+    command has it, or if that file cannot be written or is another.
     """
     make_place(log)
     place = Path(os.path.realpath(log))
     lock = place.with_name(f".{place.name}.lock")
     while fcntl is not None:
-        try:
-            file = open(lock, "w")  # noqa: SIM115, so that its error is told from those of the work
-        except OSError as error:
-            raise unwritable(lock, error.strerror) from error
-        with file:
+        with _open_lock(lock) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -285,14 +282,34 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
             try:
                 yield
             finally:
-                lock.unlink(missing_ok=True)
+                if _is_at(file, lock):
+                    with suppress(OSError):  # the folder has become read-only: the next command takes it over
+                        lock.unlink()
             return
     yield
+
+
+def _open_lock(lock: Path) -> IO:
+    """Open the empty file of a lock, made if need be; raises InputError for any other file, which stays as it is."""
+    careful = os.O_NOFOLLOW | os.O_NONBLOCK  # neither a link's target is made, nor a pipe's reader waited for
+    found: str | None = "something else"
+    try:
+        file = open(lock, "ab", opener=lambda path, flags: os.open(path, flags | careful, 0o666))  # noqa: SIM115, returned
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+            return file
+        file.close()
+    except OSError as error:
+        if not os.path.lexists(lock):
+            raise unwritable(lock, error.strerror) from error
+        found = error.strerror
+    expected = "expected no file, or the empty one of another command"
+    raise InputError(f"{lock}: {expected}, found: {found}; move it, or choose another log")
 
 
 def _is_at(file: IO, path: Path) -> bool:
     """Tell whether an open file is the file at `path`."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except OSError:
         return False

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, end, group_lives, limited_file_size, refused_with, wait_until
+from helpers import SOME_ENVIRONMENT, end, files_below, group_lives, limited_file_size, refused_with, wait_until
 
 from highway_lab import InputError, Interrupted
 from highway_lab.cli import OneLineParser, run_cli
@@ -178,6 +178,34 @@ def hold_again_and_again(turns: int) -> int:
 def test_a_log_is_never_held_twice_however_quickly_it_is_let_go(workdir):
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(hold_again_and_again, [100] * 3)) == [0, 0, 0]
+
+
+PRECIOUS = b"precious"
+FOREIGN_LOCKS = {
+    "a file": lambda lock: lock.write_bytes(PRECIOUS),
+    "a link": lambda lock: lock.symlink_to("precious.txt"),
+    "a link to nothing": lambda lock: lock.symlink_to("nothing.txt"),
+    "a pipe": lambda lock: os.mkfifo(lock),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("make", FOREIGN_LOCKS.values(), ids=FOREIGN_LOCKS)
+def test_what_is_no_lock_but_has_its_name_is_refused_and_stays(workdir, make):
+    Path("precious.txt").write_bytes(PRECIOUS)
+    lock = workdir / ".log.json.lock"
+    make(lock)
+    before = lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())
+    with refused_with(f"{lock}: expected no file, or the empty one", "move it"), lock_log("log.json"):
+        pass
+    assert (lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())) == before
+
+
+def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):
+    Path(".log.json.lock").touch()
+    with lock_log("log.json"):
+        pass
+    assert files_below(workdir) == {}
 
 
 # -------------------------------------------------------------------------------------- what is finished

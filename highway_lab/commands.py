@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -29,7 +30,7 @@ from highway_lab.console import (
     unfailing_output,
 )
 from highway_lab.datasets import DATASETS, Dataset, choose_dataset
-from highway_lab.files import check_writable, lock_log, remove_torn
+from highway_lab.files import check_writable, lock_log, remove, remove_torn
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, Run, RunLog, environment, joined, write
 from highway_lab.training import TrainingConfig, train
@@ -95,9 +96,8 @@ def run_job(job: Job, data: Dataset) -> None:
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
-    with TemporaryDirectory() as folder, lock_log(job.out or Path(folder, "log.json")):
-        path = lines_beside(job.out or Path(folder, "log.json"), job.dataset)
-        lines: ResultFile[Run] = ResultFile(path, run_of(type(job.configs[0])))
+    with _log_path(job) as path, lock_log(path):
+        lines: ResultFile[Run] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
         _check_net_will_be_made(job, lines)
         if job.tensorboard:
@@ -106,13 +106,13 @@ def run_job(job: Job, data: Dataset) -> None:
             for config in job.configs:
                 events_of(job.tensorboard, job.dataset, config)
         if job.old == "fresh":
-            _remove(job.checkpoint_paths())
+            _remove_all(job.checkpoint_paths())
         side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
 
         def report(done: list[Run]) -> str | None:
             run = done[-1]
             if place := job.checkpoint(run.config):
-                place.unlink(missing_ok=True)
+                remove(place)
             return f"{label(run.config)}  {describe_scores(run)}" if side_by_side else None
 
         try:
@@ -143,10 +143,20 @@ def run_job(job: Job, data: Dataset) -> None:
             _write_log(job, job.out, runs, data.test_set, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
-            _remove(job.checkpoint_paths())
+            _remove_all(job.checkpoint_paths())
     print(f"\n{summary(runs, data.test_set)}")
     if job.out:
         print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {quote(job.out)}")
+
+
+@contextmanager
+def _log_path(job: Job) -> Iterator[Path]:
+    """Yield the path of the log; with --no-save, one in a folder that is removed afterwards."""
+    if job.out:
+        yield job.out
+    else:
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            yield Path(folder, "log.json")
 
 
 def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
@@ -184,9 +194,9 @@ def _write_log(job: Job, out: Path, runs: list[Run], test_set: str, lines: Resul
         raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
 
-def _remove(paths: Collection[Path]) -> None:
+def _remove_all(paths: Collection[Path]) -> None:
     for path in paths:
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 # ---------------------------------------------------------------------------- epochs that have been trained

@@ -214,7 +214,17 @@ def remove_torn(path: str | os.PathLike) -> None:
     """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
     place = _followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
-        torn.unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that has become read-only
+            torn.unlink()
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Remove a file if it is there; raises InputError if it cannot be removed."""
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        found = f"expected a file that may be removed, found: {error.strerror}"
+        raise InputError(f"{path}: {found}; allow it, or choose another log") from error
 
 
 def check_writable(path: str | os.PathLike) -> None:
@@ -266,7 +276,7 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
     command has it, or if that file cannot be written or is another.
     """
     make_place(log)
-    place = Path(os.path.realpath(log))
+    place = _followed(log)
     lock = place.with_name(f".{place.name}.lock")
     while fcntl is not None:
         with _open_lock(lock) as file:

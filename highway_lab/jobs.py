@@ -5,6 +5,7 @@ file and runs only what is missing.
 """
 
 import argparse
+import asyncio
 import functools
 import json
 import logging
@@ -23,10 +24,11 @@ from typing import Any, Generic, TypeVar
 
 from highway_lab import InputError, Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts
-from highway_lab.files import atomic_write, check_regular, make_place
+from highway_lab.files import atomic_write, check_regular, make_place, remove
 from highway_lab.logs import Result
 
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
+CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
 
 
@@ -53,7 +55,7 @@ class ResultFile(Generic[ResultT]):
         lines = [line for line, result in zip(self._lines(), self.read(), strict=True) if wanted(result)]
         content = b"".join(line + b"\n" for line in lines)
         if not content:
-            self.path.unlink(missing_ok=True)
+            remove(self.path)
         elif content != self._content():
             with atomic_write(self.path, "wb") as file:
                 file.write(content)
@@ -70,7 +72,7 @@ class ResultFile(Generic[ResultT]):
     def clear(self) -> None:
         """Remove the file; raises InputError if it holds something else."""
         self.check()
-        self.path.unlink(missing_ok=True)
+        remove(self.path)
 
     def append(self, result: ResultT, *, durable: bool = True) -> None:
         """Add one line and, if it is to be `durable`, wait until the disk has it; raises Interrupted if it cannot."""
@@ -192,6 +194,8 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
     """
     from multiprocessing.spawn import prepare
 
+    from tqdm import tqdm
+
     global _processes
     _processes = processes
 
@@ -201,6 +205,7 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
     prepare(main)
 
 
@@ -249,11 +254,21 @@ def _connect(scheduler: str) -> Iterator[Any]:
     for name in ("distributed", "distributed.client"):  # a loss is reported in one line, elsewhere
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = Client(scheduler, timeout=10)
-    except (OSError, ValueError) as error:
+        asyncio.run(_greet(scheduler))
+        client = Client(scheduler, timeout=CONNECT_SECONDS)
+    except Exception as error:  # whatever Dask says of another server's answer
         raise InputError(f"--scheduler: expected a Dask scheduler at {scheduler}, found none; start one") from error
     with client:
         yield client
+
+
+async def _greet(scheduler: str) -> None:
+    """Raise an exception if no Dask scheduler answers in time: a Client would wait forever for a silent server."""
+    from distributed import Security, rpc
+
+    security = Security().get_connection_args("client")
+    async with asyncio.timeout(CONNECT_SECONDS), rpc(scheduler, connection_args=security) as there:
+        await there.identity()
 
 
 def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -434,6 +435,11 @@ def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatc
     assert hn.main([*DENSE, "--no-save"]) == 130
     assert capsys.readouterr().err.endswith("interrupted: nothing is kept with --no-save\n")
     assert files_below(workdir) == {}
+
+
+def test_a_job_that_is_saved_needs_no_temporary_folder(workdir, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "nowhere")
+    assert hn.main([*DENSE, "--out", "log.json"]) == 0
 
 
 WITH_MODEL = ("--augment", "--save-model", "net.npz")

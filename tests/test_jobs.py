@@ -2,11 +2,11 @@
 
 import argparse
 import errno
-import gc
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pytest
 from helpers import SOME_ENVIRONMENT, end, files_below, group_lives, limited_file_size, refused_with, wait_until
+from tqdm import tqdm
 
-from highway_lab import InputError, Interrupted
+from highway_lab import InputError, Interrupted, jobs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile, run_missing
@@ -47,7 +48,8 @@ def made_here(task: int, square: float | None) -> Square:
 
 
 def square(task: int, data: object) -> Square:
-    """The run of one task; each start leaves a file that says in which process."""
+    """The run of one task, with a bar that is not shown; each start leaves a file that says in which process."""
+    tqdm(disable=True)
     Path(f"started-{task}-{os.getpid()}-{time.monotonic_ns()}").touch()
     while task >= HELD and not Path("go").exists():
         time.sleep(0.02)
@@ -408,13 +410,34 @@ def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin)
 @pytest.mark.peers
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "carrier-pigeon://roof:1"])
 def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address):
-    distributed = pytest.importorskip("distributed", reason=NEEDS_DASK)
-    gc.collect()  # a client that never connected, collected while the next one starts, would wait for it forever
-    patient = distributed.Client.__init__
-    monkeypatch.setattr(distributed.Client, "__init__", lambda self, *a, **kw: patient(self, *a, **kw | {"timeout": 1}))
+    pytest.importorskip("distributed", reason=NEEDS_DASK)
+    monkeypatch.setattr(jobs, "CONNECT_SECONDS", 0.1)
     with refused_with(f"--scheduler: expected a Dask scheduler at {address}, found none"):
         square_all(scheduler=address)
     assert not SQUARES.exists()
+
+
+def greet(server: socket.socket, greeting: bytes) -> None:
+    """Say something to the first that connects, and listen until that one hangs up."""
+    connection, _ = server.accept()
+    with connection, suppress(OSError):
+        connection.sendall(greeting)
+        while connection.recv(4096):
+            pass
+
+
+@pytest.mark.slow
+@pytest.mark.peers
+@pytest.mark.parametrize(("greeting", "seconds"), [(b"", 0.1), (b"220 ready for mail\n" * 9, jobs.CONNECT_SECONDS)])
+def test_a_server_that_says_nothing_or_something_else_is_no_scheduler(let_go, monkeypatch, greeting, seconds):
+    pytest.importorskip("distributed", reason=NEEDS_DASK)
+    monkeypatch.setattr(jobs, "CONNECT_SECONDS", seconds)
+    with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        threads.submit(greet, server, greeting)
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with refused_with(f"--scheduler: expected a Dask scheduler at {address}, found none"):
+            square_all(scheduler=address)
 
 
 def test_without_dask_a_scheduler_is_refused(let_go, monkeypatch):

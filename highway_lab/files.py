@@ -189,7 +189,7 @@ LONGEST_NAME = 255 - len("..12345678")  # bytes of a file's name; a temporary fi
 
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Open a temporary file that replaces `path` on success and is removed on any failure.
+    """Open a temporary file that replaces `path` on success and is removed on any failure, or by the next such call.
 
     A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
     or the disk is full; `path` is then as before.
@@ -198,8 +198,10 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         check_writable(path)
+        remove_torn(path)
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                _lock(file)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -214,8 +216,9 @@ def remove_torn(path: str | os.PathLike) -> None:
     """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
     place = _followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
-        with suppress(OSError):  # in a folder that has become read-only
-            torn.unlink()
+        with suppress(OSError), open(torn, "rb") as file:  # one in a read-only folder stays
+            if _lock(file):
+                torn.unlink()
 
 
 def remove(path: str | os.PathLike) -> None:
@@ -280,13 +283,9 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
     lock = place.with_name(f".{place.name}.lock")
     while fcntl is not None:
         with _open_lock(lock) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not _lock(file):
                 found = "expected a log that no other command is making, found one at work"
-                raise InputError(f"{log}: {found}; wait for it, or choose another log") from error
-            except OSError:  # a file system without locks
-                pass
+                raise InputError(f"{log}: {found}; wait for it, or choose another log")
             if not _is_at(file, lock):  # its last owner has just removed it
                 continue
             try:
@@ -315,6 +314,18 @@ def _open_lock(lock: Path) -> IO:
         found = error.strerror
     expected = "expected no file, or the empty one of another command"
     raise InputError(f"{lock}: {expected}, found: {found}; move it, or choose another log")
+
+
+def _lock(file: IO) -> bool:
+    """Lock an open file; return False if another process, or another part of this one, has locked it."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def _is_at(file: IO, path: Path) -> bool:

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, fields
 from operator import attrgetter
 from pathlib import Path
@@ -85,6 +85,10 @@ class ResultFile(Generic[ResultT]):
                     os.fsync(file.fileno())
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
+
+    def finished(self) -> dict[Any, ResultT]:
+        """Return the results of runs that have ended, by their tasks."""
+        return {self.task_of(result): result for result in self.read() if result.whole}
 
     def _content(self) -> bytes:
         try:
@@ -334,7 +338,10 @@ def run_missing(
                 if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = sum(task in done for task in tasks)
+        with suppress(Interrupted):
+            for task in done.keys() - results.finished():  # somebody has removed the file meanwhile
+                results.append(done[task])
+        safe = len(wanted & results.finished().keys())
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]

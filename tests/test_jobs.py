@@ -198,7 +198,7 @@ def test_what_is_no_lock_but_has_its_name_is_refused_and_stays(workdir, make):
     lock = workdir / ".log.json.lock"
     make(lock)
     before = lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())
-    with refused_with(f"{lock}: expected no file, or the empty one", "move it"), lock_log("log.json"):
+    with refused_with(f"{lock.name}: expected no file, or the empty one", "move it"), lock_log("log.json"):
         pass
     assert (lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())) == before
 
@@ -265,6 +265,19 @@ def test_a_full_disk_says_what_is_safe_and_how_to_go_on(let_go):
     assert safe.count(b"\n") == 4
     check_all_done(safe)
     assert Counter(started()) == Counter([*TASKS, 4]), "the run that could not be written alone is repeated"
+
+
+def test_results_whose_file_was_removed_are_written_again(let_go):
+    def remove_then_stop(done: list[Square]) -> None:
+        if len(done) == 2:
+            SQUARES.unlink()
+        if len(done) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as error:
+        square_all(report=remove_then_stop)
+    check_interruption(error.value, "stopped by Ctrl-C", 4)
+    assert {result.task for result in ResultFile(SQUARES, Square).read()} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("jobs", [1, 2], ids=["1 job", "2 jobs"])

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from highway_lab.training import Training
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
+CONV = ("--net", "digits", "--n-train", "50", "--n-validation", "20", "--n-test", "20", "--epochs", "1")
 MAIN = str(ROOT / "highway_networks.py")
 
 
@@ -317,6 +319,67 @@ def test_the_longest_name_can_be_written(workdir):
     with highway_lab.files.atomic_write(name) as file:
         file.write("")
     assert files_below(workdir) == {name: b""}
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
+    Path(".log.json.01234567").touch()
+    with highway_lab.files.atomic_write("log.json") as first:
+        with highway_lab.files.atomic_write("log.json") as second:
+            second.write("second")
+        first.write("first")
+    assert files_below(workdir) == {"log.json": b"first"}
+
+
+def replace_by_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+RUNS = Path("runs")
+LOST = {  # the nets, how the log's folder is lost during the second run, the code, how it is mended, all training
+    "read-only": ("dense", lambda: RUNS.chmod(0o555), 2, lambda: RUNS.chmod(0o755), [0, 1]),
+    "read-only for checkpoints": ("conv", lambda: RUNS.chmod(0o555), 1, lambda: RUNS.chmod(0o755), [0, 1, 1]),
+    "removed": ("conv", lambda: shutil.rmtree(RUNS), 0, None, [0, 1]),
+    "replaced by a file": ("conv", lambda: replace_by_a_file(RUNS), 2, RUNS.unlink, [0, 1, 0, 1]),
+    "removed with the working directory": ("dense", lambda: shutil.rmtree(Path.cwd()), 1, None, [0, 1]),
+}
+
+
+@pytest.mark.parametrize(("nets", "lose", "code", "mend", "expected"), LOST.values(), ids=LOST)
+def test_a_folder_that_is_lost_in_mid_job_is_told_in_a_line(
+    public_folder, as_ordinary_user, monkeypatch, capsys, nets, lose, code, mend, expected
+):
+    main, words = (hn.main, SHORT) if nets == "dense" else (conv.main, CONV)
+    read_before, train, trained = sklearn.datasets.load_digits(return_X_y=True), commands.train, []
+    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda **_: read_before)
+
+    def train_or_lose(config, data, **options):
+        trained.append(config.seed)
+        if trained == [0, 1]:
+            lose()
+        return train(config, data, **options)
+
+    def job() -> tuple[int | str | None, str]:
+        try:
+            code = main([*words, "--seeds", "0,1", "--out", "runs/log.json"])
+        except SystemExit as stopped:
+            code = stopped.code
+        return code, capsys.readouterr().err.strip()
+
+    monkeypatch.setattr(commands, "train", train_or_lose)
+    public_folder.chmod(0o777)
+    monkeypatch.chdir(public_folder)
+    with as_ordinary_user():
+        Path("place", RUNS).mkdir(parents=True)
+        os.chdir("place")
+        found, error = job()
+        assert (found, error.count("\n"), bool(error)) == (code, 0, code != 0), error
+        if mend:
+            mend()
+            RUNS.mkdir(exist_ok=True)
+            assert job() == (0, "")
+    assert trained == expected
+    assert [*files_below(public_folder)] == (["place/runs/log.json"] if code == 0 or mend else [])
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):

@@ -38,9 +38,9 @@ def run_cli(
     """Parse `argv` (else sys.argv), call `action` with the arguments, and return the exit code.
 
     `arguments.command_line` is the command as a log states it; `arguments.to_continue` starts it again without --fresh,
-    which would forget what is safe. Exit codes: that of `action` (None is 0); 2 for an InputError, told in one line;
-    130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason, and for work that is complete but whose
-    output could not be written.
+    which would forget what is safe. Exit codes: that of `action` (None is 0); 2 for an InputError, and for an OSError
+    that nobody foresaw, told in one line; 130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason,
+    and for work that is complete but whose output could not be written.
     """
     argv = sys.argv[1:] if argv is None else argv
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
@@ -54,6 +54,9 @@ def run_cli(
             parser.error(str(error))
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
+        except OSError as error:  # of a file or folder that was fine when it was checked
+            found = f"expected a usable one, found: {error.strerror or error}"
+            parser.error(f"{error.filename or 'files'}: {found}; check the path, its permissions and the disk")
         except (Interrupted, KeyboardInterrupt) as stopped:
             with ignore_interrupts():  # a second Ctrl-C must not cut the message short
                 reason = printable(str(stopped))

@@ -86,9 +86,16 @@ class ResultFile(Generic[ResultT]):
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
 
-    def finished(self) -> dict[Any, ResultT]:
-        """Return the results of runs that have ended, by their tasks."""
-        return {self.task_of(result): result for result in self.read() if result.whole}
+    def secure(self, done: dict[Any, ResultT]) -> set:
+        """Return the tasks whose results are on disk; add those that are not, as the file was removed meanwhile."""
+
+        def on_disk() -> set:
+            return done.keys() & {self.task_of(result) for result in self.read() if result.whole}
+
+        with ignore_interrupts(), suppress(Interrupted):
+            for task in done.keys() - on_disk():
+                self.append(done[task])
+        return on_disk()
 
     def _content(self) -> bytes:
         try:
@@ -338,10 +345,7 @@ def run_missing(
                 if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        with suppress(Interrupted):
-            for task in done.keys() - results.finished():  # somebody has removed the file meanwhile
-                results.append(done[task])
-        safe = len(wanted & results.finished().keys())
+        safe = len(wanted & results.secure(done))
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]

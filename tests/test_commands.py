@@ -437,9 +437,10 @@ def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatc
     assert files_below(workdir) == {}
 
 
-def test_a_job_that_is_saved_needs_no_temporary_folder(workdir, monkeypatch):
+def test_only_a_job_that_is_not_saved_needs_a_temporary_folder(workdir, monkeypatch, refused):
     monkeypatch.setattr(tempfile, "tempdir", "nowhere")
     assert hn.main([*DENSE, "--out", "log.json"]) == 0
+    assert "nowhere" in refused(hn.main, [*DENSE, "--no-save"])
 
 
 WITH_MODEL = ("--augment", "--save-model", "net.npz")

@@ -364,10 +364,10 @@ class ConvolutionLayer:
 
     Where y has another shape than x, the block must be plain.
 
-    z          (G, D, h, W, B): rows as long as those of x, though y may have shorter ones, (D, h, w, B)
-    chunks     slices of z's columns, whole rows of pixels that are worked on at a time
-    columns    how many of them a product takes
-    windows    of x, (k, k, C, N)
+    z                  (G, D, h, W, B): rows as long as those of x; y (D, h, w, B) may have shorter ones
+    chunks             slices of z's columns, whole rows of pixels, that are worked on at a time
+    product_columns    how many columns a product takes
+    windows            of x, (k, k, C, N)
     """
 
     def __init__(
@@ -388,7 +388,7 @@ class ConvolutionLayer:
         self.z = np.empty((len(block.branches), D, h, W, B), memory.dtype)
         n = max(MAX_PATCH_ELEMENTS // (self.W.shape[1] * row), 1) * row
         self.chunks = [slice(first, min(first + n, h * row)) for first in range(0, h * row, n)]
-        self.columns = columns_per_product(self.W.size, row)
+        self.product_columns = columns_per_product(self.W.size, row)
         self.windows = windows(x, stage.kernel, stage.padding)
 
     @functools.cached_property
@@ -408,7 +408,7 @@ class ConvolutionLayer:
     def forward(self) -> None:
         """Fill y."""
         for n in self.chunks:
-            affine_forward(self.W, self._stack(self._patches(n)), self._stack(self._columns(self.z, n)))
+            affine_forward(self.W, self._stack(self._patches(n)), self._stack(self._of_chunk(self.z, n)))
         if self.norm is not None:
             self.norm.forward()  # H's z becomes γ·ẑ + β
         self.block.forward(self.x.images, self._pixels(self.z), self.y.images, self.activation)  # z becomes H, T, ...
@@ -423,7 +423,7 @@ class ConvolutionLayer:
             self.norm.backward(self._pixels(dz)[0])  # dz of γ·ẑ + β becomes dz of z, in H
         self.dW[...] = 0
         for n in self.chunks:
-            dz_n = self._stack(self._columns(dz, n))
+            dz_n = self._stack(self._of_chunk(dz, n))
             self._add_to_dW(self._patches(n), dz_n)  # patches again: faster than keeping those of all rows
             if dx_wanted:
                 self._add_to_dx(dz_n, self.dwindows[..., n])
@@ -440,16 +440,16 @@ class ConvolutionLayer:
         patches_forward(self.windows[..., n], patches[:-1], *self.sides)
         return patches
 
-    def _columns(self, z: np.ndarray, n: slice) -> np.ndarray:
+    def _of_chunk(self, z: np.ndarray, n: slice) -> np.ndarray:
         """Return some columns (G·D, n) of z (G, D, h, W, B), a view."""
         return z.reshape(len(self.W), -1)[:, n]
 
     def _stack(self, columns: np.ndarray) -> np.ndarray:
         """Return columns (rows, n) as a stack of matrices (n / m, rows, m) for small products, a view."""
-        return columns.reshape(len(columns), -1, self.columns).swapaxes(0, 1)
+        return columns.reshape(len(columns), -1, self.product_columns).swapaxes(0, 1)
 
     def _add_to_dW(self, patches: np.ndarray, dz: np.ndarray) -> None:
-        dzt = self.memory.array("dzt", len(dz), self.columns, len(self.W))
+        dzt = self.memory.array("dzt", len(dz), self.product_columns, len(self.W))
         dzt[...] = dz.swapaxes(1, 2)
         self.dW += (self._stack(patches) @ dzt).sum(axis=0).T  # dWᵀ = x dzᵀ, which is faster than dW = dz xᵀ
 

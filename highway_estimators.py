@@ -47,7 +47,7 @@ from highway_lab.cli import (
     one_of,
     words_of,
 )
-from highway_lab.training import OPTIMIZERS, Training
+from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
 from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset
 
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
@@ -86,10 +86,8 @@ def has_gates(estimator: "HighwayEstimator") -> bool:
 
 @dataclass(eq=False, repr=False)
 class HighwayEstimator(BaseEstimator):
-    """The common part of HighwayClassifier and HighwayRegressor, which add their targets and scores."""
+    """The common part of all estimators: training. They add their nets, targets and scores."""
 
-    depth: int = hyperparameter(10, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
-    hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
     _: dataclasses.KW_ONLY
     block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
     activation: str = hyperparameter("tanh", "Activation of the block state H.", one_of(ACTIVATIONS))
@@ -142,18 +140,13 @@ class HighwayEstimator(BaseEstimator):
         weights, rng, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
         if given.early_stopping:
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
-        config = Config(
-            depth=given.depth,
-            hidden=given.hidden,
+        config = self._new_config(
+            given,
             block=given.block,
             activation=given.activation,
             loss=self._loss,
-            gate_bias=gate_bias_for(given.depth) if given.gate_bias == "auto" else given.gate_bias,
             optimizer=given.optimizer,
-            lr=given.learning_rate,
-            weight_decay=given.weight_decay,
             clip=given.clip,
-            batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,
             epochs=1 if incremental else given.max_iter,
             n_train=len(X),
             n_test=1,
@@ -161,7 +154,8 @@ class HighwayEstimator(BaseEstimator):
             dtype=X.dtype.name,
         )
         # A data set needs a test sample; this one is not scored.
-        training = Training(config, Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, X.dtype)))
+        data = Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, np.dtype(config.dtype)))
+        training = Training(config, data)
         if resume:
             self._restore(training)
         earlier = self.validation_scores_ if resume and validation else None
@@ -172,6 +166,10 @@ class HighwayEstimator(BaseEstimator):
         self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
+
+    def _new_config(self, given: SimpleNamespace, **shared: Any) -> TrainingConfig:
+        """Return the configuration of the net and its training, for the `given` parameters."""
+        raise NotImplementedError
 
     def _checked_parameters(self) -> SimpleNamespace:
         """Return the parameters that have a rule; raises ValueError for a wrong type or a broken rule."""
@@ -232,16 +230,39 @@ class HighwayEstimator(BaseEstimator):
         finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
         return losses, scores
 
+    def _validated(self, X, *y, **how: Any) -> Any:
+        """Return X (n, ...), with y if it is given, as scikit-learn's `validate_data` does."""
+        return validate_data(self, X, *y, **how)
+
     def _inputs(self, X) -> np.ndarray:
-        """Return X (n, d_in), checked and in the fitted net's precision."""
+        """Return X (n, ...), checked and in the fitted net's precision."""
         check_is_fitted(self)
         check_no_times(X=X)
-        return validate_data(self, X, reset=False, dtype=self.net_.dtype)
+        return self._validated(X, reset=False, dtype=self.net_.dtype)
 
     def _outputs(self, X) -> np.ndarray:
         """Return the net's outputs, (n, K)."""
         X = self._inputs(X)
-        return self.net_.predict(X)
+        return predict_in_parts(self.net_, X)
+
+
+@dataclass(eq=False, repr=False)
+class DenseEstimator(HighwayEstimator):
+    """The common part of HighwayClassifier and HighwayRegressor: a DeepNet for samples (n, d_in), and a look inside."""
+
+    depth: int = hyperparameter(10, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
+    hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
+
+    def _new_config(self, given: SimpleNamespace, **shared: Any) -> Config:
+        return Config(
+            depth=given.depth,
+            hidden=given.hidden,
+            gate_bias=gate_bias_for(given.depth) if given.gate_bias == "auto" else given.gate_bias,
+            lr=given.learning_rate,
+            weight_decay=given.weight_decay,
+            batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,
+            **shared,
+        )
 
     def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Yield a slice of the samples, a block's index and T (D, B), for all slices and blocks; T is overwritten."""
@@ -308,9 +329,14 @@ def check_finite(epoch: int, **found: Any) -> None:
 def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
     with np.errstate(all="ignore"):
-        outputs = training.net.predict(X)
+        outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
+
+
+def predict_in_parts(net: Any, X: np.ndarray) -> np.ndarray:
+    """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
+    return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(len(X), ROWS)])
 
 
 def check_no_times(**given: Any) -> None:
@@ -344,18 +370,21 @@ def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None
     return (weights / weights.mean()).astype(dtype)
 
 
-PARAMETERS = "\n".join(
-    f"    {field.name} : {formatannotation(field.type)}, default {field.default!r}\n        {field.metadata['help']}"
-    for field in dataclasses.fields(HighwayEstimator)
-)
-COMMON_DOC = f"""
+def describe(estimator: type, net: str) -> str:
+    """Return the sections of an estimator's docstring on parameters, those that need no name first, and attributes."""
+    fields = sorted(dataclasses.fields(estimator), key=lambda field: bool(field.kw_only))
+    parameters = "\n".join(
+        f"    {of.name} : {formatannotation(of.type)}, default {of.default!r}\n        {of.metadata['help']}"
+        for of in fields
+    )
+    return f"""
     Parameters
     ----------
-{PARAMETERS}
+{parameters}
 
     Attributes
     ----------
-    net_ : highway_networks.DeepNet
+    net_ : {net}
         The trained net; `net_.save(path)` writes it, without pickle.
     n_features_in_, feature_names_in_ : int, ndarray
         Number and names of the inputs.
@@ -367,12 +396,14 @@ COMMON_DOC = f"""
         Epochs trained, with `warm_start` and `partial_fit` those of all calls."""
 
 
-class HighwayClassifier(ClassifierMixin, HighwayEstimator):
-    __doc__ = f"""A highway net for classification, trained on the cross-entropy.
-{COMMON_DOC}
+DENSE_DOC = describe(DenseEstimator, "highway_networks.DeepNet")
+CLASSES_DOC = """
     classes_ : ndarray of shape (K,)
-        The labels, of any type, sorted.
-    """
+        The labels, of any type, sorted."""
+
+
+class LabelsMixin(ClassifierMixin):
+    """The part of a classifier that has to do with labels."""
 
     _loss = "cross-entropy"
 
@@ -386,7 +417,7 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
     def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[np.ndarray, np.ndarray, int]:
-        X, y = validate_data(self, X, y, **how)
+        X, y = self._validated(X, y, **how)
         check_classification_targets(y)
         if how["reset"]:
             self._encoder = LabelEncoder().fit(unique_labels(y if classes is None else classes))
@@ -412,9 +443,15 @@ class HighwayClassifier(ClassifierMixin, HighwayEstimator):
         return log_softmax(self._outputs(X), axis=1)
 
 
-class HighwayRegressor(RegressorMixin, HighwayEstimator):
+class HighwayClassifier(LabelsMixin, DenseEstimator):
+    __doc__ = f"""A highway net for classification, trained on the cross-entropy.
+{DENSE_DOC}{CLASSES_DOC}
+    """
+
+
+class HighwayRegressor(RegressorMixin, DenseEstimator):
     __doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
-{COMMON_DOC}
+{DENSE_DOC}
     """
 
     _loss = "squared-error"
@@ -425,7 +462,7 @@ class HighwayRegressor(RegressorMixin, HighwayEstimator):
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
         check_no_times(y=y)
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **how)
+        X, y = self._validated(X, y, multi_output=True, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)
         return X, y, y.shape[1]

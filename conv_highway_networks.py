@@ -30,6 +30,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from highway_lab import InputError
 from highway_lab.cli import FINITE, hyperparameter, one_of
+from highway_lab.datasets import check_prepared
 from highway_lab.threads import free_cpus, run_side_by_side
 from highway_networks import (
     ACTIVATIONS,
@@ -658,8 +659,9 @@ class ConvNet(Net):
         """Return the logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache of `backward`.
 
         Without a workspace, or with one made without `rng`, the pass is an evaluation: it has no dropout, and batch
-        normalisation uses the running statistics.
+        normalisation uses the running statistics. Raises InputError for uint8.
         """
+        check_prepared(x)
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
         expected = (w.batch_size, *self.layers[0].x_shape)
         if x.shape != expected:  # it might be broadcast

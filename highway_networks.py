@@ -43,7 +43,7 @@ from numpy.typing import DTypeLike
 from highway_lab import InputError, checkpoints, datasets
 from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import Dataset, as_inputs
+from highway_lab.datasets import Dataset, as_inputs, check_prepared
 from highway_lab.files import damaged, decompress, read_bytes
 from highway_lab.threads import count_threads
 from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
@@ -499,8 +499,9 @@ class DeepNet(Net):
     def forward(self, x: np.ndarray, workspace: Workspace | None = None) -> tuple[np.ndarray, Workspace]:
         """Return the logits (B, K) of a batch x (B, d_in), and the cache that `backward` needs.
 
-        The cache is `workspace`, which is overwritten, or new memory if there is none.
+        The cache is `workspace`, which is overwritten, or new memory if there is none. Raises InputError for uint8.
         """
+        check_prepared(x)
         w, p = workspace or Workspace(self, len(x)), self.params
         if len(x) != len(w.input):
             raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
@@ -547,7 +548,7 @@ class DeepNet(Net):
             dy, dx = dx, dy  # the gradient with respect to the input of block l is that of the output of block l − 1
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
-        """Return the logits (n, K) of x (n, d_in), any n: `rows` at a time, with no cache."""
+        """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for uint8."""
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
@@ -556,6 +557,7 @@ class DeepNet(Net):
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Return the input (D, B) of the first block, given the net's input x (B, d_in)."""
+        check_prepared(x)
         x_0 = np.empty((self.hidden, len(x)), self.dtype)
         affine_forward(self.params.input, with_ones(x.T, self.dtype), x_0)
         self.activation.forward(x_0)

@@ -257,6 +257,12 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
+def check_prepared(x: np.ndarray) -> None:
+    """Raise InputError for pixels as bytes (uint8): nets are trained on what their `preprocess` makes of these."""
+    if np.asarray(x).dtype == np.uint8:
+        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
+
+
 def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
     """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MNIST_FILES, files_below, gz, idx_bytes, refused_with
+from helpers import MNIST_FILES, digits_net, files_below, gz, idx_bytes, refused_with, small_conv_net
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_lab.files
 import highway_networks as hn
+from conv_highway_networks import Blocks
 from highway_lab import InputError
 from highway_lab.datasets import IDX_SOURCES, as_inputs, draw_subset
 
@@ -220,6 +221,17 @@ def numbered(n_train: int, n_test: int) -> hn.Dataset:
     """Images whose pixel is their number, with labels that follow from it."""
     train, test = np.arange(n_train, dtype=np.uint8), np.arange(n_test, dtype=np.uint8)
     return hn.Dataset(train[:, None], train % 10, test[:, None], test % 10, outputs=10)
+
+
+@pytest.mark.parametrize("kind", ["deep", "convolutional"])
+def test_a_net_refuses_pixels_that_are_not_preprocessed(kind):
+    net = digits_net() if kind == "deep" else small_conv_net(stages=(Blocks(1),), dtype=np.float32)
+    shape = (3, 64) if kind == "deep" else (3, 2, 9, 6)
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    for use in (net.predict, net.forward, net.gate_means):
+        with refused_with("x: expected", "found uint8", "net.preprocess(x)"):
+            use(pixels)
+    assert np.isfinite(net.predict(net.preprocess(pixels))).all()
 
 
 def test_a_subset_has_no_repeats_and_keeps_images_with_labels():

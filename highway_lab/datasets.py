@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 from highway_lab import InputError
 from highway_lab.files import (
     DownloadError,
+    Published,
     Source,
     atomic_write,
     damaged,
@@ -29,33 +30,42 @@ from highway_lab.files import (
 from highway_lab.logs import TEST_IMAGES
 
 CLASSES = 10
-IDX_SOURCES = {  # files of each: training images, training labels, test images, test labels
+
+
+def idx_files(*known: tuple[int, str]) -> dict[str, Published]:
+    """Return what is known of training images, training labels, test images and test labels, by file."""
+    kinds = ("images-idx3", "labels-idx1")
+    names = [f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k") for kind in kinds]
+    return {name: Published(*of) for name, of in zip(names, known, strict=True)}
+
+
+IDX_SOURCES = {
     "mnist": Source(
         "hinton-mnist",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
-        {
-            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        },
+        idx_files(
+            (47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+            (60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+            (7_840_016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+            (10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+        ),
     ),
     "fashion-mnist": Source(
         "fashion-mnist",
         (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
         "file",  # its authors publish the sums of the .gz files only
         "md5",
-        {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
+        idx_files(
+            (26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            (29_515, "25c81989df183df01b3e8a0aad5dffbe"),
+            (4_422_102, "bef4ecab320f06d8554ea6380940ec79"),
+            (5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
+        ),
     ),
 }
 
@@ -86,15 +96,15 @@ class Cifar(NamedTuple):
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
 
 
-def _archive(name: str, md5: str) -> Source:
-    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
+def _archive(name: str, length: int, md5: str) -> Source:
+    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: Published(length, md5)})
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
 TEST_START = (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5")
 CIFARS = {
     "cifar-10": Cifar(
-        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+        archive=_archive("cifar-10-binary.tar.gz", 170_052_171, "c32a1d4ab5d03f1284b67883e8d87530"),
         folder="cifar-10-batches-bin",
         labels=1,
         classes=10,
@@ -114,7 +124,7 @@ CIFARS = {
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
     ),
     "cifar-100": Cifar(
-        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+        archive=_archive("cifar-100-binary.tar.gz", 168_513_733, "03b5dce01913d631647c71ecec9e9cb8"),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,

@@ -23,7 +23,15 @@ from highway_lab import InputError
 
 ANSWER_SECONDS = 5.0  # the next mirror is tried if this one has not answered by then
 READ_SECONDS = 30.0
+COMPRESSION = 2**10  # bytes by which a file may be longer than its payload
 MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
+
+
+class Published(NamedTuple):
+    """What is known of a file, or of its payload."""
+
+    length: int  # bytes
+    checksum: str  # hexadecimal digits
 
 
 class Source(NamedTuple):
@@ -33,7 +41,7 @@ class Source(NamedTuple):
     mirrors: Sequence[str]
     checksum_of: str  # "payload" (the uncompressed bytes) or "file"
     algorithm: str  # as hashlib names it
-    checksums: Mapping[str, str]  # file name -> hex digest
+    files: Mapping[str, Published]  # by name
 
 
 class DownloadError(InputError):
@@ -56,7 +64,7 @@ def read_verified(path: Path, source: Source) -> bytes:
 def _verify(content: bytes, path: Path, source: Source) -> bytes:
     payload = decompress(content, path)
     hashed = payload if source.checksum_of == "payload" else content
-    expected, found = source.checksums[path.name], hashlib.new(source.algorithm, hashed).hexdigest()
+    expected, found = source.files[path.name].checksum, hashlib.new(source.algorithm, hashed).hexdigest()
     if found != expected:
         raise damaged(path, f"{source.algorithm} {expected} of the {source.checksum_of}", found)
     return payload
@@ -116,11 +124,28 @@ def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Pat
 
     Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
     """
-    paths = [data_directory(data_dir) / source.folder / name for name in source.checksums]
+    paths = [data_directory(data_dir) / source.folder / name for name in source.files]
     for path in paths:
         if not os.path.lexists(path):
             _download(path, source)
     return paths
+
+
+class LimitedWriter:
+    """A binary file that takes no more than `room` bytes: what a mirror sends may have no end."""
+
+    def __init__(self, file: IO, room: int):
+        self.file, self.room = file, room
+
+    def write(self, content: bytes) -> None:
+        """Write to the file; raises ValueError if there is no room."""
+        self.room -= len(content)
+        if self.room < 0:
+            raise ValueError("more bytes than the file has")
+        self.file.write(content)
+
+    def flush(self) -> None:
+        self.file.flush()
 
 
 def _download(path: Path, source: Source) -> None:
@@ -132,7 +157,8 @@ def _download(path: Path, source: Source) -> None:
     transfer = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=(ANSWER_SECONDS, READ_SECONDS))
 
     def verified_transfer(url: str, temporary: str, _: object) -> None:
-        transfer(url, temporary, None)
+        with open(temporary, "wb") as file:
+            transfer(url, LimitedWriter(file, source.files[path.name].length + COMPRESSION), None)
         _verify(Path(temporary).read_bytes(), path, source)
 
     failures = []

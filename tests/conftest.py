@@ -48,8 +48,8 @@ def workdir(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch) -> Path:
     """A data directory with a small made-up MNIST that counts as the real one; nothing can be downloaded."""
-    checksums = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
-    monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), checksums=checksums))
+    files = write_small_mnist(tmp_path / "data" / IDX_SOURCES["mnist"].folder)
+    monkeypatch.setitem(IDX_SOURCES, "mnist", IDX_SOURCES["mnist"]._replace(mirrors=(), files=files))
     return tmp_path / "data"
 
 

@@ -22,6 +22,7 @@ import pytest
 import experiments.beyond.blocks  # noqa: F401, two more kinds of block, tested as the others are
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
 from highway_lab import InputError
+from highway_lab.files import Published
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_lab.training import Training
 from highway_networks import BLOCKS, Config, DeepNet, Net, name_in_layer
@@ -173,8 +174,8 @@ MNIST_FILES = (
 )
 
 
-def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, str]:
-    """Write the four files of a made-up MNIST of 4x4 images; returns the SHA-256 of each payload."""
+def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, Published]:
+    """Write the four files of a made-up MNIST of 4x4 images; returns the length and SHA-256 of each payload."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(6)
     arrays = [
@@ -182,12 +183,12 @@ def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict
         for n in (n_train, n_test)
         for high, shape in ((256, (n, 4, 4)), (10, (n,)))
     ]
-    checksums = {}
+    files = {}
     for name, array in zip(MNIST_FILES, arrays, strict=True):
         payload = idx_bytes(array)
-        checksums[name] = hashlib.sha256(payload).hexdigest()
+        files[name] = Published(len(payload), hashlib.sha256(payload).hexdigest())
         (folder / name).write_bytes(gz(payload))
-    return checksums
+    return files
 
 
 @contextmanager

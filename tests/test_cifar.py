@@ -18,7 +18,7 @@ import visualize_highway_networks as viz
 from highway_lab import datasets, logs
 from highway_lab.console import name_tested, summary
 from highway_lab.datasets import CIFARS, Batch, draw_subset
-from highway_lab.files import DownloadError
+from highway_lab.files import DownloadError, Published
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
 TEST, FIRST = "test_batch.bin", "test_batch_first_2.bin"
@@ -60,7 +60,9 @@ def data_dir(tmp_path, monkeypatch, payloads, archive) -> Path:
     known = {name: hashlib.sha256(payload).hexdigest() for name, payload in payloads.items()}
     start = (N_FIRST, hashlib.sha256(payloads[TEST][: N_FIRST * RECORD]).hexdigest())
     small = cifar_10._replace(
-        archive=cifar_10.archive._replace(mirrors=(), checksums={ARCHIVE: hashlib.md5(archive).hexdigest()}),
+        archive=cifar_10.archive._replace(
+            mirrors=(), files={ARCHIVE: Published(len(archive), hashlib.md5(archive).hexdigest())}
+        ),
         train=[Batch(name, N_TRAIN, N_TRAIN, known[name]) for name in payloads if name != TEST],
         test=[Batch(TEST, N_TEST, *start), Batch(FIRST, N_FIRST, *start)],
     )

@@ -18,6 +18,7 @@ import highway_networks as hn
 from conv_highway_networks import Blocks
 from highway_lab import InputError
 from highway_lab.datasets import IDX_SOURCES, as_inputs, draw_subset
+from highway_lab.files import Published
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
 PAYLOAD = idx_bytes(IMAGES)
@@ -158,7 +159,7 @@ def test_a_payload_with_another_checksum_is_refused(small_mnist, name):
     array = hn.read_idx(path).copy()
     array.flat[-1] ^= 1
     path.write_bytes(gz(idx_bytes(array)))
-    expected = IDX_SOURCES["mnist"].checksums[name]
+    expected = IDX_SOURCES["mnist"].files[name].checksum
     with refused_with(path, expected, hashlib.sha256(idx_bytes(array)).hexdigest()):
         hn.load_dataset("mnist", small_mnist)
 
@@ -172,12 +173,12 @@ def test_mnist_may_be_compressed_anew(small_mnist):
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
     folder = small_mnist / "hinton-mnist"
-    checksums = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
+    files = {name: Published(0, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name in MNIST_FILES}
     folder.rename(small_mnist / "fashion-mnist")
-    source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), checksums=checksums)
+    source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files)
     monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", source)
     assert hn.load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
-    checksums[TEST_LABELS] = "0" * 32
+    files[TEST_LABELS] = Published(0, "0" * 32)
     with refused_with(small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32):
         hn.load_dataset("fashion-mnist", small_mnist)
 

@@ -5,6 +5,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers import MNIST_FILES, Handler, assert_says, files_below, refused_with
 
 import highway_networks as hn
 from highway_lab import files
-from highway_lab.datasets import IDX_SOURCES, choose_dataset
+from highway_lab.datasets import CIFARS, IDX_SOURCES, choose_dataset
 from highway_lab.files import DownloadError
 
 
@@ -28,10 +29,10 @@ def closed_port() -> str:
 @pytest.fixture
 def mirrored(tmp_path, monkeypatch) -> Callable[..., Path]:
     """Name the mirrors of a small MNIST, which lies in tmp_path/good; returns an empty data directory."""
-    checksums = write_small_mnist(tmp_path / "good")
+    known = write_small_mnist(tmp_path / "good")
 
     def set_mirrors(*mirrors: str) -> Path:
-        source = IDX_SOURCES["mnist"]._replace(mirrors=mirrors, checksums=checksums)
+        source = IDX_SOURCES["mnist"]._replace(mirrors=mirrors, files=known)
         monkeypatch.setitem(IDX_SOURCES, "mnist", source)
         return tmp_path / "data"
 
@@ -68,6 +69,31 @@ class Interrupted(Handler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content[: len(content) // 2])
+
+
+class Endless(Handler):
+    """Sends more than there is; `sent` is how much got through before the other side hung up."""
+
+    sent = 0
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(1_000):
+                type(self).sent += self.wfile.write(bytes(10**5))
+
+
+def test_a_mirror_that_sends_without_end_is_left(mirrored, serve, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good", Endless), serve(tmp_path / "good"))
+    hn.load_dataset("mnist", data_dir)
+    assert_is_small_mnist(data_dir, tmp_path / "good")
+    assert Endless.sent < 10**8, "not all was taken"
+
+
+def test_https_comes_first():
+    for source in (*IDX_SOURCES.values(), *(cifar.archive for cifar in CIFARS.values())):
+        assert source.mirrors[0].startswith("https:")
 
 
 @pytest.fixture(params=[Missing, Interrupted, "closed port", "silent", "other content"])
@@ -185,7 +211,7 @@ def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
     program = (
-        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES, Source\n"
+        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES\nfrom highway_lab.files import Published, Source\n"
         f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
         "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )

@@ -59,10 +59,9 @@ def data_dir(tmp_path, monkeypatch, payloads, archive) -> Path:
     cifar_10 = CIFARS["cifar-10"]
     known = {name: hashlib.sha256(payload).hexdigest() for name, payload in payloads.items()}
     start = (N_FIRST, hashlib.sha256(payloads[TEST][: N_FIRST * RECORD]).hexdigest())
+    files = {ARCHIVE: Published(len(archive), hashlib.md5(archive).hexdigest())}
     small = cifar_10._replace(
-        archive=cifar_10.archive._replace(
-            mirrors=(), files={ARCHIVE: Published(len(archive), hashlib.md5(archive).hexdigest())}
-        ),
+        archive=cifar_10.archive._replace(mirrors=(), files=files),
         train=[Batch(name, N_TRAIN, N_TRAIN, known[name]) for name in payloads if name != TEST],
         test=[Batch(TEST, N_TEST, *start), Batch(FIRST, N_FIRST, *start)],
     )

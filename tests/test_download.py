@@ -211,7 +211,8 @@ def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
     program = (
-        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES\nfrom highway_lab.files import Published, Source\n"
+        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES\n"
+        "from highway_lab.files import Published, Source\n"
         f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
         "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )

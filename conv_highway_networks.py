@@ -18,9 +18,13 @@ The file reads from top to bottom: what a net is made of; padded maps and patche
 layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start("conv_recipes")
+
 import functools
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -828,9 +832,3 @@ class BatchSlice:
         for layer in reversed(self.layers[: self.first]):
             layer.backward()
         return self.input.gradient.images.transpose(3, 0, 1, 2)
-
-
-if __name__ == "__main__":
-    import conv_recipes  # imported here because conv_recipes imports this file
-
-    sys.exit(conv_recipes.main())

@@ -27,9 +27,13 @@ The file reads from top to bottom: blocks, affine map, parameters, net, loss, op
 The training loop, files and the flags of the command are in highway_lab/.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start("highway_networks")
+
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -825,9 +829,3 @@ COMMAND = TrainingCommand(
     sweep={"depth": [5, 10, 20, 30, 50], "seed": list(range(20))},
 )
 main = COMMAND.run
-
-
-if __name__ == "__main__":
-    import highway_networks  # worker processes cannot import what __main__ defines
-
-    sys.exit(highway_networks.main())

@@ -6,8 +6,12 @@
 Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start("make_highway_networks_gif")
+
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +105,3 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
     return run_cli(parser, animate_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

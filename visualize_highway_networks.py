@@ -8,10 +8,14 @@ Pictures of run.json and run_sweep.json go to viz/, those of any other log to a 
 that still runs, or was killed, has LOG.DATASET.jsonl instead of a log: its pictures say how many epochs are trained.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start("visualize_highway_networks")
+
 import argparse
 import dataclasses
 import os
-import sys
 import time
 from collections.abc import Callable
 from operator import itemgetter
@@ -418,7 +422,3 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where pictures go (default: viz, or below it)")
     parser.add_argument("--watch", action="store_true", help="draw it whenever it has grown, until it is finished")
     return run_cli(parser, draw_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,8 +9,12 @@ again, where ours has a process for each, as runs of several seeds have. Ours is
 of its training is measured.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -93,7 +97,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nets", nargs="+", choices=nets, default=TIMED, help=f"default: {' '.join(TIMED)}")
     add_only(parser, CONV_CONTENDERS)
     return run(parser, run_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

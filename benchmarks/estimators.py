@@ -6,8 +6,12 @@ Accuracy: five folds, cut anew by each of three seeds, which also seed the nets.
 turns, so that a slow spell of the machine slows all alike.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -236,7 +240,3 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run(new_parser("estimators", "Compare the estimators with scikit-learn's.", ROUNDS), run_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,6 +6,11 @@ The commands take turns, round by round, so that a slow spell of the machine slo
 checkout of another commit (`git worktree add FOLDER COMMIT`), its headline takes turns with them.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
 import os
 import shlex
@@ -119,7 +124,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = new_parser("main_job", "Measure the main job as a process.", ROUNDS)
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of another commit to compare with")
     return run(parser, run_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

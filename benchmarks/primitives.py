@@ -5,8 +5,12 @@
 Each works on 16 maps of 3,400 pixels in float32, as a convolutional net has them. They take turns, round by round.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
-import sys
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -100,7 +104,3 @@ def run_command(arguments: argparse.Namespace) -> PrimitivesLog:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     return run(new_parser("primitives", "Time the elementwise functions of a pass.", ROUNDS), run_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

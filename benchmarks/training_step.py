@@ -6,9 +6,13 @@ The contenders, which first prove that they compute what ours computes, take tur
 machine slows all alike. Ours is also timed pass by pass; ours and the floor over depth and width.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -149,7 +153,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--depths", type=list_of_depths, default=DEPTHS, metavar="L,L,...", help="default: 5,30,100")
     add_only(parser, CONTENDERS)
     return run(parser, run_command, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

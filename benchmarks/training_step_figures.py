@@ -3,8 +3,12 @@
 python -m benchmarks.training_step_figures [LOG.json] [--out PICTURE.png]
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,7 +189,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("log", nargs="?", type=Path, default=LOG, metavar="LOG.json", help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=PICTURE, metavar="PICTURE.png", help="default: %(default)s")
     return run_cli(parser, draw, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

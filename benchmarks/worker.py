@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
+from highway_lab.cli import ignore_interrupts
 from highway_lab.logs import environment
 
 from .contenders import ENTRIES, Contender, build
@@ -38,7 +39,7 @@ class Team(ExitStack):
         super().__init__()
         self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
         spawn = multiprocessing.get_context("spawn")
-        with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}):
+        with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}), ignore_interrupts():  # until they settle in
             self.processes = [ProcessPoolExecutor(1, spawn, initializer=_settle_in) for _ in range(processes)]
             for process in self.processes:
                 self.enter_context(process).submit(int)  # starts it

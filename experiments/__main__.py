@@ -4,6 +4,11 @@ python -m experiments run --jobs 2    run all of them, in order; resumable
 python -m experiments plot            draw every figure whose log is there
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
 import sys
 from itertools import product
@@ -78,7 +83,3 @@ def main(argv: list[str] | None = None) -> int:
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,13 +5,18 @@ activation and initialisation, from four biases, beside plain nets and nets of n
 has its own rate, chosen by the validation loss over two other seeds.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 from itertools import product
 
 from highway_lab.logs import Log
 from highway_networks import ACTIVATIONS, INITS, Config, Dataset
 
-from .common import Experiment, ExperimentJob, TrainedRun, fit, start, train_one
+from .common import Experiment, ExperimentJob, TrainedRun, fit, train_one
 from .rates import TriedRate, choose_and_measure, choosing
 
 DEPTH = 50
@@ -74,6 +79,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

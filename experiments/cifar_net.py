@@ -6,6 +6,11 @@ images: of all that come within a standard error of the highest mean accuracy ov
 loss, which is the paper's criterion. The net of that setting is then trained on all training images and saved.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +21,7 @@ from highway_lab.logs import Log, number
 from highway_networks import Config, Dataset
 
 from . import models
-from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out, start, train_one
+from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out, train_one
 from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
@@ -73,6 +78,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train the grid and the net; resumable", "cifar-10")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -8,6 +8,11 @@ layer that identifies the class best is chosen on training images that the class
 has.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +25,7 @@ from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet
 
 from . import models
-from .common import Experiment, start
+from .common import Experiment
 from .models import Model
 
 SEED = 0  # of the random groups, the choice of images and the untrained net
@@ -251,6 +256,3 @@ def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
 
 
 models.add_look(EXPERIMENT, look)
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -4,7 +4,6 @@ import argparse
 import hashlib
 import importlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -249,11 +248,6 @@ def load(name: str) -> Experiment:
 def step_words(step: str, dataset: str | None) -> list[str]:
     """Return the words of a command line for one step of an experiment on one data set."""
     return [step] if dataset is None else [step, "--dataset", dataset]
-
-
-def start(module: str) -> None:
-    """Run `python -m MODULE`, imported by its name, as workers cannot import what __main__ defines."""
-    sys.exit(importlib.import_module(module).EXPERIMENT.main())
 
 
 def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:

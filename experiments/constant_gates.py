@@ -10,6 +10,11 @@ learned constants and mean gates in all three settings; not reproduced if in all
 highway, or outperforms it; partly if highway outperforms both in some settings; else inconclusive.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +30,7 @@ from highway_networks import Config, Dataset, DeepNet
 
 from . import models
 from .claims import ACCURACY_MARGIN
-from .common import Experiment, ExperimentJob, start
+from .common import Experiment, ExperimentJob
 
 FIRST = "tanh, b_T -2"
 EPOCHS = 10
@@ -161,6 +166,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

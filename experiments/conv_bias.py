@@ -5,11 +5,16 @@ Here every bias is tried at every depth, on table 1's net and two deeper ones of
 of one seed share images, batches and the weights' random numbers, so biases are compared seed by seed.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from conv_recipes import ConvConfig
 from highway_lab.logs import RunLog
 from highway_networks import Dataset
 
-from .common import Experiment, start
+from .common import Experiment
 from .conv_runs import FEW_EPOCHS, add_grid, config_of
 
 NETS = {10: "mnist-8", 20: "mnist-8-20", 30: "mnist-8-30"}  # by number of layers: the first, the blocks, the dense one
@@ -38,6 +43,3 @@ def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
 
 
 add_grid(EXPERIMENT, configs)
-
-if __name__ == "__main__":
-    start(__spec__.name)

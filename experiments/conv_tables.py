@@ -6,6 +6,11 @@ one shorter run of each candidate. Test images are scored once a run, after its 
 days here: their parameters are counted and one training step is timed.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +25,7 @@ from highway_lab.logs import DatasetInfo, Log, Run, number
 from highway_lab.training import Training
 from highway_networks import Dataset
 
-from .common import Experiment, ExperimentJob, group_by, start
+from .common import Experiment, ExperimentJob, group_by
 from .conv_runs import checkpoint_path, config_of, train_missing
 
 CHOICES = {  # the net and the epochs that choose, and candidates for what the recipe leaves open in a short budget
@@ -136,6 +141,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "choose, train, time")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -34,6 +34,11 @@ curves still fall, so to miss it is inconclusive.
     python -m experiments.depth_search plot            tables and figures
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 import argparse
 import dataclasses
 import json
@@ -57,7 +62,7 @@ from highway_lab.logs import History, Log, Result, number
 from highway_lab.training import Training
 from highway_networks import Config, Dataset
 
-from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data, start
+from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data
 
 DEPTHS = [10, 20, 50, 100]  # the paper's counting: one plain layer + depth - 1 blocks
 BLOCKS = ("plain", "highway")
@@ -432,6 +437,3 @@ parser.add_argument("--first-repeat", type=count, metavar="N", help="number of t
 parser.add_argument("--arms", metavar="ARM,ARM,...", help="some arms alone, like highway-50 (default: all)")
 parser.add_argument("--activation", choices=INIT, help="the best settings of this activation (default: of any)")
 parser.add_argument("--epochs", type=count, metavar="N", help="stretch the schedule (default: that of the search)")
-
-if __name__ == "__main__":
-    start(__spec__.name)

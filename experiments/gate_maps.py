@@ -7,6 +7,11 @@ samples and not for others; the change of a layer is the mean norm of y - x. Our
 information flows downward; biases are drawn as their change in training.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +22,7 @@ from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet
 
 from . import models
-from .common import Experiment, start
+from .common import Experiment
 from .models import Model
 
 SAMPLE_SEED = 0
@@ -176,6 +181,3 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
 
 
 models.add_look(EXPERIMENT, look)
-
-if __name__ == "__main__":
-    start(__spec__.name)

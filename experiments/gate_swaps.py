@@ -10,6 +10,11 @@ Gates are given in all layers at once; for two kinds of donor also in one layer 
 last k. All on test images; nothing is chosen by them.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,7 +28,7 @@ from highway_networks import Dataset, DeepNet
 
 from . import models
 from .class_routing import class_means
-from .common import Experiment, ExperimentJob, start
+from .common import Experiment, ExperimentJob
 from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
@@ -215,6 +220,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "swap gates between images; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -8,6 +8,11 @@ paper: layers closed one after another in several orders, and how many can be cl
 point.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +24,7 @@ from highway_lab.threads import quiet_threads
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
 
 from . import models
-from .common import Experiment, ExperimentJob, start
+from .common import Experiment, ExperimentJob
 from .models import Source
 
 SEEDS = (0, 1, 2)
@@ -178,6 +183,3 @@ def run(job: ExperimentJob) -> None:
 
 parser = models.add_run(EXPERIMENT, run, "lesion nets; resumable")
 parser.add_argument("--alone", action="store_true", help="lesion the best net alone, if it is there")
-
-if __name__ == "__main__":
-    start(__spec__.name)

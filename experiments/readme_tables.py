@@ -7,6 +7,11 @@ A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`
 function that makes it stands beside the figures of the same log.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name)
+
 import argparse
 import dataclasses
 import os
@@ -193,7 +198,3 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog=PROGRAM, description="Write the pages' tables from the committed logs.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if a table differs")
     return run_cli(parser, write_tables, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,6 +12,11 @@ error of an untrained net is close to chance whatever is closed, so flips are th
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +27,7 @@ from highway_lab.training import LOSSES, Training, evaluate
 from highway_networks import Dataset, DeepNet
 
 from . import class_routing, depth_search, gate_maps, lesions, models
-from .common import Experiment, ExperimentJob, start
+from .common import Experiment, ExperimentJob
 from .models import Source
 
 DEEP = depth_search.KEPT["highway", 100]
@@ -131,6 +136,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train nets and look into them; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -11,6 +11,11 @@ many blocks are needed, all but the k blocks of the highest mean T are closed, s
 k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 from itertools import product
 
@@ -21,7 +26,7 @@ from highway_lab.threads import quiet_threads
 from highway_lab.training import Training, evaluate
 from highway_networks import Config, Dataset, DeepNet
 
-from .common import Experiment, ExperimentJob, fit, start
+from .common import Experiment, ExperimentJob, fit
 from .rates import TriedRate, choose_and_measure, choosing
 
 DEPTHS = (10, 100, 1000)
@@ -147,6 +152,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

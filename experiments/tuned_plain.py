@@ -21,6 +21,11 @@ These comparisons and MARGIN were fixed before the run. So was another word for 
 disagree, it was to be inconclusive. The five words call that partly; inconclusive is an interval that allows both.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +36,7 @@ import numpy as np
 from highway_lab.logs import Log, Result
 from highway_networks import Config, Dataset, train
 
-from .common import CHANCE, Experiment, ExperimentJob, fit, group_by, start
+from .common import CHANCE, Experiment, ExperimentJob, fit, group_by
 
 DEPTHS = (5, 10, 20, 30, 50)
 INITS = ("uniform", "glorot", "he")
@@ -180,6 +185,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

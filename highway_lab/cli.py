@@ -43,13 +43,15 @@ def run_cli(
     and for work that is complete but whose output could not be written.
     """
     argv = sys.argv[1:] if argv is None else argv
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by whoever started this process
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
         try:
             refuse_empty(argv)
             arguments = parser.parse_args(argv)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
-            code = action(arguments) or 0
+            with signal_handler(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler):
+                code = action(arguments) or 0
         except InputError as error:
             parser.error(str(error))
         except MemoryError as error:

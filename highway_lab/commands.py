@@ -254,6 +254,8 @@ class TrainingCommand:
         """Parse `argv` (else sys.argv), train, and return the exit code."""
 
         def action(given: argparse.Namespace) -> None:
+            if given.tensorboard:
+                import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
             dataset, data = self.load_data(given)
             run_job(self.job(given, dataset, data), data)
 
@@ -288,7 +290,7 @@ class TrainingCommand:
         log.add_argument("--no-save", action="store_true", help="write no log")
         parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
-        parser.add_argument("--tensorboard", type=event_folder, metavar="DIR", help=text)
+        parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=text)
         return parser
 
     def load_data(self, given: argparse.Namespace) -> tuple[str, Dataset]:
@@ -355,16 +357,6 @@ def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int,
     flags = parser.add_mutually_exclusive_group()
     flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
     flags.add_argument(f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help="a run for each")
-
-
-def event_folder(text: str) -> Path:
-    """Parse a folder for event files; raises argparse's error if there is nothing to write them with."""
-    try:
-        import highway_lab.tensorboard  # noqa: F401
-    except ImportError as error:
-        found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
-        raise argparse.ArgumentTypeError(found) from error
-    return Path(text)
 
 
 def fit_to(data: Dataset, usual: TrainingConfig, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.summary import hparams, make_histogram
 
-from highway_lab import Interrupted
+from highway_lab import InputError, Interrupted
 from highway_lab.console import full_name
 from highway_lab.files import make_place, unwritable
 from highway_lab.logs import Run
+
+try:
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.summary import hparams, make_histogram
+except ImportError as error:
+    found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
+    raise InputError(f"--tensorboard: {found}") from error
 
 BINS = np.linspace(0, 1, 101)  # for mean T
 

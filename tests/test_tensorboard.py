@@ -133,6 +133,7 @@ def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdi
     monkeypatch.setattr(datasets, "load", lambda *_: pytest.fail("data are read"))
     error = refused(program.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
+    assert program.COMMAND.parser().parse_args(["--tensorboard", "events"]).tensorboard == Path("events")
     assert files_below(workdir) == {}
 
 

@@ -23,7 +23,7 @@ import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
 from highway_lab import InputError, commands, logs
-from highway_lab.cli import ignore_interrupts
+from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.training import Training
 
@@ -258,6 +258,31 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert "--fresh" not in error, "what is safe would be forgotten"
     assert hn.main([*SHORT, "--out", "log.json"]) == 0
     assert not Path("log.digits.jsonl").exists()
+
+
+PROGRAMS = ["highway_networks.py", "conv_highway_networks.py", "visualize_highway_networks.py"]
+MODULES = ["experiments", "experiments.lesions", "experiments.readme_tables", "benchmarks.training_step"]
+
+
+@pytest.mark.parametrize("words", [*([ROOT / name] for name in PROGRAMS), *(["-m", name] for name in MODULES)])
+def test_ctrl_c_while_a_program_imports_ends_it_without_a_traceback(tmp_path, words):
+    program = "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nfinally:\n    print('imported')"
+    (tmp_path / "numpy.py").write_text(program)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_flags_are_parsed_is_told_in_a_line(capsys):
+    parser = OneLineParser(prog="python slow.py")
+    parser.add_argument("--slow", type=lambda text: signal.raise_signal(signal.SIGINT))
+    assert run_cli(parser, lambda given: 0, ["--slow", "1"]) == 130
+    assert capsys.readouterr().err == "\npython slow.py: interrupted\n"
+
+
+def test_a_program_that_is_to_ignore_ctrl_c_does():
+    with ignore_interrupts():
+        assert run_cli(OneLineParser(), lambda given: signal.raise_signal(signal.SIGINT), []) == 0
 
 
 def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():

@@ -5,11 +5,16 @@ it between H's affine map and its activation. Here table 1's net of 16 maps has 
 seeds, with 20,000 images and 6 epochs. All four have the setting that table 1's nets have here; nothing was tuned.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from conv_recipes import ConvConfig
 from highway_lab.logs import RunLog
 from highway_networks import Dataset
 
-from ..common import Experiment, start
+from ..common import Experiment
 from ..conv_runs import FEW_EPOCHS, add_grid, config_of
 
 NET = "mnist-16"
@@ -31,6 +36,3 @@ def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
 
 
 add_grid(EXPERIMENT, configs)
-
-if __name__ == "__main__":
-    start(__spec__.name)

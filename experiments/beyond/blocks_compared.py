@@ -8,6 +8,11 @@ Gradient flow is the norm of dL/dx of every block on a fixed batch, and the sing
 Jacobian dy/dx at one image, before and after training.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 from itertools import product
 
@@ -19,7 +24,7 @@ from highway_lab.threads import quiet_threads
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, softmax_cross_entropy
 
-from ..common import Experiment, ExperimentJob, fit, start
+from ..common import Experiment, ExperimentJob, fit
 from ..rates import TriedRate, choose_and_measure, choosing
 from . import blocks  # noqa: F401, adds residual-scaled and lstm to BLOCKS
 
@@ -171,6 +176,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -8,6 +8,11 @@ A pixel of a block is on a stroke if the image is brighter there than half of th
 that the first convolution takes off, averaged down to the block's size.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +27,7 @@ from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import Dataset, train
 
-from ..common import Experiment, ExperimentJob, sha256_of, start
+from ..common import Experiment, ExperimentJob, sha256_of
 from ..conv_runs import FEW_EPOCHS, checkpoint_path, config_of
 from ..conv_tables import MODEL
 
@@ -146,6 +151,3 @@ def run(job: ExperimentJob) -> None:
 
 parser = EXPERIMENT.add_run(run, "look into a net")
 parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {MODEL}, else train one")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -12,6 +12,11 @@ the definition, or leave it, as where its memory is reused; parameters and their
 No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -21,7 +26,7 @@ import numpy as np
 from highway_lab.logs import Log, Result
 from highway_networks import Activation, Block, DeepNet, Workspace, affine_forward
 
-from ..common import NO_DATA, Experiment, ExperimentJob, start
+from ..common import NO_DATA, Experiment, ExperimentJob
 from .tracing import BYTES, Memory, Trace, costs, depths
 
 BLOCKS = ("plain", "residual", "highway")
@@ -197,6 +202,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "trace all nets; resumable", dataset=None)
-
-if __name__ == "__main__":
-    start(__spec__.name)

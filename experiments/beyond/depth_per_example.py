@@ -10,6 +10,11 @@ Within classes, they are also taken with a third variable held constant: the ima
 of x_0, or the norm of the last state x_L, which raises margins. early_exit.py measures early exits.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +27,7 @@ from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet
 
 from .. import models
-from ..common import Experiment, ExperimentJob, start
+from ..common import Experiment, ExperimentJob
 from ..models import Source
 from . import early_exit
 from .early_exit import Exit
@@ -277,6 +282,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "measure the depth of every test image; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -11,6 +11,11 @@ regimes shifted by every number of days, cyclically, which keeps them as persist
 shifts is ½; p is the share of shifts whose AUC is at least as far from ½.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +29,7 @@ from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
 
-from ..common import NO_DATA, Experiment, ExperimentJob, start
+from ..common import NO_DATA, Experiment, ExperimentJob
 from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
@@ -278,6 +283,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "simulate, fit, measure; resumable", dataset=None)
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -5,6 +5,11 @@ of each class, and the effective depth of all test images, by class, which is me
 mean T of a layer's units. The untrained net's weights come from a generator so small that the page draws them, too.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +21,7 @@ from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet
 
 from .. import models
-from ..common import Experiment, start
+from ..common import Experiment
 from ..models import Model
 from .conv_gates import first_of_each_class
 
@@ -117,6 +122,3 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
 
 
 models.add_look(EXPERIMENT, look)
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -5,12 +5,17 @@ asks for. Mean T after training shows whether the blocks do more than copy their
 as the paper does, on all images.
 """
 
+if __name__ == "__main__":
+    from highway_lab.start import start
+
+    start(__spec__.name, "EXPERIMENT.main")
+
 from dataclasses import dataclass
 
 from highway_lab.logs import Log
 from highway_networks import Config, Dataset, train
 
-from ..common import Experiment, ExperimentJob, TrainedRun, fit, start
+from ..common import Experiment, ExperimentJob, TrainedRun, fit
 
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
@@ -72,6 +77,3 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train all nets; resumable")
-
-if __name__ == "__main__":
-    start(__spec__.name)

@@ -1,0 +1,24 @@
+"""Start of every program, before imports that take a second: Ctrl-C ends them with exit code 130 and no traceback."""
+
+import os
+import signal
+import sys
+from importlib import import_module
+from operator import attrgetter
+
+
+def start(module: str, main: str = "main") -> None:
+    """Run `main`, an attribute of a module, and exit with the code that it returns.
+
+    The module is imported by its name, as worker processes cannot import what __main__ defines.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception could be lost in an import's own handlers
+    code = attrgetter(main)(import_module(module))()
+    exec("")  # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget
+    sys.exit(code)
+
+
+def highway_networks() -> None:
+    """Run the command of an installed package."""
+    start("highway_networks")

@@ -3,37 +3,57 @@
 `training` is a highway_lab.training.Training, or an object with its attributes.
 """
 
+import hashlib
 import json
 import os
-from dataclasses import asdict
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from highway_lab import InputError, Interrupted
+from highway_lab import InputError, Interrupted, logs
+from highway_lab.fields import Count, check
 from highway_lab.files import atomic_write, check_regular, make_place
-from highway_lab.logs import History, completed
+from highway_lab.logs import History, Run
+
+
+@dataclass
+class State:
+    """What a checkpoint holds beside its arrays; history: null unless scores are kept."""
+
+    config: dict[str, Any]
+    optimizer: dict[str, Any]
+    rng: dict[str, Any]
+    epoch: Count
+    diverged: bool
+    history: History | None
+    gate_means: list[list[float | None]]
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        rows = len(self.history.epoch) if self.history else self.epoch + 1
+        return None if rows == self.epoch + 1 else f"expected a row of history an epoch, found {rows} at {self.epoch}"
 
 
 def save(path: str | os.PathLike, training: Any) -> None:
     """Write all that decides how training goes on, and the record so far; raises Interrupted if the disk is full."""
-    kept = optimizer_state(training)
-    arrays: dict[str, Any] = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
-    state = {
-        "config": asdict(training.config),
-        "optimizer": {name: value for name, value in kept.items() if name not in arrays},
-        "rng": training.rng.bit_generator.state,
-        "epoch": training.epoch,
-        "diverged": training.diverged,
-        "history": asdict(training.history),
-        "gate_means": training.gate_means,
-    }
-    arrays |= _net_state(training)
+    state = State(
+        config=asdict(training.config),
+        optimizer={name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)},
+        rng=training.rng.bit_generator.state,
+        epoch=training.epoch,
+        diverged=training.diverged,
+        history=training.history if training.history.epoch else None,
+        gate_means=training.gate_means,
+    )
+    arrays: dict[str, Any] = {"state": np.array(json.dumps(asdict(state)))} | _arrays(training)
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
-            np.savez(file, state=np.array(json.dumps(state)), params=training.net.params.flat, **arrays)
+            np.savez(file, **arrays | {"digest": np.array(digest(arrays))})
     except InputError as error:
         raise Interrupted(str(error)) from error
 
@@ -41,51 +61,86 @@ def save(path: str | os.PathLike, training: Any) -> None:
 def restore(path: str | os.PathLike, training: Any) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    Raises InputError for a file that is no checkpoint.
+    False, too, after a line that says so, for a checkpoint that is not as it was written: `training` stays as it was.
+    Raises InputError for a file of something else.
     """
     if not Path(path).exists():
         return False
+    _check_ours(path)
     try:
-        check_regular(path)
         with np.load(path, allow_pickle=False) as stored:
-            state = completed(json.loads(str(stored["state"])), "checkpoint")
-            if state["config"] != asdict(training.config):
-                return False
-            history = History(**state["history"])
-            if (type(state["epoch"]), len(history.epoch)) not in ((int, 0), (int, state["epoch"] + 1)):
-                raise ValueError(f"{len(history.epoch)} rows of history after {state['epoch']} epochs")
-            _fill(training.net.params.flat, stored["params"])
-            for name, value in _net_state(training).items():
-                _fill(value, stored[name])
-            for name, value in optimizer_state(training).items():
-                if isinstance(value, np.ndarray):
-                    _fill(value, stored[name])
-                else:
-                    setattr(training.optimizer, name, state["optimizer"][name])
-        training.rng.bit_generator.state = state["rng"]
-        training.history, training.gate_means = history, state["gate_means"]
-        training.epoch, training.diverged = state["epoch"], state["diverged"]
-    except Exception as error:  # whatever numpy, zip and json say of a foreign or truncated file
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: expected a checkpoint, found: {reason}; delete it to start afresh") from error
+            arrays = dict(stored)
+        if str(arrays.pop("digest", "none")) != digest(arrays):
+            raise ValueError("another content than was written, or one of an older version")
+        state = logs.loads(str(arrays.pop("state")), State)
+        if state.config != asdict(training.config):
+            return False
+        rng = _check_state(state, training)
+        for name in (own := _arrays(training)).keys() | arrays.keys():
+            found, wanted = (described(of.get(name)) for of in (arrays, own))
+            if found != wanted:
+                raise ValueError(f"array {name}: expected {wanted}, found {found}")
+    except Exception as error:  # whatever numpy, zip and json say of a damaged file
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(f"{path}: damaged, found: {reason}; its run is trained anew", file=sys.stderr)
+        return False
+    for name, array in own.items():
+        array[...] = arrays[name]
+    vars(training.optimizer).update(state.optimizer)
+    training.rng.bit_generator.state = rng.bit_generator.state
+    training.history, training.gate_means = state.history or History.empty(), state.gate_means
+    training.epoch, training.diverged = state.epoch, state.diverged
     return True
 
 
-def _fill(array: np.ndarray, stored: np.ndarray) -> None:
-    """Copy an array of the same shape and type; NumPy's assignment would also broadcast and cast."""
-    if (stored.shape, stored.dtype) != (array.shape, array.dtype):
-        raise ValueError(f"{stored.dtype} of shape {stored.shape} in the place of {array.dtype} of {array.shape}")
-    array[...] = stored
+def _check_ours(path: str | os.PathLike) -> None:
+    """Raise InputError for a file that does not begin as `save` begins one, however short it is cut."""
+    try:
+        check_regular(path)
+        with open(path, "rb") as file:
+            begun = file.read(30 + len("state.npy"))  # a zip archive's first member is named from byte 30 on
+        if begun[:4] not in b"PK\x03\x04" or begun[30:] not in b"state.npy":
+            raise OSError(None, "something else")
+    except OSError as error:
+        raise InputError(f"{path}: expected a checkpoint, found: {error.strerror}; move it") from error
+
+
+def _check_state(state: State, training: Any) -> np.random.Generator:
+    """Raise an error unless the state could be that of `training`; return its generator."""
+    kept = {name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)}
+    found, wanted = ({name: _kind(of) for name, of in values.items()} for values in (state.optimizer, kept))
+    if found != wanted:
+        raise ValueError(f"optimizer: expected {wanted}, found {found}")
+    if state.history:
+        metric, gate_means = training.loss.metric, state.gate_means or None
+        check(Run(None, training.config, 1, metric, state.diverged, state.history, gate_means))
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state.rng
+    return rng
+
+
+def _kind(value: Any) -> str:
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of the names, types, shapes and values of arrays."""
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {described(array)} ".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def _arrays(training: Any) -> dict[str, np.ndarray]:
+    """Return parameters, buffers and what the optimiser keeps of each parameter under their names in a checkpoint."""
+    kept = {name: value for name, value in optimizer_state(training).items() if isinstance(value, np.ndarray)}
+    buffers = {f"net.{name}": value for name, value in training.net.buffers.items()}
+    return {"params": training.net.params.flat} | kept | buffers
 
 
 def optimizer_state(training: Any) -> dict[str, Any]:
     """Return an optimiser's attributes, except the parameters that it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
-
-
-def _net_state(training: Any) -> dict[str, np.ndarray]:
-    """Return a net's buffers under their names in a checkpoint."""
-    return {f"net.{name}": value for name, value in training.net.buffers.items()}
 
 
 NET_FORMAT = 2  # 1 had the weights transposed, as x @ W

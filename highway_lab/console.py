@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
+from highway_lab.datasets import TEST_IMAGES
 from highway_lab.intervals import interval
-from highway_lab.logs import TEST_IMAGES, DatasetInfo, Run
+from highway_lab.logs import DatasetInfo, Run
 
 STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
 

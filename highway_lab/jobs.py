@@ -7,6 +7,7 @@ file and runs only what is missing.
 import argparse
 import asyncio
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from highway_lab import InputError, Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts
+from highway_lab.console import count_of
 from highway_lab.files import atomic_write, check_regular, make_place, remove
 from highway_lab.logs import Result
 
@@ -32,8 +34,22 @@ CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
 
 
+def sealed(text: bytes) -> bytes:
+    """Return a JSON object with the SHA-256 of its bytes as its last key."""
+    return text[:-1] + b', "sha256": "%s"}' % hashlib.sha256(text).hexdigest().encode()
+
+
+def unsealed(line: bytes) -> bytes | None:
+    """Return what was `sealed`; None if the line is not as it was written."""
+    text = line[: len(b"{") - len(sealed(b"{}"))] + b"}"
+    return text if sealed(text) == line else None
+
+
 class ResultFile(Generic[ResultT]):
-    """Results, one JSON object a line, each a dataclass `schema`: the environment, the task, what was measured."""
+    """Results, one JSON object a line, each a dataclass `schema`: the environment, the task, what was measured.
+
+    A line is sealed with a digest. One that is no longer as it was written counts for nothing: its run is repeated.
+    """
 
     def __init__(self, path: str | os.PathLike, schema: type[ResultT]):
         self.path, self.schema = Path(path), schema
@@ -43,17 +59,23 @@ class ResultFile(Generic[ResultT]):
         self._opening = f'{{"{environment}": '.encode()  # with which every line begins
 
     def read(self) -> list[ResultT]:
-        """Return every result in the file; none if there is no file.
+        """Return every result in the file but damaged ones; none if there is no file.
 
-        A last line without its newline was torn by a crash, or is being written: it is left out. Any other line that
-        does not fit the schema raises InputError: the file belongs to somebody else.
+        A last line without its newline was torn by a crash, or is being written: it is left out. A line as it was
+        written that does not fit the schema raises InputError: the file belongs to somebody else.
         """
-        return [self._parse(line, number) for number, line in enumerate(self._lines(), start=1)]
+        return [self._parse(text, number) for number, text in enumerate(self._texts(), start=1) if text]
+
+    def damaged(self) -> int:
+        """Return how many lines are not as they were written."""
+        return self._texts().count(None)
 
     def keep(self, wanted: Callable[[ResultT], bool]) -> None:
-        """Rewrite the file without torn lines and without results that are not wanted; remove it if none is left."""
-        lines = [line for line, result in zip(self._lines(), self.read(), strict=True) if wanted(result)]
-        content = b"".join(line + b"\n" for line in lines)
+        """Rewrite the file without damaged lines and without results that are not wanted; remove it if none is left."""
+        texts = [text for text in self._texts() if text]
+        content = b"".join(
+            sealed(text) + b"\n" for text, result in zip(texts, self.read(), strict=True) if wanted(result)
+        )
         if not content:
             remove(self.path)
         elif content != self._content():
@@ -63,9 +85,7 @@ class ResultFile(Generic[ResultT]):
     def check(self) -> None:
         """Raise InputError, before hours of work, if the file holds something else or no line can be added."""
         make_place(self.path)
-        content = self._content()
-        if not (content.startswith(self._opening) or self._opening.startswith(content)):
-            raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
+        self._content()
         if self.path.exists() and not os.access(self.path, os.W_OK):
             raise InputError(f"{self.path}: expected a file to add to, found: no permission; move it, or allow it")
 
@@ -79,7 +99,7 @@ class ResultFile(Generic[ResultT]):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:
-                file.write(json.dumps(asdict(result), allow_nan=False).encode() + b"\n")
+                file.write(sealed(json.dumps(asdict(result), allow_nan=False).encode()) + b"\n")
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
@@ -100,19 +120,23 @@ class ResultFile(Generic[ResultT]):
     def _content(self) -> bytes:
         try:
             check_regular(self.path)
-            return self.path.read_bytes()
+            content = self.path.read_bytes()
         except FileNotFoundError:
             return b""
         except OSError as error:
             raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
+        if not (content.startswith(self._opening) or self._opening.startswith(content)):
+            raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
+        return content
 
-    def _lines(self) -> list[bytes]:
-        *lines, torn = self._content().split(b"\n")
-        return lines if torn.startswith(self._opening[: len(torn)]) else [*lines, torn]
+    def _texts(self) -> list[bytes | None]:
+        """Return the JSON of every line, None for a damaged one."""
+        *lines, _torn = self._content().split(b"\n")
+        return [unsealed(line) for line in lines]
 
-    def _parse(self, line: bytes, number: int) -> ResultT:
+    def _parse(self, text: bytes, number: int) -> ResultT:
         try:
-            return logs.loads(line, self.schema)
+            return logs.loads(text, self.schema)
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: line {number}: expected a {self._name}, found: {error}; "
@@ -330,6 +354,9 @@ def run_missing(
             f"{results.path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "
             "go on with them (--keep), or begin anew (--fresh)"
         )
+    if damaged := results.damaged():
+        words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
+        print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
     results.keep(lambda result: result.whole)
     wanted, missing = set(tasks), [task for task in tasks if task not in done]
     hidden = not (bar and sys.stderr.isatty())

@@ -13,19 +13,19 @@ import math
 import operator
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from highway_lab import InputError
+from highway_lab.datasets import DATASETS, TEST_IMAGES
+from highway_lab.fields import COUNT, LARGEST, SCORE, SHARE, Count, check, rule
 from highway_lab.files import atomic_write, check_regular
 
 SCHEMA = 1
-TEST_IMAGES = "test images"  # DatasetInfo.test_set if all of them are used
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
@@ -70,14 +70,10 @@ RENAMED = {
 class DatasetInfo:
     """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are."""
 
-    name: str
-    n_train: int
-    n_test: int
+    name: Annotated[str, rule(among=DATASETS)]
+    n_train: Count
+    n_test: Count
     test_set: str = TEST_IMAGES
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[\w-]+", self.name):
-            raise ValueError(f"expected the name of a data set, found {self.name!r}")
 
 
 @dataclass
@@ -88,7 +84,7 @@ class Environment:
     numpy: str
     blas: str
     kernels: str  # the set that OpenBLAS has chosen for the processor: it decides both
-    threads: int
+    threads: Count
     platform: str
     cpu: str
     code: str  # fingerprint of the training code
@@ -112,15 +108,11 @@ class Result:
 class Log:
     """The envelope of a log: schema, time, command, data set (null: none) and environment."""
 
-    schema: int
+    schema: Annotated[int, rule(within=(SCHEMA, SCHEMA))]
     created: str
     command: str
     dataset: DatasetInfo | None
     environment: Environment
-
-    def __post_init__(self) -> None:
-        if self.schema != SCHEMA:
-            raise ValueError(f"expected schema {SCHEMA}, found {self.schema}")
 
     @classmethod
     def new(cls, command: str, dataset: DatasetInfo | None, *, threads: int = 1, **measured: Any) -> Self:
@@ -143,22 +135,25 @@ class History:
     The validation columns are empty without validation samples; with them, only the last row has test scores.
     """
 
-    epoch: list[int]
-    train_loss: list[float | None]
-    train_score: list[float | None]
-    test_loss: list[float | None]
-    test_score: list[float | None]
-    grad_norm: list[float | None]  # mean global L2 norm before clipping, null at epoch 0
-    seconds: list[float]  # wall time
+    epoch: Annotated[list[int], rule("rows", within=COUNT)]
+    train_loss: Annotated[list[float | None], rule("rows")]
+    train_score: Annotated[list[float | None], rule("rows", within=SCORE)]
+    test_loss: Annotated[list[float | None], rule("rows")]
+    test_score: Annotated[list[float | None], rule("rows", within=SCORE)]
+    # Mean global L2 norm before clipping, null at epoch 0.
+    grad_norm: Annotated[list[float | None], rule("rows", within=COUNT)]
+    seconds: Annotated[list[float], rule("rows", within=COUNT)]  # wall time
     validation_loss: list[float | None] = field(default_factory=list)
-    validation_score: list[float | None] = field(default_factory=list)
+    validation_score: Annotated[list[float | None], rule(within=SCORE)] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        lengths = {column.name: len(getattr(self, column.name)) for column in fields(self)}
-        if not self.validation_loss and not self.validation_score:
-            lengths = {name: length for name, length in lengths.items() if not name.startswith("validation")}
-        if len(set(lengths.values())) != 1:
-            raise ValueError(f"expected lists of one length, found {lengths}")
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        rows, validated = len(self.epoch), (len(self.validation_loss), len(self.validation_score))
+        if validated not in ((0, 0), (rows, rows)):
+            return f"expected validation_loss and validation_score of {rows} entries, found {validated}"
+        if self.epoch != [*range(self.epoch[0], self.epoch[0] + rows)]:
+            return "expected an epoch that follows the one before, found another"
+        return "expected numbers in train_loss before the last, found null" if None in self.train_loss[:-1] else None
 
     @classmethod
     def empty(cls) -> Self:
@@ -174,36 +169,52 @@ class History:
             column.append(number(value))
 
 
-@dataclass
-class Run(Result, Generic[ConfigT]):
-    """One training run."""
+class Trained(Result):
+    """A result of training by a `config`: it has a `history`, and may have `diverged`."""
 
-    config: ConfigT
-    n_params: int
-    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    config: Any
     diverged: bool
     history: History
-    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; null without gates
 
-    def __post_init__(self) -> None:
-        rows = len(self.history.epoch)
-        if rows == 0:
-            raise ValueError("expected a history of at least one epoch, found none")
-        if self.gate_means is None:
-            return
-        if len(self.gate_means) != rows:
-            raise ValueError(f"expected {rows} rows of gate_means, found {len(self.gate_means)}")
-        if len({len(row) for row in self.gate_means}) > 1 or not self.gate_means[0]:
-            raise ValueError("expected rows of gate_means of one length, found several or none")
-        means = set(itertools.chain(*self.gate_means))
-        if None in means and not self.diverged:
-            raise ValueError("expected finite gate_means of a run that has not diverged, found null")
-        if not all(0 <= mean <= 1 for mean in means if mean is not None):
-            raise ValueError("expected gate_means from 0 to 1, found others")
+    @property
+    def epochs(self) -> int:
+        """Number of epochs after which the run ends."""
+        return self.config.epochs
 
     @property
     def ended(self) -> bool:
-        return self.diverged or self.history.epoch[-1] == self.config.epochs
+        return self.diverged or self.history.epoch[-1] == self.epochs
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        if self.history.epoch[-1] > self.epochs:
+            return f"expected at most {self.epochs} epochs, found {self.history.epoch[-1]}"
+        if not self.diverged and self.history.train_loss[-1] is None:
+            return "expected a last train_loss of a run that has not diverged, found null"
+        return None
+
+
+@dataclass
+class Run(Trained, Generic[ConfigT]):
+    """One training run."""
+
+    config: ConfigT
+    n_params: Count
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    diverged: bool
+    history: History
+    # Mean T of each block, one row an epoch; null without gates.
+    gate_means: Annotated[list[list[float | None]] | None, rule("rows", "L", within=SHARE)]
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        rows, means = len(self.history.epoch), self.gate_means or []
+        if means and (len(means), len(means[0])) != (rows, self.config.depth):
+            found = f"{len(means)} of {len(means[0])}"
+            return f"expected {rows} rows of gate_means of {self.config.depth} blocks, found {found}"
+        if not self.diverged and None in itertools.chain(*means):
+            return "expected numbers in gate_means of a run that has not diverged, found null"
+        return super().contradiction()
 
     @property
     def whole(self) -> bool:
@@ -221,7 +232,7 @@ class RunLog(Log, Generic[ConfigT]):
     """Log of a training command; unless it is `finished`, runs are missing or have epochs to come."""
 
     dataset: DatasetInfo
-    runs: list[Run[ConfigT]]
+    runs: Annotated[list[Run[ConfigT]], rule("runs")]
     finished: bool = True
 
 
@@ -233,7 +244,7 @@ def joined(records: Iterable[Run]) -> list[Run]:
     runs: dict[Any, Run] = {}
     for record in records:
         if first := record.history.epoch[0]:
-            if record.config not in runs:
+            if record.config not in runs or runs[record.config].history.epoch[-1] < first - 1:
                 continue
             earlier = runs[record.config].rows(0, first)
             record = replace(
@@ -254,8 +265,8 @@ def now() -> str:
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """Round `value` to significant digits; return None (null in JSON) if it is not finite."""
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    """Round `value` to significant digits, at most LARGEST; return None (null in JSON) if it is not finite."""
+    return float(f"{max(-LARGEST, min(value, LARGEST)):.{digits}g}") if math.isfinite(value) else None
 
 
 def numbers(values: Any, digits: int = 6) -> list:
@@ -387,6 +398,7 @@ def loads(text: bytes | str, schema: type[LogT]) -> LogT:
     log: Any = msgspec.convert(raw, schema)
     for difference in _differing_fields(raw, asdict(log), "$"):
         raise ValueError(f"expected exactly the schema's fields, found {difference}")
+    check(log)
     return log
 
 

@@ -23,6 +23,7 @@ import experiments.beyond.blocks  # noqa: F401, two more kinds of block, tested 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
 from highway_lab import InputError
 from highway_lab.files import Published
+from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_lab.training import Training
 from highway_networks import BLOCKS, Config, DeepNet, Net, name_in_layer
@@ -206,6 +207,12 @@ def limited_file_size(size: int) -> Iterator[None]:
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones included, with its bytes."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def resealed(lines: Path, old: str, new: str) -> bytes:
+    """The lines of a file of results with other words in them, as if they had been written so."""
+    texts = filter(None, map(unsealed, lines.read_bytes().split(b"\n")))
+    return b"".join(sealed(text.replace(old.encode(), new.encode())) + b"\n" for text in texts)
 
 
 def contents(path: Path) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -95,15 +96,6 @@ def test_a_run_begins_anew_without_a_checkpoint_of_its_own_config(digits, path, 
     assert_same_bits(training, Training(config, digits))
 
 
-def test_a_checkpoint_from_before_there_was_a_choice_of_loss_is_restored(digits, path, saved):
-    config = dataclasses.asdict(SHORT)
-    del config["loss"]
-    change_state(path, config=config)
-    training = Training(SHORT, digits)
-    assert checkpoints.restore(path, training)
-    assert_same_bits(training, saved)
-
-
 def change_arrays(path: Path, **changes) -> None:
     """Write the checkpoint again with some arrays replaced; None leaves one out."""
     arrays = contents(path) | changes
@@ -126,29 +118,70 @@ def make_a_directory(path: Path) -> None:
     path.mkdir()
 
 
-SPOILED = {
+DAMAGED = {
     "a flipped bit": flip_a_bit,
+    "another rate": lambda path: change_state(path, optimizer={"lr": -1}),
+    "another epoch": lambda path: change_state(path, epoch=3),
+    "no digest, as before there was one": lambda path: change_arrays(path, digest=None),
+    "another digest": lambda path: change_arrays(path, digest=np.array("0" * 64)),
+    "a diverged run that did not": lambda path: change_state(path, diverged=None),
+}
+for name in ("params", "m", "v"):
+    DAMAGED[f"no {name}"] = lambda path, name=name: change_arrays(path, **{name: None})
+    DAMAGED[f"other {name}"] = lambda path, name=name: change_arrays(path, **{name: -contents(path)[name]})
+for share in (0, 0.001, 0.5, 0.9, 0.999):
+    DAMAGED[f"{share} of it"] = lambda path, share=share: os.truncate(path, int(share * path.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_a_checkpoint_that_is_not_as_it_was_written_is_trained_anew(digits, path, saved, capsys, damage):
+    damage(path)
+    assert_trained_anew(digits, path, capsys)
+
+
+def assert_trained_anew(digits, path: Path, capsys) -> None:
+    """A line says that the checkpoint is damaged, and the run stands where it begins."""
+    training = Training(SHORT, digits)
+    assert not checkpoints.restore(path, training)
+    assert_same_bits(training, Training(SHORT, digits))
+    assert re.fullmatch(
+        rf"{re.escape(str(path))}: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err
+    )
+
+
+FALSE_STATES = {  # each sealed with its own digest
+    "no generator": {"rng": None},
+    "another generator": {"rng": {"bit_generator": "MT19937"}},
+    "no optimiser": {"optimizer": {}},
+    "a rate in words": {"optimizer": {"lr": "fast", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "t": 8}},
+    "no history": {"history": {}},
+    "a short history": {"history": {"epoch": [0]}},
+    "more epochs than rows": {"epoch": 3},
+    "neither diverged nor not": {"diverged": None},
+    "gates of other blocks": {"gate_means": [[0.5]] * 3},
+    "a field too many": {"surplus": 1},
+}
+
+
+@pytest.mark.parametrize("change", FALSE_STATES.values(), ids=FALSE_STATES)
+def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, capsys, change):
+    change_state(path, **change)
+    arrays = contents(path)
+    del arrays["digest"]
+    change_arrays(path, digest=np.array(checkpoints.digest(arrays)))
+    assert_trained_anew(digits, path, capsys)
+
+
+FOREIGN = {
     "a directory": make_a_directory,
     "a saved net": lambda path: small_net("highway", "tanh", 2).save(path),
-    "no generator": lambda path: change_state(path, rng=None),
-    "another generator": lambda path: change_state(path, rng={"bit_generator": "MT19937"}),
-    "no optimiser": lambda path: change_state(path, optimizer={}),
-    "no history": lambda path: change_state(path, history={}),
-    "a short history": lambda path: change_state(path, history={"epoch": [0]}),
 }
-for name in ("params", "m", "v", "state"):
-    SPOILED[f"no {name}"] = lambda path, name=name: change_arrays(path, **{name: None})
-for name in ("params", "m", "v"):
-    SPOILED[f"{name} of one number"] = lambda path, name=name: change_arrays(path, **{name: contents(path)[name][:1]})
-    SPOILED[f"{name} as text"] = lambda path, name=name: change_arrays(path, **{name: contents(path)[name].astype(str)})
-for share in (0, 0.001, 0.5, 0.9, 0.999):
-    SPOILED[f"{share} of it"] = lambda path, share=share: os.truncate(path, int(share * path.stat().st_size))
-for content in (b"Dear diary", b"PK\x03\x04", pickle.dumps({"params": 0})):
-    SPOILED[repr(content)] = lambda path, content=content: path.write_bytes(content)
+for content in (b"Dear diary", pickle.dumps({"params": 0})):
+    FOREIGN[repr(content)] = lambda path, content=content: path.write_bytes(content)
 
 
-@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
-def test_what_is_no_checkpoint_is_refused(digits, path, saved, spoil):
-    spoil(path)
-    with refused_with(f"{path}: expected a checkpoint, found", "delete it"):
+@pytest.mark.parametrize("replace", FOREIGN.values(), ids=FOREIGN)
+def test_a_file_of_something_else_is_refused(digits, path, saved, replace):
+    replace(path)
+    with refused_with(f"{path}: expected a checkpoint, found", "move it"):
         checkpoints.restore(path, Training(SHORT, digits))

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, files_below, group_lives, wait_until, without_seconds
+from helpers import ROOT, files_below, group_lives, resealed, wait_until, without_seconds
 from made_up import made_up_log
 from test_tensorboard import check_events
 
@@ -406,8 +406,8 @@ def test_runs_of_another_job_are_neither_taken_nor_lost(cut_short):
 
 def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, cut_short, refused, capsys):
     capsys.readouterr()
-    lines = LINES.read_text().replace(logs.environment().code, "another")
-    LINES.write_text(lines)
+    lines = resealed(LINES, logs.environment().code, "another")
+    LINES.write_bytes(lines)
     before = files_below(workdir)
     error = refused(hn.main, cut_short)
     assert all(part in error for part in (LINES.name, "found 1 of other code", "--keep", "--fresh"))
@@ -415,7 +415,7 @@ def test_runs_of_other_code_are_kept_or_forgotten_only_on_request(workdir, cut_s
     assert hn.main([*cut_short, "--keep"]) == 0
     kept, fresh = read("log.json").runs
     assert (kept.environment.code, fresh.environment) == ("another", None)
-    LINES.write_text(lines)
+    LINES.write_bytes(lines)
     assert hn.main([*cut_short, "--fresh"]) == 0
     assert [run.environment for run in read("log.json").runs] == [None, None]
 
@@ -507,8 +507,7 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
     monkeypatch.setattr(Training, "_train_epoch", interrupt)
     assert cn.main(words) == 130
     capsys.readouterr()
-    lines = Path("log.digits.jsonl")
-    lines.write_text(lines.read_text().replace(logs.environment().code, "c0dec0dec0de"))
+    LINES.write_bytes(resealed(LINES, logs.environment().code, "c0dec0dec0de"))
     assert "found 1 of other code" in refused(cn.main, words)
 
 

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from highway_lab import InputError, Interrupted, jobs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
-from highway_lab.jobs import ResultFile, run_missing
+from highway_lab.jobs import ResultFile, run_missing, sealed
 from highway_lab.logs import Result, environment
 
 TASKS = range(12)
@@ -93,7 +93,7 @@ def check_all_done(safe: bytes) -> None:
 # ---------------------------------------------------------------------------------- the file of results
 
 HERE = json.dumps(asdict(environment())).encode()
-LINES = [b'{"environment": %s, "task": %d, "square": %.1f}\n' % (HERE, task, task**2) for task in range(3)]
+LINES = [sealed(b'{"environment": %s, "task": %d, "square": %.1f}' % (HERE, n, n**2)) + b"\n" for n in range(3)]
 
 
 def test_what_is_appended_is_read_back_line_by_line(workdir):
@@ -117,23 +117,45 @@ def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(workdir):
 
 
 FOREIGN_LINES = {
-    "empty": b"",
-    "zeros": bytes(40),
-    "two in one": LINES[1][:-1] + LINES[1][:-1],
-    "deep": b"[" * 100_000,
     "a field missing": b'{"environment": null, "task": 1}',
     "another type": b'{"environment": null, "task": "1", "square": 1.0}',
     "not a number": b'{"environment": null, "task": 1, "square": NaN}',
+    "deep": b'{"environment": ' + b"[" * 100_000 + b"}",
 }
 
 
 @pytest.mark.parametrize("line", FOREIGN_LINES.values(), ids=FOREIGN_LINES)
-def test_a_line_that_is_no_result_is_refused_by_its_number(workdir, line):
-    content = LINES[0] + line + b"\n" + LINES[2] + b"torn"
+def test_a_line_as_written_that_is_no_such_result_is_refused(workdir, line):
+    """The file is somebody else's: nothing in it is thrown away."""
+    content = LINES[0] + sealed(line) + b"\n" + LINES[2] + b"torn"
     SQUARES.write_bytes(content)
     with refused_with("squares.jsonl: line 2: expected a Square, found", "delete this line"):
         square_all(tasks=range(3))
     assert SQUARES.read_bytes() == content
+
+
+def edited(line: bytes, place: int, content: bytes) -> bytes:
+    return line[:place] + content + line[place + len(content) :]
+
+
+DAMAGED_LINES = {
+    "empty": b"\n",
+    "zeros": bytes(40) + b"\n",
+    "two in one": LINES[1][:-1] + LINES[1],
+    "another score": LINES[1].replace(b'"square": 1.0', b'"square": 2.0'),
+    "another digest": edited(LINES[1], len(LINES[1]) - 10, b"0123"),
+    "no digest, as before there was one": LINES[1].partition(b', "sha256"')[0] + b"}\n",
+}
+
+
+@pytest.mark.parametrize("line", DAMAGED_LINES.values(), ids=DAMAGED_LINES)
+def test_a_line_that_is_not_as_it_was_written_is_trained_anew(let_go, capsys, line):
+    SQUARES.write_bytes(LINES[0] + line + LINES[2])
+    assert ResultFile(SQUARES, Square).read() == [made_here(0, 0.0), made_here(2, 4.0)]
+    assert square_all(tasks=range(3)) == [made_here(task, task**2) for task in range(3)]
+    assert SQUARES.read_bytes() == LINES[0] + LINES[2] + LINES[1]
+    said = "squares.jsonl: damaged, found: 1 line no longer as written, or of an older version; trained anew\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ WRONG = [  # a field, a value that it cannot have, what the message names
     (("runs", 0, "n_params"), 100.5, ["$.runs[0].n_params"]),
     (("runs", 0, "diverged"), 0, ["$.runs[0].diverged"]),
     (("runs", 0, "history", "test_acc"), [0.1, 0.9], ["test_acc"]),  # beside test_score, its new name
-    *((("runs", 0, "history", field), [0] * 3, [field, "$.runs[0].history"]) for field in LOG["runs"][0]["history"]),
+    *((("runs", 0, "history", field), [0] * 3, ["$.runs[0].history", "found"]) for field in LOG["runs"][0]["history"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12], [0.125]], ["gate_means", "$.runs[0]"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12]], ["2 rows", "found 1", "$.runs[0]"]),
     (("runs", 0, "config", "block"), "brick", ["--block", "brick"]),

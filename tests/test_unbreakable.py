@@ -25,6 +25,7 @@ from experiments.beyond import very_deep
 from highway_lab import InputError, commands, logs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
+from highway_lab.fields import LARGEST
 from highway_lab.training import Training
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -45,7 +46,7 @@ def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 @pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2"])
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
     shell(f"python {MAIN} {shlex.join(DIGITS)} --depth 1 --jobs {jobs} --out log.json {redirected}", tmp_path)
-    assert len(logs.read(tmp_path / "log.json", viz.Log, "").runs) == 2
+    assert len(logs.read(tmp_path / "log.json", logs.RunLog[hn.Config], "").runs) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
 
 
@@ -75,7 +76,7 @@ def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
 
 def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
     assert hn.main([*SHORT, "--out", "a\udcff.json"]) == 0
-    assert r"$'a\xff.json'" in logs.read("a\udcff.json", viz.Log, "").command
+    assert r"$'a\xff.json'" in logs.read("a\udcff.json", logs.RunLog[hn.Config], "").command
 
 
 STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
@@ -159,6 +160,8 @@ def spoilt_log(change) -> dict:
 
 def longer(log: dict, run: dict) -> None:
     run["history"] = {name: values + values[-1:] for name, values in run["history"].items()}
+    run["history"]["epoch"][-1] += 1
+    run["config"]["epochs"] += 1
     run["gate_means"].append(run["gate_means"][-1])
 
 
@@ -193,7 +196,8 @@ def test_pictures_stay_in_a_folder_below_viz(workdir, name):
 def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monkeypatch):
     monkeypatch.setattr(gif, "MOST_FRAMES", 3)
     log = small_log()
-    log.runs[0].history.train_loss[:] = log.runs[0].history.test_score[:] = [1e308, -1e308]
+    log.runs[0].history.train_loss[:] = [LARGEST, -LARGEST]
+    log.runs[0].history.test_score[:] = [-LARGEST, 1]
     longer_log = json.loads(logs.dumps(log))
     for _ in range(9):
         longer(longer_log, longer_log["runs"][0])

@@ -20,7 +20,7 @@ import numpy as np
 import visualize_highway_networks as viz
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import fingerprint, label_ends, new_figure, place_labels, renderer, set_title
+from highway_lab.figures import drawing, fingerprint, label_ends, new_figure, place_labels, renderer, set_title
 from highway_lab.files import atomic_write, make_place
 
 NAME = "highway_networks.gif"
@@ -81,7 +81,8 @@ def animate(path: Path, out: Path | None = None) -> Path:
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
     if out is None:
         out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
-    pictures = share_palette(np.stack(list(frames(log))))
+    with drawing(out.name, path):
+        pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
     comment = f"{fingerprint(path)}\n{renderer()}".encode()
     animation = imageio.imwrite("<bytes>", pictures, extension=".gif", loop=0, duration=durations, comment=comment)

@@ -18,6 +18,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
@@ -47,7 +49,7 @@ from highway_lab.figures import (
     number_layers,
     pale,
     picture_folder,
-    save,
+    save_all,
 )
 from highway_lab.logs import Run, RunLog
 from highway_networks import Config
@@ -336,15 +338,18 @@ def draw(path: Path, folder: Path | None = None) -> list[Path]:
 
 def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
     """Draw a log that has been read; without gates, pictures of gates are left out."""
-    pictures = []
-    for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
-        if runs_with_gates(log) or figure not in GATE_FIGURES:
-            drawn = np.ravel(figure(log))[0].figure
-            if not log.finished:
-                drawn.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
-            pictures.append(folder / f"{figure.__name__}.png")
-            save(drawn, pictures[-1], path)
-    return pictures
+
+    def drawn(figure: Callable[[Log], Axes | np.ndarray]) -> Figure:
+        picture = np.ravel(figure(log))[0].figure
+        if not log.finished:
+            picture.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
+        return picture
+
+    figures = RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES
+    shown = [figure for figure in figures if runs_with_gates(log) or figure not in GATE_FIGURES]
+    pictures = {folder / f"{figure.__name__}.png": partial(drawn, figure) for figure in shown}
+    save_all(pictures, path)
+    return [*pictures]
 
 
 def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:

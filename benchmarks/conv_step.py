@@ -17,8 +17,10 @@ if __name__ == "__main__":
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from conv_recipes import NETS
+from highway_lab.fields import COUNT, Count, rule
 from highway_lab.logs import number
 
 from .contenders import CONV_CONTENDERS
@@ -48,7 +50,7 @@ class Peak:
     """The memory that training a net takes, with all its data: the largest resident size of the process."""
 
     case: ConvCase
-    mib: float
+    mib: Annotated[float, rule(within=COUNT)]
 
 
 @dataclass
@@ -60,13 +62,13 @@ class ConvStepLog(TimedLog):
     many_runs    our step by `processes` of one thread side by side: its milliseconds count the steps of all of them
     """
 
-    processes: int
+    processes: Count
     targets: Targets
-    one_run: list[Row[ConvCase]]
-    one_thread: list[Row[ConvCase]]
-    many_runs: list[Row[ConvCase]]
-    passes: list[Pass[ConvCase]]
-    peaks: list[Peak]
+    one_run: Annotated[list[Row[ConvCase]], rule("one_run")]
+    one_thread: Annotated[list[Row[ConvCase]], rule("one_thread")]
+    many_runs: Annotated[list[Row[ConvCase]], rule("many_runs")]
+    passes: Annotated[list[Pass[ConvCase]], rule("passes")]
+    peaks: Annotated[list[Peak], rule("peaks")]
 
 
 def run_command(arguments: argparse.Namespace) -> ConvStepLog:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from sklearn import datasets
@@ -33,6 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_lab.datasets import as_inputs, choose_dataset
+from highway_lab.fields import COUNT, SCORE, Count, rule
 from highway_lab.logs import DatasetInfo, Log, numbers
 from highway_lab.threads import blas_pools
 from highway_networks import DeepNet, load_dataset
@@ -56,9 +58,9 @@ class Scores:
     """Accuracy, or R² of a regression, in each fold, all folds of the first seed first; seconds of a fit."""
 
     dataset: str
-    samples: int
+    samples: Count
     contender: str
-    scores: list[float | None]
+    scores: Annotated[list[float | None], rule("folds", within=SCORE)]
     fit_seconds: Spread
 
 
@@ -66,8 +68,8 @@ class Scores:
 class AtDepth:
     """Scores of nets of one depth, on scikit-learn's digits."""
 
-    depth: int
-    scores: list[Scores]
+    depth: Count
+    scores: Annotated[list[Scores], rule("scores")]
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Epoch:
     precision: str
     width: int
     contender: str
-    n_params: int
+    n_params: Count
     ms: Spread
     over_mlp: Spread
 
@@ -94,13 +96,13 @@ class EstimatorsLog(Log):
     """The log of this measurement; `depth` is that of the nets whose epochs are timed."""
 
     targets: Targets
-    rounds: int
-    folds: int
-    seeds: list[int]
-    depth: int
-    scores: list[Scores]
-    deep: list[AtDepth]
-    epochs: list[Epoch]
+    rounds: Count
+    folds: Count
+    seeds: Annotated[list[int], rule("seeds", within=COUNT)]
+    depth: Count
+    scores: Annotated[list[Scores], rule("results")]
+    deep: Annotated[list[AtDepth], rule("depths")]
+    epochs: Annotated[list[Epoch], rule("epochs")]
 
 
 def layers(depth: int, hidden: int) -> tuple[int, ...]:

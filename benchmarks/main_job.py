@@ -20,11 +20,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from highway_lab import InputError
 from highway_lab.datasets import choose_dataset
+from highway_lab.fields import Count, rule
 from highway_lab.logs import DatasetInfo, Log, git
 from highway_networks import Config, load_dataset
 
@@ -58,8 +60,8 @@ class Usage:
 class JobLog(Log):
     """The log of this measurement; its ratios are of wall times within each round."""
 
-    rounds: int
-    usages: list[Usage]
+    rounds: Count
+    usages: Annotated[list[Usage], rule("usages")]
     sweep_2_jobs_over_1: Spread
     over_other: Spread | None  # our headline over the other commit's, if there is one
     other_commit: str | None

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, count, run_cli
+from highway_lab.fields import COUNT, rule
 from highway_lab.files import check_writable
 from highway_lab.logs import Log, number, write
 
@@ -47,9 +49,9 @@ def run(parser: OneLineParser, measure: Callable[[argparse.Namespace], Log], arg
 class Spread:
     """Median and quartiles of repeated measurements."""
 
-    low: float
-    median: float
-    high: float
+    low: Annotated[float, rule(within=COUNT)]
+    median: Annotated[float, rule(within=COUNT)]
+    high: Annotated[float, rule(within=COUNT)]
 
     def __format__(self, form: str) -> str:
         """Return `median (low–high)`, each number in this format (by default three digits)."""

@@ -14,9 +14,11 @@ import argparse
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from highway_lab.fields import COUNT, Count, rule
 from highway_lab.logs import Log, number
 
 from .measures import Spread, new_parser, run, spread
@@ -78,15 +80,15 @@ class Primitive:
     name: str
     used: bool
     microseconds: Spread
-    gb_per_second: float
+    gb_per_second: Annotated[float, rule(within=COUNT)]
 
 
 @dataclass
 class PrimitivesLog(Log):
     """The log of this measurement."""
 
-    rounds: int
-    primitives: list[Primitive]
+    rounds: Count
+    primitives: Annotated[list[Primitive], rule("primitives")]
 
 
 def run_command(arguments: argparse.Namespace) -> PrimitivesLog:

@@ -16,11 +16,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Generic, Self, TypeVar
+from typing import Annotated, Generic, Self, TypeVar
 
 import numpy as np
 
 from highway_lab.cli import OneLineParser, count
+from highway_lab.fields import COUNT, Count, rule
 from highway_lab.logs import Log, number
 from highway_lab.threads import count_threads
 
@@ -54,7 +55,7 @@ class Pass(Generic[CaseT]):
 
     case: CaseT
     name: str
-    microseconds: float
+    microseconds: Annotated[float, rule(within=COUNT)]
 
 
 @dataclass
@@ -63,7 +64,7 @@ class TimedLog(Log):
 
     libraries: dict[str, str]
     missing: dict[str, str]
-    rounds: int
+    rounds: Count
 
     @classmethod
     def begin(cls, contenders: dict[str, Entry], arguments: argparse.Namespace, **fields) -> tuple[Self, list[str]]:
@@ -81,8 +82,8 @@ class TimedLog(Log):
 
 @dataclass
 class StepLog(TimedLog):
-    rows: list[Row[Case]]
-    passes: list[Pass[Case]]
+    rows: Annotated[list[Row[Case]], rule("rows")]
+    passes: Annotated[list[Pass[Case]], rule("passes")]
 
 
 def plan(names: Sequence[str], depths: Sequence[int]) -> dict[Case, Sequence[str]]:

@@ -10,6 +10,7 @@ if __name__ == "__main__":
 
 import argparse
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import COLORS, INK, label_ends, markdown, new_figure, pale, save
+from highway_lab.figures import COLORS, INK, label_ends, markdown, new_figure, pale, save_all
 from highway_lab.logs import read
 
 from .contenders import CONTENDERS, Case, Entry
@@ -180,7 +181,7 @@ TABLES = {
 
 def draw(arguments: argparse.Namespace) -> None:
     log = read(arguments.log, StepLog, f"make it with: python -m benchmarks.training_step --json {arguments.log}")
-    save(step_figure(log), arguments.out, arguments.log)
+    save_all({arguments.out: partial(step_figure, log)}, arguments.log)
     print(f"drew {arguments.out}")
 
 

@@ -12,7 +12,9 @@ if __name__ == "__main__":
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
+from highway_lab.fields import rule
 from highway_lab.logs import Log
 from highway_networks import ACTIVATIONS, INITS, Config, Dataset
 
@@ -37,9 +39,9 @@ BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class BiasAndRateLog(Log):
     """The log runs/bias_and_rate.json; the runs by initialisation train at the rates that `tried` chose."""
 
-    by_rate: list[TrainedRun]
-    tried: list[TriedRate]
-    by_init: list[TrainedRun]
+    by_rate: Annotated[list[TrainedRun], rule("by_rate")]
+    tried: Annotated[list[TriedRate], rule("tried")]
+    by_init: Annotated[list[TrainedRun], rule("by_init")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)

@@ -14,9 +14,11 @@ if __name__ == "__main__":
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
+from highway_lab.fields import Count, Share, rule
 from highway_lab.logs import Log, number
 from highway_networks import Config, Dataset
 
@@ -34,10 +36,10 @@ VALIDATION_SHARE = 0.1  # of the training images
 class CifarNetLog(Log):
     """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
 
-    runs: list[TrainedRun]
-    margin: float  # by which a validation accuracy may miss the highest: its standard error
+    runs: Annotated[list[TrainedRun], rule("runs")]
+    margin: Share  # by which a validation accuracy may miss the highest: its standard error
     lr: float
-    epochs: int
+    epochs: Count
     net: Model
 
 

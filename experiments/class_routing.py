@@ -15,11 +15,12 @@ if __name__ == "__main__":
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.jobs import run_tasks
 from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet
@@ -33,6 +34,7 @@ FIRST_LAYERS = 15  # in which the paper sees the differences
 FIT_IMAGES = 10_000  # training images that classifiers are fitted to
 VALIDATION = 1 / 6  # validation images, as a share of FIT_IMAGES
 CLASSIFIERS = ("nearest centroid", "logistic regression")
+CLUSTERED = ("gates", "outputs", "gates of the untrained net", "pixels")
 ITERATIONS = 1000  # at most, of logistic regression
 CLUSTER_SEEDS = (0, 1, 2, 3, 4)
 CLUSTER_PASSES = 5  # over the test images
@@ -43,19 +45,19 @@ DIGITS = 3  # significant ones, in the maps
 class Routing:
     """Differences of class means of T from the overall mean; `size` is the mean |difference| of each layer."""
 
-    counts: list[int]  # training images of each class
-    difference: list[list[list[float]]]  # (K, L, D)
-    size: list[float]
-    size_of_random_groups: list[float]
-    share_in_first_layers: float  # of the sum of `size`
+    counts: Annotated[list[int], rule("K", within=COUNT)]  # training images of each class
+    difference: Annotated[list[list[list[float]]], rule("K", "L", "D")]
+    size: Annotated[list[float], rule("L")]
+    size_of_random_groups: Annotated[list[float], rule("L")]
+    share_in_first_layers: Share  # of the sum of `size`
 
 
 @dataclass
 class Scores:
     """Accuracies of one classifier of one kind of features, by layer, on validation and test images."""
 
-    validation: list[float]
-    test: list[float]
+    validation: Annotated[list[float], rule("layers", within=SHARE)]
+    test: Annotated[list[float], rule("layers", within=SHARE)]
 
     @property
     def best(self) -> int:
@@ -77,9 +79,10 @@ class Accuracies:
 class Clusters:
     """k-means with as many clusters as classes: a number a seed, and the first seed's table."""
 
-    adjusted_mutual_information: list[float]
-    purity: list[float]  # share of images of the commonest class of their cluster
-    table: list[list[int]]  # (clusters, classes)
+    adjusted_mutual_information: Annotated[list[float], rule("seeds")]
+    # Share of images of the commonest class of their cluster.
+    purity: Annotated[list[float], rule("seeds", within=SHARE)]
+    table: Annotated[list[list[int]], rule("K", "K", within=COUNT)]  # (clusters, classes)
 
 
 @dataclass
@@ -87,13 +90,13 @@ class ClassRoutingLog(Log):
     """runs/class_routing.json; `chance` is the share of the commonest class among the test images."""
 
     model: Model
-    first_layers: int
+    first_layers: Count
     routing: Routing
-    chance: float
-    fit_images: int
-    validation_images: int
-    accuracies: dict[str, Accuracies]  # by classifier
-    clusters: dict[str, Clusters]  # of gates, outputs, an untrained net's gates, pixels
+    chance: Share
+    fit_images: Count
+    validation_images: Count
+    accuracies: Annotated[dict[str, Accuracies], rule(CLASSIFIERS)]
+    clusters: Annotated[dict[str, Clusters], rule(CLUSTERED)]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS, nets=models.NETS)
@@ -203,13 +206,13 @@ def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
 
 
 def measure_clusters(net: DeepNet, untrained: DeepNet, data: Dataset) -> dict[str, Clusters]:
-    kinds = {
-        "gates": lambda: vectors(net, data.test_x, "gates"),  # functions, as vectors take much memory
-        "outputs": lambda: vectors(net, data.test_x, "outputs"),
-        "gates of the untrained net": lambda: vectors(untrained, data.test_x, "gates"),
-        "pixels": lambda: as_inputs(data.test_x, net.dtype),
-    }
-    return {name: cluster(make(), data.test_y, data.outputs) for name, make in kinds.items()}
+    kinds = (
+        lambda: vectors(net, data.test_x, "gates"),  # functions, as vectors take much memory
+        lambda: vectors(net, data.test_x, "outputs"),
+        lambda: vectors(untrained, data.test_x, "gates"),
+        lambda: as_inputs(data.test_x, net.dtype),
+    )
+    return {name: cluster(make(), data.test_y, data.outputs) for name, make in zip(CLUSTERED, kinds, strict=True)}
 
 
 def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:

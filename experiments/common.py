@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -18,7 +19,7 @@ from highway_lab.cli import OneLineParser, quote, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
 from highway_lab.files import lock_log, make_place, read_bytes
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import DatasetInfo, History, Log, Result
+from highway_lab.logs import DatasetInfo, History, Log, Trained
 from highway_networks import Config, Dataset, load_dataset, train
 
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
@@ -156,17 +157,19 @@ class Experiment:
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print all tables of the logs, and draw all figures into the folder of the first log."""
-        from highway_lab.figures import picture_folder, save
+        from highway_lab.figures import drawing, picture_folder, save_all
 
         paths, most = arguments.logs or self.existing_logs() or [self.log_path()], len(self.datasets)
         if len(arguments.logs) > most:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
-        for tabulate in self.tables.values():
-            print(tabulate(*logs), end="\n\n")
-        for name, draw in self.figures.FIGURES.items():
-            path = picture_folder(paths[0], self.name) / name
-            save(draw(*logs), path, *paths)
+        for name, tabulate in self.tables.items():
+            with drawing(f"the table {name}", *paths):
+                print(tabulate(*logs), end="\n\n")
+        folder = picture_folder(paths[0], self.name)
+        pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}
+        save_all(pictures, *paths)
+        for path in pictures:
             print(f"drew {path}")
 
 
@@ -282,7 +285,7 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
 
 
 @dataclass
-class TrainedRun(Result):
+class TrainedRun(Trained):
     config: Config
     diverged: bool
     history: History

@@ -18,13 +18,15 @@ if __name__ == "__main__":
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from highway_lab.console import digest
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
-from highway_lab.logs import History, Log, Result, environment
+from highway_lab.logs import History, Log, Trained, environment
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
 
@@ -46,14 +48,14 @@ class Task:
     """One run: a setting of models.by_setting, a kind of mixing, and the configuration."""
 
     setting: str
-    kind: str
+    kind: Annotated[str, rule(among=KINDS)]
     config: Config
 
 
 @dataclass
-class ConstantGatesRun(Result):
+class ConstantGatesRun(Trained):
     task: Task
-    n_trained: int  # parameters that are trained
+    n_trained: Count  # parameters that are trained
     diverged: bool
     history: History
 
@@ -65,7 +67,7 @@ class ConstantGatesRun(Result):
 @dataclass
 class ConstantGatesLog(Log):
     margin: float  # points of test accuracy within which two kinds are as good as each other
-    runs: list[ConstantGatesRun]
+    runs: Annotated[list[ConstantGatesRun], rule("runs")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ConstantGatesLog)

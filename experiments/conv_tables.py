@@ -15,11 +15,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
-from conv_recipes import ConvConfig
+from conv_recipes import NETS, ConvConfig
 from highway_lab import InputError, checkpoints
+from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, Run, number
 from highway_lab.training import Training
@@ -61,9 +63,9 @@ MODEL = Path("models") / "conv-mnist-16.npz"  # the net of table 1's first seed,
 class Cost:
     """A net that is not trained here: its parameters, and the median seconds of a training step of one batch."""
 
-    net: str
-    n_params: int
-    batch_size: int
+    net: Annotated[str, rule(among=NETS)]
+    n_params: Count
+    batch_size: Count
     seconds_a_step: float
 
 
@@ -77,9 +79,9 @@ class ConvTablesLog(Log):
     """
 
     dataset: DatasetInfo
-    choosing: list[Run[ConvConfig]]
+    choosing: Annotated[list[Run[ConvConfig]], rule("choosing")]
     chosen: dict[str, dict[str, float | str]]
-    runs: list[Run[ConvConfig]]
+    runs: Annotated[list[Run[ConvConfig]], rule("runs")]
     costs: list[Cost]
 
 

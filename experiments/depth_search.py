@@ -49,16 +49,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from highway_lab import InputError, checkpoints
 from highway_lab.cli import count, list_of_numbers
 from highway_lab.console import name_numbers
+from highway_lab.datasets import DATASETS
+from highway_lab.fields import COUNT, Count, rule
 from highway_lab.files import make_place
 from highway_lab.jobs import ResultT, check_number
-from highway_lab.logs import History, Log, Result, number
+from highway_lab.logs import History, Log, Result, Trained, number
 from highway_lab.training import Training
 from highway_networks import Config, Dataset
 
@@ -91,18 +93,18 @@ KEPT = {ANALYSED: MODEL, ("highway", 100): Path("models") / "highway-100.npz"}
 class Trial:
     """One setting of the search and its budget: all that its result depends on."""
 
-    block: str
-    depth: int
-    index: int  # 0, 1, ... within the arm
-    activation: str
+    block: Annotated[str, rule(among=BLOCKS)]
+    depth: Count
+    index: Count  # 0, 1, ... within the arm
+    activation: Annotated[str, rule(among=INIT)]
     lr: float
     momentum: float
     decay: float  # factor on the rate per epoch, applied smoothly after each step
     gate_bias: float | None
-    dataset: str
-    n_train: int
-    epochs: int
-    repeat: int = 0  # from 1 for `best`
+    dataset: Annotated[str, rule(among=DATASETS)]
+    n_train: Count
+    epochs: Count
+    repeat: Count = 0  # from 1 for `best`
 
     @property
     def arm(self) -> tuple[str, int]:
@@ -135,15 +137,23 @@ class Trial:
             seed=self.index + REPEAT * self.repeat,
         )
 
+    def contradiction(self) -> str | None:
+        """Return what forbids the trial's configuration."""
+        try:
+            self.config(n_test=1)
+        except (InputError, ArithmeticError) as error:
+            return str(error)
+        return None
+
 
 @dataclass
 class TrialResult(Result):
     """Result of one setting; train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
 
     trial: Trial
-    train_loss: list[float | None]
+    train_loss: Annotated[list[float | None], rule("epochs")]
     diverged: bool
-    seconds: float
+    seconds: Annotated[float, rule(within=COUNT)]
 
     @property
     def lowest_loss(self) -> float:
@@ -152,13 +162,17 @@ class TrialResult(Result):
 
 
 @dataclass
-class BestRun(Result):
+class BestRun(Trained):
     """A run of one of an arm's best settings from another seed; losses are of all training images after each epoch."""
 
     trial: Trial
-    n_params: int
+    n_params: Count
     diverged: bool
     history: History
+
+    @property
+    def epochs(self) -> int:
+        return self.trial.epochs
 
     @property
     def lowest_loss(self) -> float:
@@ -177,13 +191,18 @@ class DepthSearchLog(Log):
     results: of all rungs; top, level, levels: see TOP, LEVEL, LEVELS.
     """
 
-    space: dict[str, list[float]]
-    top: int
+    space: Annotated[dict[str, list[float]], rule(SPACE, "bounds")]
+    top: Count
     level: float
-    levels: list[float]
-    results: list[TrialResult]
+    levels: Annotated[list[float], rule("levels")]
+    results: Annotated[list[TrialResult], rule("results")]
     best_command: str | None
     best: list[BestRun]
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        others = {run.trial.dataset for run in (*self.results, *self.best)} - {self.dataset.name}
+        return f"expected trials on {self.dataset.name}, found some on {', '.join(others)}" if others else None
 
 
 MORE = {  # runs beside those of runs/depth_search.json: new seeds; the best settings of the other activation

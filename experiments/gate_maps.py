@@ -13,11 +13,12 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import SHARE, Count, Share, rule
 from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet
 
@@ -36,27 +37,27 @@ DIGITS = 3  # significant ones, in the maps
 class Maps:
     """Maps of the figure, each (L, D)."""
 
-    b_T: list[list[float]]
-    mean_T: list[list[float]]
-    sample_T: list[list[float]]
-    sample_y: list[list[float]]
+    b_T: Annotated[list[list[float]], rule("L", "D")]
+    mean_T: Annotated[list[list[float]], rule("L", "D", within=SHARE)]
+    sample_T: Annotated[list[list[float]], rule("L", "D", within=SHARE)]
+    sample_y: Annotated[list[list[float]], rule("L", "D")]
 
 
 @dataclass
 class Claims:
     """Measures behind the paper's claims; shares are of gates, layers count from 1, correlations are Pearson's."""
 
-    biases_decreased: float
+    biases_decreased: Share
     bias_change: float  # mean over gates
-    closed_for_a_sample: float  # mean over samples
-    closed_in_the_mean: float  # mean T is below `closed`
-    mean_T: float
-    ever_open: float
-    selective: float  # open for some samples, not for all
-    selective_beyond_rare: float  # open for at least `rare` of the samples, and not for at least `rare`
-    change: list[float]  # mean norm of y - x, by layer
-    layer_of_most_change: int  # by which most of the sum of `change` has happened
-    sample_layer_of_most_change: int
+    closed_for_a_sample: Share  # mean over samples
+    closed_in_the_mean: Share  # mean T is below `closed`
+    mean_T: Share
+    ever_open: Share
+    selective: Share  # open for some samples, not for all
+    selective_beyond_rare: Share  # open for at least `rare` of the samples, and not for at least `rare`
+    change: Annotated[list[float], rule("L")]  # mean norm of y - x, by layer
+    layer_of_most_change: Count  # by which most of the sum of `change` has happened
+    sample_layer_of_most_change: Count
     bias_and_mean_T: float | None  # correlation of layer means, over layers
     bias_and_layer: float | None
     bias_and_mean_T_by_gate: float | None  # correlation over all gates
@@ -67,8 +68,8 @@ class GateMapsLog(Log):
     """runs/gate_maps.json; `sample` is an index into the training images, `label` its class."""
 
     model: Model
-    sample: int
-    label: int
+    sample: Count
+    label: Count
     maps: Maps
     claims: Claims
     untrained: Claims  # of a net with fresh weights

@@ -17,10 +17,12 @@ if __name__ == "__main__":
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import COUNT, SHARE, Share, rule
 from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.threads import quiet_threads
 from highway_lab.training import Training
@@ -36,6 +38,7 @@ OWN, UNTRAINED = "own", "untrained net"
 SAME, OTHER, ANY = "same class", "another class", "any image"  # donors that are images
 CLASS_MEAN, OTHER_MEAN, OVERALL_MEAN = "mean of its class", "mean of another class", "mean of all"
 KINDS = (OWN, SAME, CLASS_MEAN, OVERALL_MEAN, UNTRAINED, ANY, OTHER, OTHER_MEAN)  # of donors, as they are listed
+IMAGES = (OWN, SAME, OTHER, ANY)  # kinds for states, and for the net before training
 DIGITS = 4  # significant ones
 
 Donor = Callable[[slice], np.ndarray]  # returns a branch of all layers, (L, D, B), for a slice of the images
@@ -53,20 +56,20 @@ class Task:
 class Swap:
     """Effect of given gates, or H, in all layers at once; shares of the images except `distance`."""
 
-    distance: float  # mean |given − own| over images, layers and units
-    error: float
-    as_donor: float  # predicted as the class of the donor, which is not the image's own
-    changed: float  # predicted as another class than with its own gates, or H
+    distance: Annotated[float, rule(within=COUNT)]  # mean |given − own| over images, layers and units
+    error: Share
+    as_donor: Share  # predicted as the class of the donor, which is not the image's own
+    changed: Share  # predicted as another class than with its own gates, or H
 
 
 @dataclass
 class Curves:
     """Errors with gates given in some layers only, and mean |given − own| of each layer."""
 
-    distance: list[float]  # (L,)
-    each: list[float]  # (L,): given in this layer alone
-    first: list[float]  # (L+1,): given in the first k layers, k = 0..L
-    last: list[float]  # (L+1,): given in the last k layers
+    distance: Annotated[list[float], rule("L", within=SHARE)]
+    each: Annotated[list[float], rule("L", within=SHARE)]  # given in this layer alone
+    first: Annotated[list[float], rule("L+1", within=SHARE)]  # given in the first k layers, k = 0..L
+    last: Annotated[list[float], rule("L+1", within=SHARE)]  # given in the last k layers
 
 
 @dataclass
@@ -74,16 +77,16 @@ class NetSwaps(Result):
     """Swaps in one net by kind of donor; `untrained`: gates swapped within the net before training."""
 
     task: Task
-    error: float
-    gates: dict[str, Swap]
-    states: dict[str, Swap]
-    untrained: dict[str, Swap]
-    layers: dict[str, Curves]  # of gates
+    error: Share
+    gates: Annotated[dict[str, Swap], rule(KINDS)]
+    states: Annotated[dict[str, Swap], rule(IMAGES)]
+    untrained: Annotated[dict[str, Swap], rule(IMAGES)]
+    layers: Annotated[dict[str, Curves], rule((SAME, OTHER))]  # of gates
 
 
 @dataclass
 class GateSwapsLog(Log):
-    nets: list[NetSwaps]
+    nets: Annotated[list[NetSwaps], rule("nets")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)

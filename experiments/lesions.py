@@ -15,10 +15,11 @@ if __name__ == "__main__":
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.threads import quiet_threads
 from highway_networks import Dataset, DeepNet, softmax_cross_entropy
@@ -35,6 +36,7 @@ IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
 SET_IMAGES = 10_000  # training images on which sets of layers are closed
 SET_SEED = 0  # of the choice of these images and of the random orders
 RANDOM_ORDERS = 10
+ORDERS = ("last first", "first first", "least loss first", "random")  # in which layers are closed
 PAPER_IDLE = 0.6  # share of the layers
 
 
@@ -42,8 +44,9 @@ PAPER_IDLE = 0.6  # share of the layers
 class Closing:
     """Layers closed one after another, in one or several orders, on SET_IMAGES training images."""
 
-    errors: list[list[float]]  # (orders, L+1): the first k layers closed, k = 0..L
-    spared: list[int]  # by order: layers that can be closed before accuracy has fallen by one point
+    errors: Annotated[list[list[float]], rule("orders", "L+1", within=SHARE)]  # the first k layers closed, k = 0..L
+    # By order: layers that can be closed before accuracy has fallen by one point.
+    spared: Annotated[list[int], rule("orders", within=COUNT)]
 
 
 @dataclass
@@ -51,14 +54,15 @@ class NetLesions(Result):
     """Lesions of one net; layers count from 1, errors are shares of the training images, losses are in nats."""
 
     source: Source
-    error: float
+    error: Share
     loss: float
-    lesioned_error: list[float]  # by layer closed
-    lesioned_loss: list[float]
-    idle_share: float
-    idle: list[int]  # layers that change the error by less than each of the log's idle_thresholds
-    needed: list[int]  # layers whose closing raises the error by more than one point
-    closings: dict[str, Closing]
+    lesioned_error: Annotated[list[float], rule("L", within=SHARE)]  # by layer closed
+    lesioned_loss: Annotated[list[float], rule("L")]
+    idle_share: Share
+    # Layers that change the error by less than each of the log's idle_thresholds.
+    idle: Annotated[list[int], rule("thresholds", within=COUNT)]
+    needed: Annotated[list[int], rule(within=COUNT)]  # layers whose closing raises the error by more than one point
+    closings: Annotated[dict[str, Closing], rule(ORDERS)]
 
 
 @dataclass
@@ -66,10 +70,10 @@ class LesionsLog(Log):
     """runs/lesions.json; `idle` is the threshold of idle_share, `point` that of needed and spared layers."""
 
     idle: float
-    idle_thresholds: list[float]
+    idle_thresholds: Annotated[list[float], rule("thresholds")]
     point: float
-    set_images: int
-    nets: list[NetLesions]
+    set_images: Count
+    nets: Annotated[list[NetLesions], rule("nets")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS, nets=models.NETS)
@@ -120,12 +124,11 @@ def measure_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: n
 def closing_orders(lesioned_loss: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Return the orders in which layers are closed, given the loss with each of them closed, (L,)."""
     layers, rng = np.arange(len(lesioned_loss)), np.random.default_rng(SET_SEED)
-    return {
-        "last first": [layers[::-1]],
-        "first first": [layers],
-        "least loss first": [np.argsort(lesioned_loss, kind="stable")],
-        "random": [rng.permutation(layers) for _ in range(RANDOM_ORDERS)],
-    }
+    by_loss, shuffled = (
+        np.argsort(lesioned_loss, kind="stable"),
+        [rng.permutation(layers) for _ in range(RANDOM_ORDERS)],
+    )
+    return dict(zip(ORDERS, ([layers[::-1]], [layers], [by_loss], shuffled), strict=True))
 
 
 def count_spared(errors: np.ndarray) -> int:

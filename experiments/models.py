@@ -15,6 +15,7 @@ import numpy as np
 
 from highway_lab import InputError, checkpoints
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import Share
 from highway_lab.files import make_place
 from highway_lab.logs import environment, number
 from highway_lab.training import LOSSES, Training, evaluate
@@ -77,8 +78,8 @@ class Model:
     source: Source
     net: dict[str, int | float | str]
     train_loss: float
-    train_score: float
-    test_score: float
+    train_score: Share
+    test_score: Share
 
 
 def add_run(experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str) -> argparse.ArgumentParser:

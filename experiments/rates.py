@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_lab.fields import Count
 from highway_lab.logs import Result
 from highway_networks import Dataset
 
@@ -21,7 +22,7 @@ class TriedRate:
 
     arm: tuple[str | float, ...]
     lr: float
-    seed: int
+    seed: Count
     validation_loss: float | None
 
 

@@ -42,7 +42,7 @@ from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import fingerprint
+from highway_lab.figures import drawing, fingerprint
 from highway_lab.files import atomic_write
 from highway_lab.logs import Log, RunLog
 from highway_networks import Config
@@ -135,12 +135,14 @@ def make_table(name: str, readme: Path) -> str:
     logs = [escaped(source.read(source.log)) for source in sources]
     paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
     links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
+    with drawing(f"the table {name}", *(source.log for source in sources)):
+        table = render(*logs)
     return "\n".join(
         [
             f"<!-- table: {name} -->",
             *(f"<!-- {fingerprint(source.log)} -->" for source in sources),
             "",
-            render(*logs),
+            table,
             "",
             f"From {links}.",
             "<!-- end table -->",

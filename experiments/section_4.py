@@ -18,9 +18,11 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from highway_lab.fields import SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.threads import quiet_threads
 from highway_lab.training import LOSSES, Training, evaluate
@@ -42,13 +44,13 @@ class Seen:
     """Measures of figures 2 to 4 for one net, on all training images; lists are by layer, or by closed layer."""
 
     gates: gate_maps.Claims
-    class_difference: list[float]  # of T, mean over classes and units
-    group_difference: list[float]  # of random groups of the same sizes
-    error: float
+    class_difference: Annotated[list[float], rule("L")]  # of T, mean over classes and units
+    group_difference: Annotated[list[float], rule("L")]  # of random groups of the same sizes
+    error: Share
     loss: float
-    lesioned_error: list[float]
-    lesioned_loss: list[float]
-    flips: list[float]  # share of images whose prediction changes
+    lesioned_error: Annotated[list[float], rule("L", within=SHARE)]
+    lesioned_loss: Annotated[list[float], rule("L")]
+    flips: Annotated[list[float], rule("L", within=SHARE)]  # share of images whose prediction changes
 
 
 @dataclass
@@ -56,7 +58,7 @@ class NetSeen(Result):
     """A net and the net that its training began with, or, for a net from a file, one with fresh weights."""
 
     source: Source
-    test_score: float
+    test_score: Share
     trained: Seen
     untrained: Seen
 
@@ -65,7 +67,7 @@ class NetSeen(Result):
 class Section4Log(Log):
     """runs/section_4.json; the thresholds are those of the module's docstring and of gate_maps."""
 
-    first: int  # number of first layers
+    first: Count  # number of first layers
     late: tuple[int, int]  # first and last of the layers that the paper finds idle
     idle: float  # threshold of idle layers by the error and by flips
     idle_of_most: float  # threshold of idle layers by the loss
@@ -73,8 +75,8 @@ class Section4Log(Log):
     closed: float
     open: float
     rare: float
-    nets: list[NetSeen]
-    deep: list[NetSeen]
+    nets: Annotated[list[NetSeen], rule("nets")]
+    deep: Annotated[list[NetSeen], rule("deep")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, Section4Log, nets={"mnist": DEEP})

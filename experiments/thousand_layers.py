@@ -18,10 +18,12 @@ if __name__ == "__main__":
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 
-from highway_lab.logs import History, Log, Result, number, numbers
+from highway_lab.fields import COUNT, SHARE, Count, rule
+from highway_lab.logs import History, Log, Trained, number, numbers
 from highway_lab.threads import quiet_threads
 from highway_lab.training import Training, evaluate
 from highway_networks import Config, Dataset, DeepNet
@@ -48,16 +50,17 @@ TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be wo
 class Gates:
     """The part that the blocks of a highway net take; mean T is by block, before and after training."""
 
-    untrained: list[float]
-    trained: list[float]
-    taking_part: int
-    kept: list[int]  # k: all blocks but the k of highest mean T are closed; the last k is the depth
-    scores: list[float]  # test accuracy for each k
-    needed: int
+    untrained: Annotated[list[float], rule("L", within=SHARE)]
+    trained: Annotated[list[float], rule("L", within=SHARE)]
+    taking_part: Count
+    # k: all blocks but the k of highest mean T are closed; the last k is the depth.
+    kept: Annotated[list[int], rule("kept", within=COUNT)]
+    scores: Annotated[list[float], rule("kept", within=SHARE)]  # test accuracy for each k
+    needed: Count
 
 
 @dataclass
-class DeepRun(Result):
+class DeepRun(Trained):
     """One training run; gates are null where the net has none, tries a rate, or diverged."""
 
     config: Config
@@ -78,8 +81,8 @@ class ThousandLayersLog(Log):
     growth: float
     active: float
     tolerance: float
-    tried: list[TriedRate]
-    runs: list[DeepRun]
+    tried: Annotated[list[TriedRate], rule("tried")]
+    runs: Annotated[list[DeepRun], rule("runs")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)

@@ -29,12 +29,13 @@ if __name__ == "__main__":
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from highway_lab.fields import SCORE, Count, rule
 from highway_lab.logs import Log, Result
-from highway_networks import Config, Dataset, train
+from highway_networks import BLOCKS, Config, Dataset, train
 
 from .common import CHANCE, Experiment, ExperimentJob, fit, group_by
 
@@ -73,33 +74,33 @@ class ScoredRun(Result):
     """One training run by its last scores; validation accuracy is null unless the run chooses a setting."""
 
     config: Config
-    n_params: int
+    n_params: Count
     diverged: bool
     train_loss: float | None
-    test_score: float | None
-    validation_score: float | None
+    test_score: Annotated[float | None, rule(within=SCORE)]
+    validation_score: Annotated[float | None, rule(within=SCORE)]
 
 
 @dataclass
 class TriedSetting:
     """One run that tried a setting; validation accuracy is null if the run diverged."""
 
-    block: str
-    hidden: int
-    depth: int
-    init: str
+    block: Annotated[str, rule(among=BLOCKS)]
+    hidden: Count
+    depth: Count
+    init: Annotated[str, rule(among=INITS)]
     lr: float
     gate_bias: float
-    seed: int
-    validation_score: float | None
+    seed: Count
+    validation_score: Annotated[float | None, rule(within=SCORE)]
 
 
 @dataclass
 class TunedPlainLog(Log):
     """runs/tuned_plain.json; `tried` chose the settings of `runs`, among which are those of the untuned setting."""
 
-    tried: list[TriedSetting]
-    runs: list[ScoredRun]
+    tried: Annotated[list[TriedSetting], rule("tried")]
+    runs: Annotated[list[ScoredRun], rule("runs")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)

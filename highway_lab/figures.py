@@ -7,10 +7,12 @@ needed. The same log gives the same bytes.
 import functools
 import hashlib
 import html
+import io
 import os
 import platform
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
+from highway_lab import InputError
 from highway_lab.files import atomic_write, make_place
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
@@ -229,17 +232,47 @@ def picture_folder(log: str | os.PathLike, stem: str) -> Path:
     return Path("viz") if own == stem else Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
 
 
-def save(picture: Figure | str, path: str | os.PathLike, *sources: str | os.PathLike) -> None:
-    """Write a figure as PNG, or a page of HTML, whole; its metadata name its logs. Raises InputError if it cannot."""
-    make_place(path)
-    origin = "\n".join(map(fingerprint, sources))
-    with atomic_write(path, "wb") as file:
-        if isinstance(picture, str):
-            about = {"source": origin, "generator": page_renderer()}
-            tags = "".join(f'\n<meta name="{name}" content="{html.escape(of)}">' for name, of in about.items())
-            file.write(picture.replace("<head>", f"<head>{tags}", 1).encode())
-        else:
-            picture.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
+@contextmanager
+def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
+    """Turn whatever is raised while a picture or a table is made of logs into an InputError that names it and them.
+
+    Each field of a log has been checked by then: the log contradicts itself in some other way.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        found = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+        logs = ", ".join(map(str, sources))
+        raise InputError(f"{logs}: expected a log to make {what} of, found: {found}; make the log anew") from error
+
+
+def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str | os.PathLike) -> None:
+    """Draw pictures, functions that return a figure or a page of HTML by their paths, and only then write all of them.
+
+    Their metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written.
+    """
+    with drawing("pictures", *sources):
+        origin, drawn = "\n".join(map(fingerprint, sources)), {}
+    for path, draw in pictures.items():
+        with drawing(path.name, *sources):
+            drawn[path] = _content(draw(), origin)
+    for path, content in drawn.items():
+        make_place(path)
+        with atomic_write(path, "wb") as file:
+            file.write(content)
+
+
+def _content(picture: Figure | str, origin: str) -> bytes:
+    """Return the bytes of a figure as PNG, or of a page of HTML, with its origin."""
+    if isinstance(picture, str):
+        about = {"source": origin, "generator": page_renderer()}
+        tags = "".join(f'\n<meta name="{name}" content="{html.escape(of)}">' for name, of in about.items())
+        return picture.replace("<head>", f"<head>{tags}", 1).encode()
+    file = io.BytesIO()
+    picture.savefig(file, format="png", metadata={"Source": origin, "Comment": renderer()})
+    return file.getvalue()
 
 
 def fingerprint(log: str | os.PathLike) -> str:

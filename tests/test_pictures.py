@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, files_below
+from helpers import ROOT, assert_says, files_below, refused_with
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import made_up_log
@@ -476,22 +476,23 @@ def test_no_difference_is_white():
     assert high[0] > high[2]
 
 
-def test_a_failed_picture_leaves_the_old_one(workdir):
+def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):
     write("run.json", made_up_log())
     (workdir / "a.png").write_text("old")
-    figure, axes = figures.new_figure("broken", 2)
+    whole, (broken, axes) = figures.new_figure("whole", 2)[0], figures.new_figure("broken", 2)
     axes.set_title("$\\nosuchcommand$")
-    with pytest.raises(ValueError, match="nosuchcommand"):
-        figures.save(figure, "a.png", "run.json")
+    with refused_with("run.json: expected a log to make b.png of, found: ValueError", "nosuchcommand", "anew"):
+        figures.save_all({Path("a.png"): lambda: whole, Path("b.png"): lambda: broken}, "run.json")
     assert set(files_below(workdir)) == {"a.png", "run.json"}
     assert (workdir / "a.png").read_text() == "old"
 
 
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
     (workdir / "a&b.json").touch()
-    figures.save("<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>", "page.html", "a&b.json")
+    text = "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
+    figures.save_all({Path("page.html"): lambda: text}, "a&b.json")
     page = (workdir / "page.html").read_bytes()
     assert origin(page) == (figures.fingerprint("a&b.json"), figures.page_renderer())
-    assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
+    assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == text
     assert look_alike(page, page.replace(figures.page_renderer().encode(), b"others"))
     assert not look_alike(page, page.replace(b"title", b"h1"))

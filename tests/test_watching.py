@@ -163,8 +163,8 @@ def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeyp
 
 def test_lines_that_give_way_while_they_are_drawn_are_no_error(workdir, monkeypatch, capsys):
     train_to(1)()
-    save = viz.save
-    monkeypatch.setattr(viz, "save", lambda *a: (LINES.exists() and finish(), save(*a)))
+    save_all = viz.save_all
+    monkeypatch.setattr(viz, "save_all", lambda *a: (LINES.exists() and finish(), save_all(*a)))
     play(monkeypatch, nothing)
     assert said(capsys) == ["drew 1 pictures in viz/log, finished"]
 

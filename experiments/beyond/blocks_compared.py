@@ -15,11 +15,13 @@ if __name__ == "__main__":
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 
 from highway_lab.datasets import as_inputs
-from highway_lab.logs import History, Log, Result, numbers
+from highway_lab.fields import Count, rule
+from highway_lab.logs import History, Log, Trained, numbers
 from highway_lab.threads import quiet_threads
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, softmax_cross_entropy
@@ -51,7 +53,8 @@ FLOW_BATCH = 256
 class Task:
     """One run; `choosing`: whether it tries a rate or measures with the chosen one."""
 
-    equal: str  # across kinds of block at one depth: "depth", so the width, or "parameters"
+    # Across kinds of block at one depth: "depth", so the width, or "parameters".
+    equal: Annotated[str, rule(among=("depth", "parameters"))]
     choosing: bool
     config: Config
 
@@ -65,11 +68,11 @@ class Flow:
 
 
 @dataclass
-class ComparedRun(Result):
+class ComparedRun(Trained):
     """One training run; its flow is empty where it tries a rate."""
 
     task: Task
-    n_params: int
+    n_params: Count
     diverged: bool
     history: History
     untrained: Flow
@@ -84,8 +87,8 @@ class ComparedRun(Result):
 class BlocksComparedLog(Log):
     """The log runs/blocks_compared.json; `tried` chose the rates of `runs`."""
 
-    tried: list[TriedRate]
-    runs: list[ComparedRun]
+    tried: Annotated[list[TriedRate], rule("tried")]
+    runs: Annotated[list[ComparedRun], rule("runs")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)

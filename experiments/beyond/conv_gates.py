@@ -16,12 +16,13 @@ if __name__ == "__main__":
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from conv_highway_networks import ConvNet, average_pool_forward
 from highway_lab import InputError
+from highway_lab.fields import SHARE, Count, Share, rule
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate
@@ -42,9 +43,10 @@ DIGITS = 3  # significant digits of the maps
 class Gates:
     """T of the images drawn, and its means over all images."""
 
-    maps: list[list[list[list[float]]]]  # by image and block: (h, w), the mean over the block's maps
-    strokes: list[float | None]  # by block; null where no pixel is on a stroke
-    background: list[float | None]  # by block
+    # By image and block: (h, w), the mean over the block's maps.
+    maps: Annotated[list[list[list[list[float]]]], rule("images", "L", within=SHARE)]
+    strokes: Annotated[list[float | None], rule("L", within=SHARE)]  # by block; null where no pixel is on a stroke
+    background: Annotated[list[float | None], rule("L", within=SHARE)]  # by block
 
 
 @dataclass
@@ -55,10 +57,10 @@ class ConvGatesLog(Log):
     file: str
     sha256: str
     net: dict[str, Any]
-    test_score: float
-    images: int
+    test_score: Share
+    images: Count
     stroke: float
-    pixels: list[list[list[int]]]
+    pixels: Annotated[list[list[list[int]]], rule("images", "H", "W", within=(0, 255))]
     trained: Gates
     untrained: Gates
 

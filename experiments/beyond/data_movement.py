@@ -19,10 +19,11 @@ if __name__ == "__main__":
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from highway_lab.fields import LARGEST, Count, rule
 from highway_lab.logs import Log, Result
 from highway_networks import Activation, Block, DeepNet, Workspace, affine_forward
 
@@ -57,10 +58,10 @@ USUAL = next(iter(RULES))  # the rule by which reads are split into parts
 class Setting:
     """Sizes of the nets that are compared: equal "width" or "parameters"; `width` is the highway net's."""
 
-    equal: str
-    width: int
-    depth: int
-    batch: int
+    equal: Annotated[str, rule(among=("width", "parameters"))]
+    width: Count
+    depth: Count
+    batch: Count
 
     def width_of(self, block: str) -> int:
         wider = self.equal == "parameters" and block != "highway"
@@ -74,18 +75,18 @@ class Reads:
     reader: str
     part: str
     read: str
-    cost: int
+    cost: Count
 
 
 @dataclass
 class Movement:
     """Data movement of one step: cost by each of RULES, number of operations beside copies, reads by USUAL."""
 
-    width: int
-    n_params: int
-    operations: int
-    costs: dict[str, int]
-    reads: list[Reads]
+    width: Count
+    n_params: Count
+    operations: Count
+    costs: Annotated[dict[str, int], rule(RULES, within=(1, LARGEST))]
+    reads: Annotated[list[Reads], rule("reads")]
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Comparison(Result):
     """Nets of one setting by their kind of block."""
 
     setting: Setting
-    nets: dict[str, Movement]
+    nets: Annotated[dict[str, Movement], rule(BLOCKS)]
 
     def relative(self, block: str, rule: str = USUAL) -> float:
         """Return a net's cost as a multiple of the plain net's."""
@@ -105,8 +106,8 @@ class DataMovementLog(Log):
     """runs/data_movement.json; `bytes` per value."""
 
     dataset: None
-    bytes: int
-    comparisons: list[Comparison]
+    bytes: Count
+    comparisons: Annotated[list[Comparison], rule("comparisons")]
 
     def varied(self, name: str, equal: str = "parameters") -> list[Comparison]:
         """Return the comparisons in which only that size differs from SIZES, in its order."""
@@ -157,15 +158,15 @@ def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
     """Trace a step of a net's blocks, and charge it by each rule."""
     steps = {copies: trace_step(net, x_0, dx_L, copies=copies) for copies in (True, False)}
     charged = {}
-    for rule, (copies, stays) in RULES.items():
+    for name, (copies, stays) in RULES.items():
         trace, blocks, workspace = steps[copies]
         lasting = (*blocks.params.blocks.flat, *workspace.gradients.blocks.flat)
-        charged[rule] = costs(depths(trace.events, None if stays else {scalar.number for scalar in lasting}))
+        charged[name] = costs(depths(trace.events, None if stays else {scalar.number for scalar in lasting}))
     return Movement(
         width=net.hidden,
         n_params=net.params.blocks.size,
         operations=sum(operands != () for _, operands in steps[False][0].events),
-        costs={rule: int(charges.sum()) for rule, charges in charged.items()},
+        costs={name: int(charges.sum()) for name, charges in charged.items()},
         reads=by_part(steps[RULES[USUAL].copies][0], charged[USUAL]),
     )
 

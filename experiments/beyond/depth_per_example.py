@@ -16,12 +16,14 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
 from highway_lab.datasets import as_inputs
+from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet
@@ -33,8 +35,10 @@ from . import early_exit
 from .early_exit import Exit
 from .gate_explorer import effective_depth
 
-EFFECTIVE, JUDGE = "effective depth", "judge"  # the measures that the verdict goes by
+HARDNESS = MARGIN, LOSS, JUDGE, OTHERS = ("own margin", "own loss", "judge", "other seeds")
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
+EFFECTIVE = "effective depth"  # the measure that the verdict goes by
+MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
 FIT_IMAGES = 10_000  # training images of the judge
 ITERATIONS = 1000  # of the judge, at most
 SEED = 0  # chooses these images, and random groups
@@ -64,28 +68,29 @@ class Relation:
 class Depths:
     """Depths of the test images in one net."""
 
-    mean: dict[str, float]  # by measure
-    relations: dict[str, dict[str, Relation]]  # by measure and hardness
+    mean: Annotated[dict[str, float], rule(MEASURES)]
+    relations: Annotated[dict[str, dict[str, Relation]], rule(MEASURES, HARDNESS)]
     # All that follows is about the effective depth.
-    by_part: list[float]  # mean of each of PARTS of all classes, by the judge
-    by_class: list[list[float]]  # QUARTILES of each class
-    of_class: float  # share of the variance that classes explain (eta squared)
-    of_random_groups: float  # share that random groups of these sizes explain
+    by_part: Annotated[list[float], rule("parts")]  # mean of each of PARTS of all classes, by the judge
+    by_class: Annotated[list[list[float]], rule("K", "quartiles")]  # QUARTILES of each class
+    of_class: Share  # share of the variance that classes explain (eta squared)
+    of_random_groups: Share  # share that random groups of these sizes explain
     missed: float | None  # mean of what the trained net gets wrong, each minus the mean of its class's others
-    spread: float  # standard deviation within classes
+    spread: Annotated[float, rule(within=COUNT)]  # standard deviation within classes
 
 
 @dataclass
 class NetDepth:
     """Depths of one seed's net before and after training, and early exits from the trained net."""
 
-    seed: int
-    errors: int  # misclassified test images
+    seed: Count
+    errors: Count  # misclassified test images
     untrained: Depths
     trained: Depths
-    by_layer: list[float]  # accuracy if all images leave after l = 0..L blocks
-    confident_depth: list[float]  # mean number of blocks, for each of the log's `doubts`
-    confident_score: list[float]  # accuracy likewise
+    by_layer: Annotated[list[float], rule("layers", within=SHARE)]  # accuracy if all images leave after l = 0..L blocks
+    # Mean number of blocks, for each of the log's `doubts`.
+    confident_depth: Annotated[list[float], rule("doubts", within=COUNT)]
+    confident_score: Annotated[list[float], rule("doubts", within=SHARE)]  # accuracy likewise
     confident: Exit
     fixed: Exit
 
@@ -95,19 +100,19 @@ class SettingDepth(Result):
     """Nets of a setting, by seed."""
 
     setting: Setting
-    judge_score: float
-    nets: list[NetDepth]
+    judge_score: Share
+    nets: Annotated[list[NetDepth], rule("nets")]
 
 
 @dataclass
 class DepthPerExampleLog(Log):
     """runs/depth_per_example.json; `lost`: accuracy that an exit may cost."""
 
-    shares: list[float]
-    fit_images: int
-    doubts: list[float]
+    shares: Annotated[list[float], rule("shares")]
+    fit_images: Count
+    doubts: Annotated[list[float], rule("doubts")]
     lost: float
-    settings: list[SettingDepth]
+    settings: Annotated[list[SettingDepth], rule("settings")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
@@ -129,8 +134,7 @@ def layers_used(net: DeepNet, images: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the depth of each image by every measure, and the variables to hold constant: (n,) each."""
     used, first, last = layers_used(net, images)
-    depths = {EFFECTIVE: effective_depth(net, images)}
-    depths |= {f"changes above {share:g}": counts for share, counts in zip(SHARES, used, strict=True)}
+    depths = dict(zip(MEASURES, (effective_depth(net, images), *used), strict=True))
     return depths, {"ink": images.reshape(len(images), -1).mean(axis=1), "x_0": first, "x_L": last}
 
 
@@ -242,10 +246,10 @@ def examine(setting: Setting, data: Dataset) -> SettingDepth:
         found = []
         for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
             hardness = {
-                "own margin": -margins(logits[i], data.test_y),
-                "own loss": net_losses[i],
+                MARGIN: -margins(logits[i], data.test_y),
+                LOSS: net_losses[i],
                 JUDGE: losses(judged, data.test_y),
-                "other seeds": np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
+                OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
             }
             found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
     return SettingDepth(None, setting, number(np.mean(judged.argmax(axis=1) == data.test_y)), found)

@@ -12,9 +12,9 @@ from highway_lab.intervals import interval
 
 from ..claims import Claim, Verdict, combine, judge_better
 from ..common_figures import name_setting, scale_by_logarithm
-from .depth_per_example import EFFECTIVE, JUDGE, PARTS, DepthPerExampleLog, Depths, SettingDepth
+from .depth_per_example import EFFECTIVE, JUDGE, MARGIN, OTHERS, PARTS, DepthPerExampleLog, Depths, SettingDepth
 
-HARDNESS = ("own margin", JUDGE, "other seeds")  # in the table; a net's loss ranks images nearly as its margin does
+HARDNESS = (MARGIN, JUDGE, OTHERS)  # in the table; a net's loss ranks images nearly as its margin does
 STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 VARIED = 10  # points of the variation
 

@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from highway_lab.fields import COUNT, SCORE, SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, number, numbers
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet
@@ -58,32 +59,32 @@ QUANTILES = (0.025, 0.975)  # of the AUC with shifted regimes
 class Task:
     """A market, its seed, and the walk-forward through it; window and horizon in days."""
 
-    market: str
-    seed: int
-    window: int
-    horizon: int
-    folds: int
-    epochs: int
-    rounds: int  # of boosting, at most
+    market: Annotated[str, rule(among=MARKETS)]
+    seed: Count
+    window: Count
+    horizon: Count
+    folds: Count
+    epochs: Count
+    rounds: Count  # of boosting, at most
 
 
 @dataclass
 class Score:
     """Out-of-sample R² on all days and on those of each regime."""
 
-    all: float | None
-    first: float | None
-    second: float | None
+    all: Annotated[float | None, rule(within=SCORE)]
+    first: Annotated[float | None, rule(within=SCORE)]
+    second: Annotated[float | None, rule(within=SCORE)]
 
 
 @dataclass
 class Detection:
     """AUC of a signal for the second regime, mean over folds; QUANTILES of the AUC with shifted regimes; p."""
 
-    auc: float | None
-    low: float | None
-    high: float | None
-    p: float
+    auc: Annotated[float | None, rule(within=SHARE)]
+    low: Annotated[float | None, rule(within=SHARE)]
+    high: Annotated[float | None, rule(within=SHARE)]
+    p: Share
 
 
 @dataclass
@@ -94,15 +95,15 @@ class MarketRun(Result):
     scores: dict[str, Score]  # by model
     detections: dict[str, Detection]  # by signal
     settings: dict[str, list[str]]  # chosen, by model and fold
-    mean_T: dict[str, list[float | None]]  # by net, standardised by the window
+    mean_T: Annotated[dict[str, list[float | None]], rule(GATED)]  # by net, standardised by the window
     second: list[bool]  # whether the second regime ruled
 
 
 @dataclass
 class FactorModelLog(Log):
     dataset: None
-    n_params: dict[str, int]
-    runs: list[MarketRun]
+    n_params: Annotated[dict[str, int], rule(NETS, within=COUNT)]
+    runs: Annotated[list[MarketRun], rule("runs")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)

@@ -12,11 +12,12 @@ if __name__ == "__main__":
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from highway_lab import InputError
+from highway_lab.fields import COUNT, Count, rule
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet
 
@@ -33,8 +34,8 @@ DIGITS = 4  # significant digits in the log
 class EffectiveDepth:
     """Effective depth of the test images of each class: mean and sample standard deviation over images."""
 
-    mean: list[float]
-    sd: list[float]
+    mean: Annotated[list[float], rule("K", within=COUNT)]
+    sd: Annotated[list[float], rule("K", within=COUNT)]
 
 
 @dataclass
@@ -42,9 +43,9 @@ class GateExplorerLog(Log):
     """runs/gate_explorer.json; `pixels` (classes, H, W) of the ten images, number of `images` in each class."""
 
     model: Model
-    seed: int
-    pixels: list[list[list[int]]]
-    images: list[int]
+    seed: Count
+    pixels: Annotated[list[list[list[int]]], rule("K", "H", "W", within=(0, 255))]
+    images: Annotated[list[int], rule("K", within=COUNT)]
     trained: EffectiveDepth
     untrained: EffectiveDepth
 

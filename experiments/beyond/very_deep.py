@@ -11,7 +11,9 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from highway_lab.fields import SHARE, rule
 from highway_lab.logs import Log
 from highway_networks import Config, Dataset, train
 
@@ -30,13 +32,13 @@ BIAS_BUDGET = {"lr": 2e-3, "epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class DeepRun(TrainedRun):
     """One training run, with the mean T of each block after training; null without gates."""
 
-    gate_means: list[float | None] | None
+    gate_means: Annotated[list[float | None] | None, rule("L", within=SHARE)]
 
 
 @dataclass
 class VeryDeepLog(Log):
-    by_depth: list[DeepRun]
-    by_bias: list[DeepRun]
+    by_depth: Annotated[list[DeepRun], rule("by_depth")]
+    by_bias: Annotated[list[DeepRun], rule("by_bias")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, VeryDeepLog)

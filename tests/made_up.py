@@ -11,7 +11,7 @@ from helpers import SOME_ENVIRONMENT
 
 from conv_recipes import ConvConfig
 from experiments.common import ExperimentJob, TrainedRun
-from experiments.depth_search import BestRun, DepthSearchLog, Trial, TrialResult
+from experiments.depth_search import SPACE, BestRun, DepthSearchLog, Trial, TrialResult
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 from highway_networks import Config, Dataset
 
@@ -46,7 +46,7 @@ def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
 
 def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:
     """Return a log of the depth search."""
-    fields = {"space": {}, "top": 10, "level": 0.25, "levels": [0.1, 0.01, 0.001], "best_command": None}
+    fields = {"space": SPACE, "top": 10, "level": 0.25, "levels": [0.1, 0.01, 0.001], "best_command": None}
     return log(DepthSearchLog, DatasetInfo("digits", 200, 100), **fields | changed, results=[*results], best=[*best])
 
 

@@ -15,9 +15,11 @@ from experiments import __main__ as experiments
 from experiments.beyond import factor_model as fm
 from experiments.beyond import factor_model_figures as figures
 from experiments.beyond import simulated_markets as sm
+from experiments.beyond.very_deep import DeepRun
 from experiments.claims import Verdict
 from experiments.common import Experiment, ExperimentJob, load
 from highway_lab import InputError, logs
+from highway_networks import Config
 
 SHORT = fm.Task("nonlinear", 0, window=150, horizon=60, folds=2, epochs=1, rounds=3)
 FIT = 120  # days of its window
@@ -355,10 +357,12 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
         detections = {f"{net}: mean T": fm.Detection(of + 0.02 * (seed - 1), 0.4, 0.6, p) for net, of in levels.items()}
         scores = {name: fm.Score(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (fm.GATED[0], 0.16))}
         task = replace(SHORT, market=market, seed=seed)
-        return fm.MarketRun(None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {}, [])
+        return fm.MarketRun(
+            None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {net: [] for net in fm.GATED}, []
+        )
 
     runs = [run(seed, market) for seed in (0, 1, 2) for market in sm.MARKETS]
-    return made_up.log(fm.FactorModelLog, n_params={"plain": 4000, "highway": 4100}, runs=runs)
+    return made_up.log(fm.FactorModelLog, n_params=dict.fromkeys(fm.NETS, 4000), runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -419,11 +423,12 @@ def test_tables_of_models_have_a_column_for_each_market():
 
 def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):
     path, log, very_deep = tmp_path / "log.json", made_up_log(HALF), load("beyond.very_deep")
+    runs = [DeepRun(None, Config(epochs=1), False, made_up.history(2.3, 0.5), None)]
     logs.write(path, log)
     assert fm.EXPERIMENT.read(path) == log
     for experiment, other, parts in (
         (fm.EXPERIMENT, replace(log, dataset=small_log().dataset), ("dataset", f"{fm.EXPERIMENT.parser.prog} run")),
-        (very_deep, made_up.log(very_deep.log, by_depth=[], by_bias=[]), ("found one of none",)),
+        (very_deep, made_up.log(very_deep.log, by_depth=runs, by_bias=runs), ("found one of none",)),
     ):
         logs.write(path, other)
         with pytest.raises(InputError) as error:

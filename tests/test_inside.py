@@ -232,7 +232,7 @@ def test_nets_are_trained_by_the_best_setting_of_the_depth_search(digits, workdi
     trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
     best = [made_up.best_run(trial, loss) for trial, loss in zip(trials, (0.5, 0.2), strict=True)]
     Path("runs").mkdir()
-    write("runs/depth_search-digits.json", made_up.search_log(best=best))
+    write("runs/depth_search-digits.json", made_up.search_log([made_up.search_result(trials[0], 0.5)], best))
     found = to_train(digits, epochs=3)
     assert (found.lr, found.activation, found.gate_bias, found.depth) == (0.01, "relu", -6.0, 49)
     assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)

@@ -357,7 +357,7 @@ def cut(log, epochs: dict[tuple[str, int], int]):
 )
 def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, monkeypatch):
     drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
-    monkeypatch.setattr(pictures, "save", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(pictures, "save_all", lambda made, _: drawn.extend(draw() for draw in made.values()))
     pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), tmp_path)
     assert [figure.get_supxlabel() for figure in drawn] == [words] * 5
 

@@ -266,7 +266,7 @@ def now() -> str:
 
 def number(value: float, digits: int = 6) -> float | None:
     """Round `value` to significant digits, at most LARGEST; return None (null in JSON) if it is not finite."""
-    return float(f"{max(-LARGEST, min(value, LARGEST)):.{digits}g}") if math.isfinite(value) else None
+    return float(f"{max(-LARGEST, min(float(value), LARGEST)):.{digits}g}") if math.isfinite(value) else None
 
 
 def numbers(values: Any, digits: int = 6) -> list:

@@ -333,7 +333,7 @@ def test_empty_arguments_are_refused(workdir, refused, no_training, flag):
 
 def test_a_number_below_zero_may_have_an_exponent(workdir):
     assert hn.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
-    assert logs.read("log.json", viz.Log, "").runs[0].config["gate_bias"] == -1e30
+    assert logs.read("log.json", logs.RunLog[hn.Config], "").runs[0].config.gate_bias == -1e30
 
 
 @pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log

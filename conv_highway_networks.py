@@ -611,6 +611,9 @@ class ConvNet(Net):
         super().__init__(ConvArchitecture(**architecture), **saved)
         if len(shape) != 3 or min(shape) < 1:
             raise InputError(f"shape: expected channels, height and width, found {list(shape)}; choose images")
+        if shape[0] > 4 and shape[2] in (1, 3, 4):  # as many as an image has channels
+            found = f"expected channels, height and width, found {list(shape)}, channels last"
+            raise InputError(f"shape: {found}; pass images.transpose(0, 3, 1, 2)")
         if self.block.rows(2) != 2 * len(self.block.branches):  # e.g. lstm, whose branches have half as many rows as x
             found = f"expected branches with as many maps as x, found {self.config['block']} blocks"
             raise InputError(f"block: {found}; choose another")
@@ -669,7 +672,8 @@ class ConvNet(Net):
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
         expected = (w.batch_size, *self.layers[0].x_shape)
         if x.shape != expected:  # it might be broadcast
-            raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}")
+            remedy = "; pass x.transpose(0, 3, 1, 2)" * (x.shape[-1:] + x.shape[1:-1] == expected[1:])
+            raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}{remedy}")
         return w.forward(x), w
 
     def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):
@@ -699,12 +703,12 @@ class ConvNet(Net):
         return np.array([T.mean() for T in workspace.T])
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
-        """Return images (n, C, H, W), uint8, as the net takes them: 0 to 255/256, as in the paper's files.
+        """Return images (n, C, H, W) as the net takes them: uint8 as 0 to 255/256, as in the paper's files.
 
-        A DeepNet takes −1 to 1. With `contrast`, return `contrast_normalised(images)` minus the mean image.
+        Floats stay as they are. With `contrast`, return `contrast_normalised(images)` minus the mean image.
         """
         if not self.config["contrast"]:
-            return np.multiply(images, 1 / 256, dtype=self.dtype)
+            return np.multiply(images, 1 / 256 if images.dtype == np.uint8 else 1, dtype=self.dtype)
         return contrast_normalised(images, self.dtype) - self.buffers["mean"]
 
 

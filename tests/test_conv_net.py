@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from helpers import (
     complex_step,
     contents,
     refuse_net,
+    refused_with,
     small_conv_net,
     small_images,
     small_net,
@@ -171,6 +173,17 @@ def test_an_unsuitable_block_activation_or_initialisation_is_refused(name, value
     with pytest.raises(InputError) as error:
         small_conv_net(**{name: value})
     assert_says(error.value, name, value)
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 48, 3), (5, 5, 4)])
+def test_images_with_channels_last_are_refused_with_the_remedy(shape):
+    with refused_with("found [", "channels last", "transpose(0, 3, 1, 2)"):
+        ConvNet(shape, 3, stages=SMALL_STAGES, rng=None)
+    channels_first = np.zeros((2, *shape)).transpose(0, 3, 1, 2)
+    net = ConvNet(channels_first.shape[1:], 3, stages=SMALL_STAGES, rng=None)
+    assert net.predict(channels_first).shape == (2, 3)
+    with pytest.raises(ValueError, match=re.escape("pass x.transpose(0, 3, 1, 2)")):
+        net.predict(np.zeros((2, *shape)))
 
 
 @pytest.mark.parametrize("shape", [(2, *SMALL_SHAPE), (3, 1, 9, 6), (3, 2, 1, 6), (3, 2, 6, 9), (3, 108)], ids=str)

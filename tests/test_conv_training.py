@@ -151,6 +151,7 @@ def test_crops_are_drawn_from_the_generator_alone_each_image_for_itself():
 def test_a_net_takes_pixels_from_0_to_1_or_contrast_minus_the_mean_image():
     images = random_pictures(5, (2, 9, 6))
     np.testing.assert_array_equal(small_conv_net().preprocess(images), images / 256)
+    np.testing.assert_array_equal(small_conv_net().preprocess(images / 256), images / 256)
     net = small_conv_net(contrast=True)
     assert net.buffers["mean"].any()
     expected = contrast_normalised(images, np.float64) - net.buffers["mean"]

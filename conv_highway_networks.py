@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from highway_lab import InputError
+from highway_lab import InputError, checkpoints
 from highway_lab.cli import FINITE, hyperparameter, one_of
 from highway_lab.datasets import check_prepared
 from highway_lab.threads import free_cpus, run_side_by_side
@@ -701,6 +701,25 @@ class ConvNet(Net):
         """Return the mean of T of each block, (L,), over images x (B, C, H, W), for a net whose blocks have gates."""
         _, workspace = self.forward(x)
         return np.array([T.mean() for T in workspace.T])
+
+    def without(self, blocks: int | Sequence[int]) -> "ConvNet":
+        """Return a copy of the net without the given blocks, counted from 0 over all stages, as DeepNet.without does.
+
+        Raises IndexError for a block that is not there, ValueError for one that depends on the number of blocks.
+        """
+        if self.block is not BLOCKS[self.config["block"]]:
+            raise ValueError(f"{self.config['block']} blocks depend on the depth: those that stay would change")
+        places = np.array([i for i, layer in enumerate(self.layers) if isinstance(layer.stage, Blocks)], int)
+        removed = set(np.atleast_1d(places[blocks]).tolist())
+        kept = [(i, layer) for i, layer in enumerate(self.layers) if i not in removed]
+        net = ConvNet(**self.config | {"stages": [layer.stage for _, layer in kept]}, rng=None)
+        numbers = {i: l for l, i in enumerate((i for i, layer in enumerate(self.layers) if layer.branches), start=1)}
+        earlier = [str(numbers[i]) for i, layer in kept if layer.branches]  # of each layer that stays
+        tensors = checkpoints.tensors_of(self)
+        for name, tensor in checkpoints.tensors_of(net).items():
+            l, dot, kind = name.rpartition(".")
+            tensor[...] = tensors[earlier[int(l) - 1] + dot + kind if l else name]
+        return net
 
     def preprocess(self, images: np.ndarray) -> np.ndarray:
         """Return images (n, C, H, W) as the net takes them: uint8 as 0 to 255/256, as in the paper's files.

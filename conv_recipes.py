@@ -167,7 +167,10 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     @property
     def stages(self) -> list[Stage]:
         """Stages of the net, with the config's dropout."""
-        stages = NETS[self.net].stages
+        return self.with_dropout(NETS[self.net].stages)
+
+    def with_dropout(self, stages: Sequence[Stage]) -> list[Stage]:
+        """Return stages whose rates of dropout are multiplied by the config's factor."""
         return [Dropout(self.dropout * stage.rate) if isinstance(stage, Dropout) else stage for stage in stages]
 
     @property

@@ -134,6 +134,8 @@ class HighwayEstimator(BaseEstimator):
         given = self._checked_parameters()
         if given.early_stopping and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
+        if incremental:
+            given.max_iter, given.schedule = 1, "constant"  # one more epoch, not a whole training
         dtype = self.net_.dtype if resume else PRECISIONS
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
@@ -147,11 +149,11 @@ class HighwayEstimator(BaseEstimator):
             loss=self._loss,
             optimizer=given.optimizer,
             clip=given.clip,
-            epochs=1 if incremental else given.max_iter,
+            epochs=given.max_iter,
             n_train=len(X),
             n_test=1,
             seed=rng.randint(2**31),
-            dtype=X.dtype.name,
+            dtype=(self.net_.dtype if resume else X.dtype if X.dtype in PRECISIONS else np.dtype(np.float32)).name,
         )
         # A data set needs a test sample; this one is not scored.
         data = Dataset(X, y, X[:1], y[:1], outputs, train_weights=normalised(weights, np.dtype(config.dtype)))
@@ -193,7 +195,10 @@ class HighwayEstimator(BaseEstimator):
         if changed := ", ".join(f"{name} {found[name]}" for name in found if found[name] != expected[name]):
             raise ValueError(f"warm_start: expected the net of the last fit, found one of {changed}; fit without it")
         training.net.params.flat[...] = self.net_.params.flat
-        training.rng, (optimizer, kept) = copy.deepcopy((self._rng, self._moments))  # unspoilt by a fit that fails
+        for name, tensor in self.net_.buffers.items():
+            training.net.buffers[name][...] = tensor
+        training.rng.bit_generator.state = self._rng.bit_generator.state  # workspaces draw from this generator
+        optimizer, kept = copy.deepcopy(self._moments)  # unspoilt by a fit that fails
         if optimizer == self.optimizer:
             vars(training.optimizer).update(kept)
 
@@ -204,7 +209,8 @@ class HighwayEstimator(BaseEstimator):
         its first parameters were the best of those.
         """
         losses, scores, params = [], [], training.net.params.flat
-        best = params.copy()
+        tensors = [params, *training.net.buffers.values()]
+        best = copy.deepcopy(tensors)
         try:
             for loss in training.epochs(scored=False):
                 check_finite(training.epoch, loss=loss, weights=params)
@@ -212,7 +218,7 @@ class HighwayEstimator(BaseEstimator):
                 if validation:
                     outputs = finite_outputs(training, validation[0])
                     scores.append(self._validate(outputs, *validation[1:]))
-                    best = params.copy() if scores[-1] >= max(earlier + scores) else best
+                    best = copy.deepcopy(tensors) if scores[-1] >= max(earlier + scores) else best
                 if self.verbose:
                     score = f", validation score {scores[-1]:.4f}" if scores else ""
                     print(f"epoch {training.epoch}: loss {loss:.6f}{score}")
@@ -220,13 +226,14 @@ class HighwayEstimator(BaseEstimator):
                 if epochs_without_gain(gains, self.tol) > self.n_iter_no_change:
                     break
             else:
-                if not incremental:
+                if not incremental and training.config.schedule == "constant":  # others end where they are meant to
                     found = f"max_iter={self.max_iter} epochs were not enough to converge; allow more, or raise tol"
                     warnings.warn(found, ConvergenceWarning, stacklevel=4)
         except KeyboardInterrupt:
             warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=4)
         if validation:
-            params[...] = best
+            for tensor, kept in zip(tensors, best, strict=True):
+                tensor[...] = kept
         finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
         return losses, scores
 

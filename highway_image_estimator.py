@@ -1,0 +1,188 @@
+"""A convolutional highway net as an estimator for scikit-learn: classes of images, gate maps, lesions.
+
+    from highway_image_estimator import HighwayImageClassifier
+    from highway_networks import load_folder
+
+    data = load_folder("flowers", size=32)    # one subfolder a class
+    net = HighwayImageClassifier("mnist-16", random_state=0).fit(data.train_x, data.train_y)
+    net.score(data.test_x, data.test_y)
+    net.lesion_scores(data.test_x, data.test_y)    # without each block in turn
+
+Parameters, methods and attributes that the estimators of highway_estimators have mean the same here. Images are
+(n, rows, columns), grey, or (n, channels, rows, columns). Pixels are uint8, or floats of about -1 to 1. Computations
+are in float64 for float64, else in float32.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_array, gen_batches
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from conv_highway_networks import Stage, as_stage
+from conv_recipes import NETS, ConvConfig
+from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
+from highway_lab.cli import FINITE, POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.training import OPTIMIZERS, SCHEDULE
+from highway_networks import ACTIVATIONS
+
+ROWS = 100  # images whose gates are computed together
+RECIPE = "auto: that of the net's recipe."
+STEPS, FEWEST = 50, 8  # batch_size="auto": steps that an epoch should have, and images that a step should
+PIXELS = 2.0  # values from 0 up to more than this are pixels on another scale than 0 to 1
+OTHER_SCALE = 8.0  # times the largest value of `fit`
+
+
+@dataclass(frozen=True)
+class ImageConfig(ConvConfig):
+    """A ConvConfig whose net may have stages of its own, which are not in the table of nets."""
+
+    own_stages: tuple[Stage, ...] = hyperparameter((), "stages instead of those of `net`")
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Stages of the net, with the config's dropout."""
+        return self.with_dropout(self.own_stages or NETS[self.net].stages)
+
+
+@dataclass(eq=False, repr=False)
+class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring follows: it lists the fields
+    net: str = hyperparameter("mnist-16", "Name in `conv_recipes.NETS`: stages and settings of a net.", one_of(NETS))
+    stages: Sequence[Stage] | None = hyperparameter(
+        None, "Stages instead of the net's, such as [Convolution(16), Blocks(3), MaxPool(2, 2)]."
+    )
+    _: dataclasses.KW_ONLY
+    activation: str = hyperparameter("relu", "Activation of the block state H.", one_of(ACTIVATIONS))
+    gate_bias: float | str = hyperparameter("auto", f"Initial gate bias b_T; {RECIPE}", FINITE)
+    batch_norm: bool = hyperparameter(False, "Normalise H's affine map over the batch.", EITHER)
+    contrast: bool | str = hyperparameter("auto", f"Normalise each image's contrast; {RECIPE}", EITHER)
+    augment: bool | str = hyperparameter("auto", f"Train on random crops and mirror images; {RECIPE}", EITHER)
+    dropout: float = hyperparameter(0.0, "Factor on the rates of the net's dropout; 1 needs many epochs.", UNIT)
+    optimizer: str = hyperparameter("momentum", "Update rule.", one_of(OPTIMIZERS))
+    learning_rate: float | str = hyperparameter("auto", f"Learning rate; {RECIPE}", POSITIVE)
+    schedule: str = hyperparameter(
+        "cosine", "Of the learning rate in `fit`: constant, cosine or steps like '0.5,0.75'.", SCHEDULE
+    )
+    batch_size: int | str = hyperparameter(
+        "auto",
+        f"Images a step; auto: as in the net's recipe, fewer where an epoch has less than {STEPS} steps.",
+        POSITIVE,
+    )
+    weight_decay: float | str = hyperparameter("auto", f"Factor on the weights; {RECIPE}", ZERO_OR_MORE)
+    clip: float = hyperparameter(0.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
+    max_iter: int = hyperparameter(20, "Largest number of epochs.", POSITIVE)
+
+    def _new_config(self, given: SimpleNamespace, **shared: Any) -> ImageConfig:
+        names = {"lr": "learning_rate"}
+        names |= {name: name for name in ("gate_bias", "batch_size", "weight_decay", "contrast", "augment")}
+        chosen = {name: getattr(given, of) for name, of in names.items() if getattr(given, of) != "auto"}
+        config = ImageConfig(
+            net=given.net,
+            own_stages=tuple(map(as_stage, self.stages or ())),
+            batch_norm=given.batch_norm,
+            dropout=given.dropout,
+            schedule=given.schedule,
+            n_validation=0,
+            **NETS[given.net].settings | shared | chosen,
+        )
+        if given.batch_size == "auto":
+            few = max(config.n_train // STEPS, FEWEST)
+            config = dataclasses.replace(config, batch_size=min(config.batch_size, few))
+        return config
+
+    def _validated(self, X, *y, reset: bool, dtype: Any) -> Any:
+        dtype = [*(PRECISIONS if reset else [dtype]), np.uint8]
+        images = as_images(check_array(X, dtype=dtype, allow_nd=True, ensure_2d=False, input_name="X"))
+        checked = validate_data(self, images.reshape(len(images), -1), *y, reset=reset, dtype=dtype)
+        if not reset:
+            check_shape(images.shape[1:], tuple(self.net_.config["shape"]))
+        self._check_scale(images, reset)
+        return (images, checked[1]) if y else images
+
+    def _check_scale(self, images: np.ndarray, reset: bool) -> None:
+        """Raise ValueError for floats on a scale that no net expects, or on another one than in the last fit."""
+        largest = 1.0 if images.dtype == np.uint8 else float(np.abs(images).max())
+        if reset:
+            if largest > PIXELS and images.min() >= 0:
+                found = f"expected pixels as uint8, or floats from 0 to 1, found floats from 0 to {largest:g}"
+                raise ValueError(f"X: {found}; divide them by the largest possible")
+            self._largest = largest
+        elif largest > OTHER_SCALE * self._largest:
+            found = f"expected values up to about {self._largest:g}, as in fit, found {largest:g}"
+            raise ValueError(f"X: {found}; scale them in the same way")
+
+    def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
+        """Yield a slice of the images and the gates T (D, H, W, B) of each block, for all slices."""
+        for rows in gen_batches(len(X), ROWS):
+            _, workspace = self.net_.forward(self.net_.preprocess(X[rows]))
+            yield rows, workspace.T
+
+    def _mean_gates(self, X: np.ndarray) -> np.ndarray:
+        """Return the mean T of each block for each image, (n, L)."""
+        return np.concatenate([np.stack([T.mean(axis=(0, 1, 2)) for T in gates], 1) for _, gates in self._gates(X)])
+
+    @available_if(has_gates)
+    def transform_gates(self, X) -> list[np.ndarray]:
+        """Return the gate maps of each block: T (n, D, H, W) of its D maps; 1 transforms a pixel, 0 passes it on."""
+        X = self._inputs(X)
+        parts = zip(*([T.transpose(3, 0, 1, 2) for T in gates] for _, gates in self._gates(X)), strict=True)
+        return [np.concatenate(maps) for maps in parts]
+
+    @available_if(has_gates)
+    def gate_means(self, X) -> np.ndarray:
+        """Return the mean T of each block over its maps, pixels and the images X: (L,)."""
+        X = self._inputs(X)
+        return self._mean_gates(X).mean(axis=0)
+
+    @available_if(has_gates)
+    def effective_depth(self, X) -> np.ndarray:
+        """Return the sum over blocks of the mean T, for each image of X: (n,)."""
+        X = self._inputs(X)
+        return self._mean_gates(X).sum(axis=1)
+
+    def lesion(self, layers: int | Sequence[int]) -> Self:
+        """Return a fitted copy without these blocks, counted from 0 over all stages (section 4.2).
+
+        Raises IndexError for a block that is not there, ValueError for blocks that depend on the net's depth.
+        """
+        check_is_fitted(self)
+        lesioned = copy.deepcopy(self)
+        lesioned.net_, lesioned._moments = self.net_.without(layers), (None, {})
+        lesioned.stages, lesioned.dropout = [as_stage(stage) for stage in lesioned.net_.config["stages"]], 1.0
+        return lesioned
+
+    def lesion_scores(self, X, y) -> np.ndarray:
+        """Return the accuracy on images X and labels y (n,) with each block closed in turn: (L,)."""
+        check_is_fitted(self)
+        return np.array([self.lesion(l).score(X, y) for l in range(self.net_.depth)])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        return tags
+
+
+HighwayImageClassifier.__doc__ = f"""A convolutional highway net for classes of images, trained on the cross-entropy.
+{describe(HighwayImageClassifier, "conv_highway_networks.ConvNet")}{CLASSES_DOC}
+    """
+
+
+def as_images(X: np.ndarray) -> np.ndarray:
+    """Return images (n, rows, columns) or (n, channels, rows, columns) in the second form; else raises ValueError."""
+    if X.ndim not in (3, 4):
+        expected = "expected images (n, rows, columns) or (n, channels, rows, columns)"
+        raise ValueError(f"X: {expected}, found shape {X.shape}; reshape them")
+    return X if X.ndim == 4 else X[:, None]
+
+
+def check_shape(found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise ValueError unless an image has the shape (C, H, W) of those that the net was fitted to."""
+    if found != expected:
+        remedy = "pass X.transpose(0, 3, 1, 2)" if (found[-1], *found[:-1]) == expected else "resize them"
+        raise ValueError(f"X: expected images {expected}, as in fit, found {found}; {remedy}")

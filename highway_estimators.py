@@ -15,28 +15,33 @@ TransformedTargetRegressor. Computations are in the inputs' precision, float32 o
 
 import copy
 import dataclasses
+import json
 import math
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from inspect import formatannotation
 from numbers import Integral, Real
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, get_args
 
+import msgspec
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.sparse import issparse
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, check_random_state, gen_batches
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from highway_lab.checkpoints import optimizer_state
+from highway_lab import checkpoints
 from highway_lab.cli import (
     BELOW_ONE,
     FINITE,
@@ -48,7 +53,7 @@ from highway_lab.cli import (
     words_of,
 )
 from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
-from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset
+from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
@@ -57,6 +62,7 @@ OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained n
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
 EITHER = (lambda value: True, "True or False")
+CALLER = 5  # stack level of the user's line: above `_run`, `_train`, `_fit`, and `fit` or `partial_fit`
 
 
 def gate_bias_for(depth: int) -> float:
@@ -109,11 +115,15 @@ class HighwayEstimator(BaseEstimator):
     verbose: bool = hyperparameter(False, "Print a line an epoch.")
 
     _loss: ClassVar[str]  # a name in LOSSES
+    _net_type: ClassVar[type]
+    _doc_link_module: ClassVar[str] = __name__
+    _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()  # the docstrings: the project has no site
 
     def fit(self, X, y, sample_weight=None) -> Self:
         """Train from new weights or, with `warm_start`, from those of the last fit.
 
-        X is (n, d_in), y (n,) or, for a regressor, (n, K); sample_weight (n,) are factors on the samples' losses. Warns
+        X is (n, d_in), also sparse. y is (n,) or (n, K): K numbers, or K labels, each there (1) or not (0).
+        sample_weight (n,) are factors on the samples' losses, and on what they count in validation scores. Warns
         (ConvergenceWarning) if max_iter epochs were not enough; raises ValueError if the training diverges: the loss, a
         weight or an output becomes infinite or NaN.
         """
@@ -139,7 +149,7 @@ class HighwayEstimator(BaseEstimator):
         dtype = self.net_.dtype if resume else PRECISIONS
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
-        weights, rng, validation = check_weights(sample_weight, X), check_random_state(self.random_state), None
+        weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
         if given.early_stopping:
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = self._new_config(
@@ -150,7 +160,7 @@ class HighwayEstimator(BaseEstimator):
             optimizer=given.optimizer,
             clip=given.clip,
             epochs=given.max_iter,
-            n_train=len(X),
+            n_train=X.shape[0],
             n_test=1,
             seed=rng.randint(2**31),
             dtype=(self.net_.dtype if resume else X.dtype if X.dtype in PRECISIONS else np.dtype(np.float32)).name,
@@ -162,7 +172,7 @@ class HighwayEstimator(BaseEstimator):
             self._restore(training)
         earlier = self.validation_scores_ if resume and validation else None
         losses, scores = self._run(training, validation, earlier or [], incremental)
-        state = optimizer_state(training)
+        state = checkpoints.optimizer_state(training)
         state.pop("lr", None)  # the user may set another before training continues
         self.net_, self._rng, self._moments = training.net, training.rng, (self.optimizer, state)
         self.loss_curve_ = (self.loss_curve_ if resume else []) + losses
@@ -178,14 +188,18 @@ class HighwayEstimator(BaseEstimator):
         fields = [field for field in dataclasses.fields(self) if field.metadata["rule"]]
         return SimpleNamespace(**{field.name: checked(field, getattr(self, field.name)) for field in fields})
 
+    def _weights(self, sample_weight: Any, X, y: np.ndarray) -> np.ndarray | None:
+        """Return factors (n,) on the samples' losses, or None: all are 1."""
+        return check_weights(sample_weight, X)
+
     def _split(self, X, y, weights, share: float, rng: np.random.RandomState):
         """Return X, y, weights to train on, and a share to validate on: of every class alike if each has enough."""
-        n, n_validation = len(X), math.ceil(share * len(X))
+        n, n_validation = len(y), math.ceil(share * len(y))
         if n_validation < 2:
             raise ValueError("The validation set is too small. Increase 'validation_fraction' or the number of samples")
         _, counts = np.unique(y, return_counts=True)
         enough = counts.min() >= 2 and len(counts) <= min(n_validation, n - n_validation)
-        stratify = y if is_classifier(self) and enough else None
+        stratify = y if is_classifier(self) and y.ndim == 1 and enough else None
         parts = train_test_split(np.arange(n), test_size=n_validation, stratify=stratify, random_state=rng)
         return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
 
@@ -228,14 +242,98 @@ class HighwayEstimator(BaseEstimator):
             else:
                 if not incremental and training.config.schedule == "constant":  # others end where they are meant to
                     found = f"max_iter={self.max_iter} epochs were not enough to converge; allow more, or raise tol"
-                    warnings.warn(found, ConvergenceWarning, stacklevel=4)
+                    warnings.warn(found, ConvergenceWarning, stacklevel=CALLER)
         except KeyboardInterrupt:
-            warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=4)
+            warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=CALLER)
         if validation:
             for tensor, kept in zip(tensors, best, strict=True):
                 tensor[...] = kept
         finite_outputs(training, training.data.train_x)  # the loss was measured before the last step
         return losses, scores
+
+    def lesion(self, layers: int | Sequence[int]) -> Self:
+        """Return a fitted copy without these layers, counted from 1 over all blocks, as in pictures (section 4.2).
+
+        Raises ValueError for a layer that is not there, and for blocks that depend on the net's depth.
+        """
+        check_is_fitted(self)
+        layers = np.array(layers, int, ndmin=1)
+        if absent := [int(l) for l in layers if not 1 <= l <= self.net_.depth]:
+            raise ValueError(f"layers: expected 1 to {self.net_.depth}, found {absent}; choose among these")
+        lesioned = copy.deepcopy(self)
+        lesioned.net_, lesioned._moments = self.net_.without(layers - 1), (None, {})
+        lesioned._follow(lesioned.net_)
+        return lesioned
+
+    def _follow(self, net: Any) -> None:
+        """Set the parameters that describe the net to those of this one."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator as .npz, without pickle, whole or not at all; training can go on from it.
+
+        Raises ValueError if `random_state` is a generator, InputError if the file cannot be written.
+        """
+        check_is_fitted(self)
+        if isinstance(self.random_state, np.random.RandomState):
+            raise ValueError("random_state: expected an integer or None, found a generator; set another before saving")
+        parameters = self.get_params() | vars(self._checked_parameters())
+        optimizer, moments = self._moments
+        vectors = {name: value for name, value in moments.items() if isinstance(value, np.ndarray)}
+        saved = Saved(
+            estimator=type(self).__name__,
+            parameters={name: value for name, value in parameters.items() if not isinstance(value, dict | list)},
+            n_features=self.n_features_in_,
+            feature_names=list(getattr(self, "feature_names_in_", ())),
+            loss_curve=self.loss_curve_,
+            validation_scores=self.validation_scores_,
+            rng=self._rng.bit_generator.state,
+            optimizer=optimizer,
+            moments={name: value for name, value in moments.items() if name not in vectors},
+            rest=self._saved_rest(),
+        )
+        text = json.dumps(vars(saved), default=lambda value: value.item())  # of NumPy's numbers
+        arrays = {f"optimizer.{name}": vector for name, vector in vectors.items()}
+        checkpoints.save_net(path, self.net_, estimator=np.array(text), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Read an estimator that `save` wrote. Raises InputError for anything else; never unpickles."""
+        with checkpoints.saved_arrays(path, cls) as arrays:
+            if "estimator" not in arrays:
+                raise ValueError("no estimator")
+            saved = msgspec.convert(json.loads(str(arrays.pop("estimator"))), Saved)
+            if saved.estimator != cls.__name__:
+                raise ValueError(f"one saved by {saved.estimator}")
+            loaded = cls(**saved.parameters)
+            loaded._checked_parameters()
+            moments = {of: arrays.pop(of) for of in [*arrays] if of.startswith("optimizer.")}
+            loaded.net_ = net = checkpoints.net_of(arrays, cls._net_type)
+            for name, vector in moments.items():
+                checkpoints.check_like(name, vector, net.params.flat)
+            loaded._moments = saved.optimizer, saved.moments | {of[10:]: vector for of, vector in moments.items()}
+            loaded._rng = np.random.default_rng(0)
+            loaded._rng.bit_generator.state = saved.rng
+            loaded.n_features_in_ = saved.n_features
+            if saved.feature_names:
+                loaded.feature_names_in_ = np.array(saved.feature_names, object)
+            loaded.loss_curve_, loaded.n_iter_ = saved.loss_curve, len(saved.loss_curve)
+            loaded.validation_scores_ = saved.validation_scores
+            loaded._load_rest(saved.rest)
+        return loaded
+
+    def _saved_rest(self) -> dict[str, Any]:
+        """Return what `_load_rest` needs, as JSON has it: dictionaries and lists among the parameters, and targets."""
+        raise NotImplementedError
+
+    def _load_rest(self, saved: dict[str, Any]) -> None:
+        """Set the attributes that are in `saved`, given the net; raises some exception if they do not suit it."""
+        raise NotImplementedError
+
+    @property
+    def best_validation_score_(self) -> float | None:
+        """The best epoch's score, whose net was kept; None without `early_stopping`."""
+        return max(self.validation_scores_) if self.validation_scores_ else None
 
     def _validated(self, X, *y, **how: Any) -> Any:
         """Return X (n, ...), with y if it is given, as scikit-learn's `validate_data` does."""
@@ -260,6 +358,8 @@ class DenseEstimator(HighwayEstimator):
     depth: int = hyperparameter(10, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
     hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
 
+    _net_type: ClassVar[type] = DeepNet
+
     def _new_config(self, given: SimpleNamespace, **shared: Any) -> Config:
         return Config(
             depth=given.depth,
@@ -271,18 +371,22 @@ class DenseEstimator(HighwayEstimator):
             **shared,
         )
 
-    def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
+    def _validated(self, X, *y, **how: Any) -> Any:
+        return super()._validated(X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
+
+    def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Yield a slice of the samples, a block's index and T (D, B), for all slices and blocks; T is overwritten."""
         which = self.net_.block.branches.index("T")
-        for rows in gen_batches(len(X), ROWS):
-            for l, (z, _) in enumerate(self.net_.iterate_blocks(self.net_.embed(X[rows]))):
+        for rows in gen_batches(X.shape[0], ROWS):
+            x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
+            for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
                 yield rows, l, z[which]
 
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:
         """Return T of every block for each sample of X (n, d_in): (n, L, D); 1 transforms a unit, 0 passes it on."""
         X = self._inputs(X)
-        T = np.empty((len(X), self.net_.depth, self.net_.hidden), self.net_.dtype)
+        T = np.empty((X.shape[0], self.net_.depth, self.net_.hidden), self.net_.dtype)
         for rows, l, T_l in self._gates(X):
             T[rows, l] = T_l.T
         return T
@@ -291,21 +395,34 @@ class DenseEstimator(HighwayEstimator):
     def effective_depth(self, X) -> np.ndarray:
         """Return the sum over blocks of the mean T of their units, for each sample of X (n, d_in): (n,)."""
         X = self._inputs(X)
-        depth = np.zeros(len(X), self.net_.dtype)
+        depth = np.zeros(X.shape[0], self.net_.dtype)
         for rows, _, T_l in self._gates(X):
             depth[rows] += T_l.mean(axis=0)
         return depth
 
-    def lesion(self, layers: int | Sequence[int]) -> Self:
-        """Return a fitted copy without these blocks, counted from 0 as in `transform_gates` (section 4.2).
+    def _follow(self, net: DeepNet) -> None:
+        self.depth = net.depth
 
-        Raises IndexError for a block that is not there, ValueError for blocks that depend on the net's depth.
-        """
-        check_is_fitted(self)
-        lesioned = copy.deepcopy(self)
-        lesioned.net_, lesioned._moments = self.net_.without(layers), (None, {})
-        lesioned.depth = lesioned.net_.depth
-        return lesioned
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@dataclass
+class Saved:
+    """What the file of an estimator holds beside the arrays of its net and of its optimiser."""
+
+    estimator: str
+    parameters: dict[str, Any]
+    n_features: int
+    feature_names: list[str]
+    loss_curve: list[float]
+    validation_scores: list[float] | None
+    rng: dict[str, Any]
+    optimizer: str | None
+    moments: dict[str, float | bool]
+    rest: dict[str, Any]
 
 
 def checked(field: dataclasses.Field, value: Any) -> Any:
@@ -341,9 +458,9 @@ def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     return outputs
 
 
-def predict_in_parts(net: Any, X: np.ndarray) -> np.ndarray:
+def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
-    return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(len(X), ROWS)])
+    return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
 
 
 def check_no_times(**given: Any) -> None:
@@ -358,7 +475,7 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
-        sample_weight = np.full(len(X), sample_weight)
+        sample_weight = np.full(X.shape[0], sample_weight)
     weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     weights = column_or_1d(weights)
     check_consistent_length(X, weights)
@@ -399,20 +516,29 @@ def describe(estimator: type, net: str) -> str:
         The mean loss over batches of each epoch.
     validation_scores_ : list of float or None
         The score of each epoch, with `early_stopping`.
+    best_validation_score_ : float or None
+        The best of them, that of the net.
     n_iter_ : int
         Epochs trained, with `warm_start` and `partial_fit` those of all calls."""
 
 
-DENSE_DOC = describe(DenseEstimator, "highway_networks.DeepNet")
 CLASSES_DOC = """
     classes_ : ndarray of shape (K,)
         The labels, of any type, sorted."""
 
 
+@dataclass(eq=False, repr=False)
 class LabelsMixin(ClassifierMixin):
     """The part of a classifier that has to do with labels."""
 
-    _loss = "cross-entropy"
+    _: dataclasses.KW_ONLY
+    class_weight: dict | str | None = hyperparameter(  # noqa: RUF009, a field
+        None, "Factors on the losses by class, as a dict; balanced: classes count alike, however frequent they are."
+    )
+
+    @property
+    def _loss(self) -> str:
+        return "sigmoid-cross-entropy" if self.multilabel_ else "cross-entropy"
 
     def partial_fit(self, X, y, sample_weight=None, classes=None) -> Self:
         """Train for one epoch on these samples; the first call must name all `classes`."""
@@ -421,44 +547,99 @@ class LabelsMixin(ClassifierMixin):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if resume and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
             raise ValueError(f"classes: expected {self.classes_}, as in the first call, found {classes}; omit them")
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight: expected a dict for partial_fit, which sees a part of the samples, found "
+                f"{self.class_weight!r}; compute it from all"
+            )
         return self._fit(X, y, sample_weight, resume=resume, incremental=True, classes=classes)
 
-    def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[np.ndarray, np.ndarray, int]:
+    def _check_samples(self, X, y, how: dict[str, Any], classes=None) -> tuple[Any, np.ndarray, int]:
         X, y = self._validated(X, y, **how)
+        y = y.toarray() if issparse(y) else y
+        y = column_or_1d(y, warn=True) if y.shape[1:] in ((), (1,)) else y
         check_classification_targets(y)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(f"y: expected a class, or labels of 0 and 1, found {kind}; fit a net for each column")
         if how["reset"]:
-            self._encoder = LabelEncoder().fit(unique_labels(y if classes is None else classes))
-            self.classes_ = self._encoder.classes_
+            self.multilabel_ = kind == "multilabel-indicator"
+            self.classes_ = unique_labels(y if classes is None else classes)
+        if y.shape[1:] != (expected := (len(self.classes_),) if self.multilabel_ else ()):
+            raise ValueError(f"y: expected samples of shape {expected}, found {y.shape[1:]}; fit anew for other labels")
+        if self.multilabel_:
+            return X, y.astype(X.dtype), y.shape[1]
         if unseen := set(unique_labels(y).tolist()) - set(self.classes_.tolist()):  # before y takes on their type
             raise ValueError(f"y: expected labels among {self.classes_}, found {unseen}; fit anew to learn others")
-        return X, self._encoder.transform(y), len(self.classes_)
+        return X, np.searchsorted(self.classes_, y), len(self.classes_)
+
+    def _weights(self, sample_weight: Any, X, y: np.ndarray) -> np.ndarray | None:
+        weights = check_weights(sample_weight, X)
+        if self.class_weight is None:
+            return weights
+        factors = compute_sample_weight(self.class_weight, y if self.multilabel_ else self.classes_[y])
+        return check_weights(factors if weights is None else factors * weights, X)
 
     def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return accuracy_score(y, outputs.argmax(axis=1), sample_weight=weights)
+        return accuracy_score(y, self._decide(outputs), sample_weight=weights)
+
+    def _decide(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the index of the most probable class (n,), or 1 for each label that is there, else 0: (n, K)."""
+        return (outputs > 0).astype(int) if self.multilabel_ else outputs.argmax(axis=1)
 
     def predict(self, X) -> np.ndarray:
-        """Return the most probable class of each sample of X (n, d_in): (n,)."""
-        logits = self._outputs(X)
-        return self.classes_[logits.argmax(axis=1)]
+        """Return the most probable class of each sample of X, (n,), or whether each label is there, (n, K)."""
+        found = self._decide(self._outputs(X))
+        return found if self.multilabel_ else self.classes_[found]
 
     def predict_proba(self, X) -> np.ndarray:
-        """Return the probability of each class, in the order of `classes_`: (n, K)."""
-        return softmax(self._outputs(X), axis=1)
+        """Return the probability of each class or label, in the order of `classes_`: (n, K)."""
+        outputs = self._outputs(X)
+        return expit(outputs) if self.multilabel_ else softmax(outputs, axis=1)
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Return the logarithms of the probabilities, (n, K)."""
-        return log_softmax(self._outputs(X), axis=1)
+        outputs = self._outputs(X)
+        return log_expit(outputs) if self.multilabel_ else log_softmax(outputs, axis=1)
+
+    def _saved_rest(self) -> dict[str, Any]:
+        return {
+            "classes": self.classes_.tolist(),
+            "dtype": self.classes_.dtype.str,
+            "multilabel": self.multilabel_,
+            "class_weight": [  # as pairs: JSON has no keys but texts
+                [*weights.items()] for weights in np.atleast_1d(self.class_weight) if isinstance(weights, dict)
+            ],
+        }
+
+    def _load_rest(self, saved: dict[str, Any]) -> None:
+        self.classes_, self.multilabel_ = np.array(saved["classes"], saved["dtype"]), bool(saved["multilabel"])
+        if self.classes_.shape != (self.net_.config["d_out"],):
+            raise ValueError(f"classes of shape {self.classes_.shape} for {self.net_.config['d_out']} outputs")
+        if weights := [dict(pairs) for pairs in saved["class_weight"]]:
+            self.class_weight = weights if self.multilabel_ else weights[0]
 
 
-class HighwayClassifier(LabelsMixin, DenseEstimator):
-    __doc__ = f"""A highway net for classification, trained on the cross-entropy.
-{DENSE_DOC}{CLASSES_DOC}
+@dataclass(eq=False, repr=False)
+class HighwayClassifier(LabelsMixin, DenseEstimator):  # its docstring follows: it lists the fields
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the cross-entropy.
+
+    Targets are classes of any type, (n,), or an indicator matrix of labels, (n, K), as MLPClassifier takes them.
+{describe(HighwayClassifier, "highway_networks.DeepNet")}{CLASSES_DOC}
+    multilabel_ : bool
+        Whether there may be several labels a sample.
     """
 
 
 class HighwayRegressor(RegressorMixin, DenseEstimator):
     __doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
-{DENSE_DOC}
+{describe(DenseEstimator, "highway_networks.DeepNet")}
     """
 
     _loss = "squared-error"
@@ -469,10 +650,18 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):
 
     def _check_samples(self, X, y, how: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, int]:
         check_no_times(y=y)
-        X, y = self._validated(X, y, multi_output=True, y_numeric=True, **how)
+        X, y = self._validated(X, y, y_numeric=True, **how)
         self._target_shape = y.shape[1:]
         y = y.reshape(len(y), -1).astype(X.dtype)
         return X, y, y.shape[1]
+
+    def _saved_rest(self) -> dict[str, Any]:
+        return {"shape": self._target_shape}
+
+    def _load_rest(self, saved: dict[str, Any]) -> None:
+        self._target_shape = tuple(saved["shape"])
+        if self._target_shape not in ((), (self.net_.config["d_out"],)):
+            raise ValueError(f"targets of shape {self._target_shape} for {self.net_.config['d_out']} outputs")
 
     def _validate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         return r2_score(y, outputs, sample_weight=weights)

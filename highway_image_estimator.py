@@ -13,19 +13,18 @@ Parameters, methods and attributes that the estimators of highway_estimators hav
 are in float64 for float64, else in float32.
 """
 
-import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from conv_highway_networks import Stage, as_stage
+from conv_highway_networks import ConvNet, Stage, as_stage
 from conv_recipes import NETS, ConvConfig
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
 from highway_lab.cli import FINITE, POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
@@ -77,6 +76,8 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     weight_decay: float | str = hyperparameter("auto", f"Factor on the weights; {RECIPE}", ZERO_OR_MORE)
     clip: float = hyperparameter(0.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
     max_iter: int = hyperparameter(20, "Largest number of epochs.", POSITIVE)
+
+    _net_type: ClassVar[type] = ConvNet
 
     def _new_config(self, given: SimpleNamespace, **shared: Any) -> ImageConfig:
         names = {"lr": "learning_rate"}
@@ -146,21 +147,24 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
         X = self._inputs(X)
         return self._mean_gates(X).sum(axis=1)
 
-    def lesion(self, layers: int | Sequence[int]) -> Self:
-        """Return a fitted copy without these blocks, counted from 0 over all stages (section 4.2).
+    def _saved_rest(self) -> dict[str, Any]:
+        stages = None if self.stages is None else [[type(of).__name__, *of] for of in map(as_stage, self.stages)]
+        return super()._saved_rest() | {"stages": stages, "largest": self._largest}
 
-        Raises IndexError for a block that is not there, ValueError for blocks that depend on the net's depth.
-        """
-        check_is_fitted(self)
-        lesioned = copy.deepcopy(self)
-        lesioned.net_, lesioned._moments = self.net_.without(layers), (None, {})
-        lesioned.stages, lesioned.dropout = [as_stage(stage) for stage in lesioned.net_.config["stages"]], 1.0
-        return lesioned
+    def _load_rest(self, saved: dict[str, Any]) -> None:
+        super()._load_rest(saved)
+        self.stages, self._largest = (
+            saved["stages"] and [as_stage(stage) for stage in saved["stages"]],
+            saved["largest"],
+        )
+
+    def _follow(self, net: ConvNet) -> None:
+        self.stages, self.dropout = [as_stage(stage) for stage in net.config["stages"]], 1.0
 
     def lesion_scores(self, X, y) -> np.ndarray:
         """Return the accuracy on images X and labels y (n,) with each block closed in turn: (L,)."""
         check_is_fitted(self)
-        return np.array([self.lesion(l).score(X, y) for l in range(self.net_.depth)])
+        return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

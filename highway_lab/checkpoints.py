@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -147,49 +148,69 @@ NET_FORMAT = 2  # 1 had the weights transposed, as x @ W
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
 
-def save_net(path: str | os.PathLike, net: Any) -> None:
-    """Write a net's tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
+def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
+    """Write a net's tensors and configuration, and arrays `beside` them, as .npz, whole or not at all.
+
+    Raises InputError if it cannot.
+    """
     with atomic_write(path, "wb") as file:
-        np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(net.config)), **tensors_of(net))
+        arrays = tensors_of(net) | beside
+        np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(net.config)), **arrays)
 
 
 def load_net(path: str | os.PathLike, kind: type) -> Any:
     """Read a net of the class `kind` that `save_net` wrote. Raises InputError for anything else; never unpickles."""
+    with saved_arrays(path, kind) as arrays:
+        return net_of(arrays, kind)
+
+
+@contextmanager
+def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.ndarray]]:
+    """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
         check_regular(path)
         with np.load(path, allow_pickle=False) as stored:
-            tensors = {name: stored[name] for name in stored.files}
-        version = int(tensors.pop("format", 1))
-        if version != NET_FORMAT:
-            raise ValueError(f"format {version}, not {NET_FORMAT}: its weights are not laid out as W @ x")
-        config = json.loads(str(tensors.pop("config")))
-        if config["dtype"] not in ("float32", "float64"):
-            raise ValueError(f"a net of {config['dtype']}")
-        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
-        expected = tensors_of(net)
-        for name in expected.keys() | tensors.keys():
-            found, wanted = (described(of.get(name)) for of in (tensors, expected))
-            if found != wanted:
-                raise ValueError(f"tensor {name}: expected {wanted}, found {found}")
-            if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
-                raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
-            if name.endswith("variance") and tensors[name].min() < 0:
-                raise ValueError(f"tensor {name} with numbers below 0")
-            expected[name][...] = tensors[name]
-        if not abs(config["gate_bias"]) < LARGEST:
-            raise ValueError(f"gate_bias {config['gate_bias']}")
+            arrays = {name: stored[name] for name in stored.files}
+        yield arrays
     except OSError as error:
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save anew") from error
+
+
+def net_of(tensors: dict[str, np.ndarray], kind: type) -> Any:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    version = int(tensors.pop("format", 1))
+    if version != NET_FORMAT:
+        raise ValueError(f"format {version}, not {NET_FORMAT}: its weights are not laid out as W @ x")
+    config = json.loads(str(tensors.pop("config")))
+    if config["dtype"] not in ("float32", "float64"):
+        raise ValueError(f"a net of {config['dtype']}")
+    net = kind(**config, rng=None)  # takes no memory yet for what the config claims
+    expected = tensors_of(net)
+    for name in expected.keys() | tensors.keys():
+        check_like(name, tensors.get(name), expected.get(name))
+        if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
+            raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
+        if name.endswith("variance") and tensors[name].min() < 0:
+            raise ValueError(f"tensor {name} with numbers below 0")
+        expected[name][...] = tensors[name]
+    if not abs(config["gate_bias"]) < LARGEST:
+        raise ValueError(f"gate_bias {config['gate_bias']}")
     return net
 
 
 def tensors_of(net: Any) -> dict[str, Any]:
     """Return all tensors of a net by name, parameters and buffers."""
     return dict(net.params) | net.buffers
+
+
+def check_like(name: str, tensor: np.ndarray | None, expected: np.ndarray | None) -> None:
+    """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
+    if described(tensor) != described(expected):
+        raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
 
 
 def described(tensor: np.ndarray | None) -> str:

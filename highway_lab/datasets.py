@@ -140,7 +140,7 @@ CIFARS = {
 class Dataset(NamedTuple):
     """Samples for training and for testing."""
 
-    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...)
+    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
     train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
     test_x: np.ndarray
     test_y: np.ndarray
@@ -258,7 +258,11 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
 
 
 def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
+    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are.
+
+    SciPy's sparse matrices become arrays.
+    """
+    x = x.toarray() if hasattr(x, "toarray") else x
     rows = x.reshape(len(x), -1)
     if x.dtype != np.uint8:
         return rows.astype(dtype, copy=False)
@@ -280,10 +284,10 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
     """
     wanted_train, flags = n_train + n_validation, "--n-train" + " and --n-validation" * bool(n_validation)
     for flag, wanted, x in ((flags, wanted_train, data.train_x), ("--n-test", n_test, data.test_x)):
-        if wanted > len(x):
-            raise InputError(f"{flag}: expected at most {len(x)} images, found {wanted}; ask for fewer")
-    train = rng.permutation(len(data.train_x))[:wanted_train]
-    test = rng.permutation(len(data.test_x))[:n_test]
+        if wanted > x.shape[0]:  # len() of a sparse matrix fails
+            raise InputError(f"{flag}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
+    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
+    test = rng.permutation(data.test_x.shape[0])[:n_test]
     drawn = (data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test])
     weights = None if data.train_weights is None else data.train_weights[train]
     return Dataset(*drawn, data.outputs, data.test_set, weights)

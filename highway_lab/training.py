@@ -53,7 +53,28 @@ def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(1 - residual / total))
 
 
-LOSSES = {"squared-error": Loss(squared_error, "R²", r_squared, "numbers")}
+def sigmoid_cross_entropy(
+    outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """Return the mean over samples of −Σ log σ(±output), in nats, and its gradient (B, K).
+
+    Each of K labels is there or not: y (B, K) is 1 or 0, which decides the sign of its output (B, K).
+    """
+    positive = np.maximum(outputs, 0)  # so that no exponential overflows
+    on, off = np.exp(outputs - positive), np.exp(-positive)
+    losses = (np.log(on + off) + positive - y * outputs).sum(axis=1)
+    return weighted_mean(losses, (on / (on + off) - y) / len(y), weights)
+
+
+def all_labels_right(outputs: np.ndarray, y: np.ndarray) -> float:
+    """Return the share of samples whose labels are all right: an output is positive where y is 1."""
+    return float(np.mean(((outputs > 0) == (y > 0)).all(axis=1)))
+
+
+LOSSES = {
+    "squared-error": Loss(squared_error, "R²", r_squared, "numbers"),
+    "sigmoid-cross-entropy": Loss(sigmoid_cross_entropy, "accuracy", all_labels_right, "numbers"),
+}
 OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {}  # name -> f(params, config), an object with step(grads, rate)
 
 

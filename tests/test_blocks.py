@@ -319,6 +319,14 @@ def test_the_loss_is_the_mean_of_the_negative_log_softmax():
     np.testing.assert_allclose(dlogits, [[0.25, -0.375, 0.125], [0.05, 0.1, -0.15]], rtol=1e-12)
 
 
+def test_sigmoid_cross_entropy_is_that_of_each_label_however_large_the_outputs():
+    loss, gradient = LOSSES["sigmoid-cross-entropy"].function(
+        np.array([[1000.0, -1000, 0], [-1000, 2, 0]]), np.eye(2, 3)
+    )
+    np.testing.assert_allclose(loss, (2 * np.log(2) + np.log1p(np.exp(-2))) / 2)
+    np.testing.assert_allclose(gradient, np.array([[0, 0, 0.5], [0, 1 / (1 + np.exp(-2)) - 1, 0.5]]) / 2, atol=1e-15)
+
+
 def test_squared_error_is_the_mean_over_samples_and_targets():
     outputs, y = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0, 3], [1, 5, 7]])
     loss, gradient = LOSSES["squared-error"].function(outputs, y)

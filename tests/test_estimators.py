@@ -1,15 +1,23 @@
 """Highway nets as estimators: scikit-learn's own checks, continued training, gates, lesions, bad input."""
 
 import copy
+import json
 import math
 import pickle
 from fractions import Fraction
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import numpy as np
+import pandas as pd
 import pytest
+from helpers import Intruder, contents, refuse_net
+from scipy.sparse import csc_array, csr_array
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris, make_regression
+from sklearn.datasets import load_diabetes, load_iris, make_multilabel_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -22,6 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 X, Y = load_iris(return_X_y=True)
 NUMBERS_X, NUMBERS_Y = make_regression(80, 4, n_targets=2, random_state=0)
 NUMBERS_Y /= NUMBERS_Y.std()
+LABELS_X, LABELS = make_multilabel_classification(200, 12, n_classes=4, random_state=0)  # LABELS (200, 4), 0 or 1
+LABELS_X = StandardScaler().fit_transform(LABELS_X)
 SMALL = {"depth": 4, "hidden": 6, "max_iter": 5, "batch_size": 32, "random_state": 0}
 
 
@@ -105,6 +115,62 @@ def test_validation_scores_are_weighted():
     assert net._validate(net.net_.predict(X), Y, weights) == net.score(X, Y, sample_weight=weights) != net.score(X, Y)
 
 
+@pytest.mark.parametrize("kind", [csr_array, csc_array])
+def test_sparse_samples_are_as_their_array(kind):
+    x = np.where(np.tile(X, (4, 1)) > 1, np.tile(X, (4, 1)), 0)  # more than go through the net together
+    dense, sparse = (small(early_stopping=True).fit(samples, np.tile(Y, 4)) for samples in (x, kind(x)))
+    assert same_nets(dense, sparse)
+    for look in ("predict_proba", "transform_gates", "effective_depth"):
+        np.testing.assert_array_equal(getattr(sparse, look)(kind(x)), getattr(dense, look)(x))
+    sparse.set_params(early_stopping=False).partial_fit(kind(x[:50]), Y[:50], sample_weight=2.0)
+
+
+def test_class_weights_are_factors_on_the_weights_of_samples():
+    names, given = np.array(["a", "b", "c"])[Y], np.linspace(0.5, 1.5, 150)
+    weights = {"a": 1.0, "b": 0.5, "c": 4.0}
+    usual = small().fit(X, names, sample_weight=given * [weights[name] for name in names])
+    assert same_nets(small(class_weight=weights).fit(X, names, sample_weight=given), usual)
+    assert not same_nets(small().fit(X, names, sample_weight=given), usual)
+    with pytest.raises(ValueError, match="Sample weights must be non-negative"):
+        small(class_weight={"a": -1.0}).fit(X, names)
+
+
+def test_balanced_classes_count_alike():
+    rare = np.random.default_rng(0).standard_normal((300, 2)) + np.repeat([[0, 0], [1.2, 1.2]], [280, 20], axis=0)
+    y = np.repeat([0, 1], [280, 20])
+    usual, balanced = (small(max_iter=30, class_weight=weight).fit(rare, y) for weight in (None, "balanced"))
+    scores = [balanced_accuracy_score(y, net.predict(rare)) for net in (usual, balanced)]
+    assert scores[1] > scores[0] + 0.1
+    with pytest.raises(ValueError, match="class_weight: expected a dict for partial_fit"):
+        balanced.partial_fit(rare, y)
+
+
+def test_several_labels_a_sample_are_learnt():
+    net = HighwayClassifier(depth=3, random_state=0, max_iter=60).fit(LABELS_X[:150], LABELS[:150])
+    found, probabilities = net.predict(LABELS_X[150:]), net.predict_proba(LABELS_X[150:])
+    assert (found == LABELS[150:]).mean() > 0.75 > np.maximum(LABELS.mean(axis=0), 1 - LABELS.mean(axis=0)).mean() + 0.1
+    np.testing.assert_array_equal(found, probabilities > 0.5)
+    np.testing.assert_allclose(np.exp(net.predict_log_proba(LABELS_X[150:])), probabilities)
+    assert net.score(LABELS_X[150:], LABELS[150:]) == (found == LABELS[150:]).all(axis=1).mean()
+    assert list(net.classes_) == [0, 1, 2, 3]
+
+
+def test_labels_may_be_sparse_weighted_validated_and_in_parts():
+    usual = small(early_stopping=True, class_weight="balanced").fit(LABELS_X, LABELS)
+    assert same_nets(usual, clone(usual).fit(LABELS_X, csr_array(LABELS)))
+    assert not same_nets(usual, small(early_stopping=True).fit(LABELS_X, LABELS))
+    parts = small().partial_fit(LABELS_X[:50], LABELS[:50], classes=range(4)).partial_fit(LABELS_X, LABELS)
+    assert parts.predict(LABELS_X).shape == (200, 4)
+
+
+@pytest.mark.parametrize("fitted", [(LABELS_X, LABELS), (X, Y)], ids=["labels", "classes"])
+@pytest.mark.parametrize("y", [LABELS[:, :3], np.stack([Y, Y], axis=1), Y / 4], ids=["3", "2 classes", "numbers"])
+def test_targets_of_another_kind_are_refused(fitted, y):
+    net = small(warm_start=True).fit(*fitted)
+    with pytest.raises(ValueError, match=r"y: expected|Unknown label type"):
+        net.fit(fitted[0][: len(y)], y[: len(fitted[0])])
+
+
 # ------------------------------------------------------------------------------ stopping and continuing
 
 
@@ -120,8 +186,10 @@ def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
     done = small(max_iter=50, tol=10.0, n_iter_no_change=3).fit(X, Y)
     assert done.n_iter_ == len(done.loss_curve_) == 1 + 4  # the first is always a gain
     assert not recwarn
-    with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs were not enough"):
+    assert done.best_validation_score_ is None
+    with pytest.warns(ConvergenceWarning, match="max_iter=5 epochs were not enough") as warned:
         small().fit(X, Y)
+    assert warned[0].filename == __file__
 
 
 def test_the_net_of_the_best_epoch_stays(monkeypatch):
@@ -130,6 +198,7 @@ def test_the_net_of_the_best_epoch_stays(monkeypatch):
     stopped = small(early_stopping=True, n_iter_no_change=3, max_iter=50).fit(X, Y)
     assert stopped.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.1, 0.2]
     scores = iter([0.5, 0.9])
+    assert stopped.best_validation_score_ == 0.9
     assert same_nets(stopped, small(early_stopping=True, max_iter=2).fit(X, Y))
 
 
@@ -158,11 +227,19 @@ def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     assert net.n_iter_ == len(seen)
 
 
-@pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "warm start"])
-def test_continued_training_is_as_if_it_had_not_stopped(way):
+def saved_and_loaded(net, path):
+    """Return the estimator that a file of this one gives back."""
+    net.save(path)
+    return type(net).load(path)
+
+
+@pytest.mark.parametrize("way", ["partial_fit", "pickled partial_fit", "saved partial_fit", "warm start"])
+def test_continued_training_is_as_if_it_had_not_stopped(way, tmp_path):
     whole, parts = small(max_iter=6, tol=0).fit(X, Y), small(max_iter=2, tol=0, warm_start=way == "warm start")
     for _ in range(3 if way == "warm start" else 6):
         parts = pickle.loads(pickle.dumps(parts)) if way.startswith("pickled") else parts
+        if way == "saved partial_fit" and hasattr(parts, "net_"):
+            parts = saved_and_loaded(parts, tmp_path / "net")
         parts = parts.fit(X, Y) if way == "warm start" else parts.partial_fit(X, Y, classes=[2, 1, 0])
     assert same_nets(whole, parts)
     assert parts.loss_curve_ == whole.loss_curve_
@@ -206,11 +283,12 @@ def test_gates_are_those_of_a_forward_pass():
     np.testing.assert_allclose(net.effective_depth(many)[:150], net.effective_depth(X))
 
 
-@pytest.mark.parametrize("layers", [0, [1, 3], [], range(4)])
+@pytest.mark.parametrize("layers", [1, [2, 4], [], range(1, 5)])
 def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
     net = small(gate_bias=0.0).fit(X, Y)
     closed = copy.deepcopy(net.net_)
-    closed.params["W_T"][layers], closed.params["b_T"][layers] = 0, -1e6  # σ of that is 0
+    blocks = np.array(layers, int) - 1
+    closed.params["W_T"][blocks], closed.params["b_T"][blocks] = 0, -1e6  # σ of that is 0
     before = net.net_.params.flat.copy()
     lesioned = net.lesion(layers)
     np.testing.assert_array_equal(lesioned.net_.predict(X), closed.predict(X))
@@ -222,7 +300,7 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
 
 def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
     with pytest.raises(ValueError, match="residual-scaled blocks depend on the depth"):
-        small(block="residual-scaled").fit(X, Y).lesion(0)
+        small(block="residual-scaled").fit(X, Y).lesion(1)
 
 
 def test_only_blocks_with_gates_have_methods_for_them():
@@ -256,6 +334,84 @@ OTHER_VALUES = {
 def test_every_parameter_decides_something(name, value):
     usual = {"max_iter": 20, "n_iter_no_change": 2} if name == "tol" else {}
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
+
+
+def test_the_view_in_notebooks_links_to_the_documentation():
+    net = HighwayRegressor()
+    link = net._get_doc_link()
+    assert "HighwayRegressor" in Path(url2pathname(urlparse(link).path)).read_text(encoding="utf-8")
+    assert f'href="{link}"' in net._repr_html_()
+
+
+# ---------------------------------------------------------------------------------- saving and loading
+
+
+FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+NAMED = pd.Series(np.array(["x", "y", "z"], object)[Y])
+TO_SAVE = {
+    "texts": (small(class_weight={"x": 1, "y": 2.5, "z": 1}, depth=np.int64(3)), FRAME, NAMED),
+    "booleans": (small(early_stopping=True), X, Y == 1),
+    "numbers": (
+        small(class_weight={np.int64(0): 2, 1: 1, 2: 3}, random_state=np.int32(1)),
+        X.astype(np.float32),
+        Y.astype(float),
+    ),
+    "labels": (small(optimizer="momentum", class_weight=[{0: 1, 1: 2}] * 4), LABELS_X, LABELS),
+    "targets": (HighwayRegressor(**SMALL), NUMBERS_X, NUMBERS_Y),
+    "one target": (HighwayRegressor(**SMALL), NUMBERS_X, NUMBERS_Y[:, 0]),
+}
+
+
+@pytest.mark.parametrize(("net", "x", "y"), TO_SAVE.values(), ids=TO_SAVE)
+def test_a_loaded_estimator_is_as_the_saved_one(net, x, y, tmp_path):
+    net = clone(net).fit(x, y)
+    loaded = saved_and_loaded(net, tmp_path / "net.npz")
+    assert same_nets(net, loaded)
+    assert loaded.get_params() == net.get_params()
+    kept, known = ({**vars(of), "net_": 0, "_rng": 0, "_moments": 0} for of in (net, loaded))
+    for name in kept.keys() | known.keys():
+        np.testing.assert_array_equal(known[name], kept[name], strict=isinstance(kept[name], np.ndarray))
+    np.testing.assert_array_equal(loaded.predict(x), net.predict(x), strict=True)
+
+
+def test_a_lesion_is_saved_and_loaded(tmp_path):
+    lesioned = small().fit(X, Y).lesion([1, 2])
+    assert same_nets(saved_and_loaded(lesioned, tmp_path / "net"), lesioned)
+
+
+def test_a_generator_cannot_be_saved(tmp_path):
+    with pytest.raises(ValueError, match="random_state: expected an integer or None, found a generator"):
+        small(random_state=np.random.RandomState(0)).fit(X, Y).save(tmp_path / "net")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
+    path, net = tmp_path / "net.npz", small().fit(X, Y)
+
+    def spoilt(**changed):
+        """Write the estimator's file with other arrays and, below `state`, other values."""
+        net.save(path)
+        arrays = contents(path)
+        state = json.loads(str(arrays["estimator"])) | changed.pop("state", {})
+        np.savez(path, **arrays | {"estimator": np.array(json.dumps(state))} | changed)
+
+    net.net_.save(path)
+    refuse_net(HighwayClassifier, path, "found: no estimator")
+    net.save(path)
+    refuse_net(HighwayRegressor, path, "one saved by HighwayClassifier")
+    for parameters, found in (({"depth": -1}, "depth: expected"), ({"width": 4}, "width")):
+        spoilt(state={"parameters": parameters})
+        refuse_net(HighwayClassifier, path, found)
+    targets = {"classes": [0, 1], "dtype": "<i8", "multilabel": False, "class_weight": None}
+    for state in ({"rest": targets}, {"rest": {}}, {"rng": {}}, {"loss_curve": "low"}):
+        spoilt(state=state)
+        refuse_net(HighwayClassifier, path, "expected a net saved by HighwayClassifier.save")
+    spoilt(**{"optimizer.m": np.zeros(3)})
+    refuse_net(HighwayClassifier, path, "tensor optimizer.m", "(3,)")
+    spoilt(estimator=np.array([Intruder(tmp_path / "trace")], dtype=object))
+    refuse_net(HighwayClassifier, path)
+    assert not (tmp_path / "trace").exists()
+    refuse_net(HighwayClassifier, tmp_path / "nowhere.npz", "No such file")
 
 
 # -------------------------------------------------------------------------------------------- bad input
@@ -421,8 +577,9 @@ def test_what_does_not_go_together_is_refused():
         fitted.partial_fit(X, Y, classes=[0, 1])
     with pytest.raises(ValueError, match="found one of hidden 8; fit without it"):
         fitted.set_params(hidden=8).fit(X, Y)
-    with pytest.raises(IndexError):
-        fitted.lesion(4)
+    for layers in (0, -1, [1, 5]):
+        with pytest.raises(ValueError, match="layers: expected 1 to 4, found"):
+            fitted.lesion(layers)
     for look in ("transform_gates", "effective_depth", "lesion"):
         with pytest.raises(NotFittedError):
             getattr(small(), look)(X)

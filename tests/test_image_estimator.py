@@ -161,15 +161,25 @@ def test_a_lesion_closes_the_gates_of_a_block(batch_norm):
     net = small(batch_norm=batch_norm).fit(X, Y)
     closed = copy.deepcopy(net)
     closed.net_.params["3.W_T"][...], closed.net_.params["3.b_T"][...] = 0, -1e30
-    lesioned = net.lesion(1)
+    lesioned = net.lesion(2)
     np.testing.assert_array_equal(lesioned.predict_proba(X), closed.predict_proba(X))
     assert lesioned.net_.depth == 2
     scores = net.lesion_scores(X, Y)
     assert scores.shape == (3,)
     assert scores[1] == closed.score(X, Y)
     assert lesioned.fit(X, Y).net_.depth == 2
-    with pytest.raises(IndexError):
-        net.lesion(3)
+    with pytest.raises(ValueError, match="layers: expected 1 to 3, found"):
+        net.lesion(4)
+
+
+def test_a_loaded_estimator_is_as_the_saved_one(fitted, tmp_path):
+    for net in (fitted, small(batch_norm=True, class_weight={0: 2.0, 1: 1.0}).fit(X, Y)):
+        net.save(tmp_path / "net.npz")
+        loaded = HighwayImageClassifier.load(tmp_path / "net.npz")
+        assert loaded.get_params() == net.get_params() | {"stages": list(net.stages)}
+        np.testing.assert_array_equal(loaded.predict_proba(X), net.predict_proba(X))
+        more = [copy.deepcopy(of).partial_fit(X, Y).net_.params.flat for of in (net, loaded)]
+        np.testing.assert_array_equal(*more)
 
 
 @pytest.mark.parametrize("method", ["predict", "gate_means", "transform_gates", "effective_depth"])

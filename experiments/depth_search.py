@@ -402,6 +402,7 @@ def plan_best(log: DepthSearchLog, flags: argparse.Namespace) -> list[Trial]:
     wanted = flags.arms.split(",") if flags.arms else [*arms]
     if missing := [name for name in wanted if name not in arms]:
         raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
+    check_number(flags.seeds * len(wanted))
     return [
         stretch(dataclasses.replace(result.trial, repeat=repeat), flags.epochs)
         for repeat in range(flags.first_repeat, flags.first_repeat + flags.seeds)

@@ -607,6 +607,7 @@ BAD_ARGUMENTS = {
     "run --depths 1,10": "--depths: expected at least 2, found 1",
     "run --depths 10,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '10,x'",
     "best --arms highway-3,plain-7": "--arms: expected some of highway-3, highway-5, plain-3, plain-5, found plain-7",
+    "best --seeds 999999": "runs: expected at most 100,000, found more",
 }
 
 

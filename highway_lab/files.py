@@ -242,8 +242,10 @@ def remove_torn(path: str | os.PathLike) -> None:
     """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
     place = _followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
-        with suppress(OSError), open(torn, "rb") as file:  # one in a read-only folder stays
-            if _lock(file):
+        with suppress(OSError):  # one in a read-only folder stays
+            with open(torn, "rb") as file:
+                abandoned = _lock(file)
+            if abandoned:
                 torn.unlink()
 
 

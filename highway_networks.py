@@ -47,13 +47,13 @@ from numpy.typing import DTypeLike
 from highway_lab import InputError, checkpoints, datasets
 from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import Dataset, as_inputs, check_prepared
+from highway_lab.datasets import Dataset, as_inputs, check_prepared, load_folder
 from highway_lab.files import damaged, decompress, read_bytes
 from highway_lab.threads import count_threads
 from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
 
 __all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum", "Workspace"]
-__all__ += ["clip_global_norm", "load_dataset", "main", "read_idx", "softmax_cross_entropy", "train"]
+__all__ += ["clip_global_norm", "load_dataset", "load_folder", "main", "read_idx", "softmax_cross_entropy", "train"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of
@@ -772,15 +772,15 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
-def load_dataset(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
+def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int | None = None) -> Dataset:
     """Load a data set, downloading what is missing below the data directory.
 
     `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
-    0..255) or "auto" (see `choose_dataset`). `data_dir`: else $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8
-    (n, channels, rows, columns): CIFAR's have three channels, all others one.
+    0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
+    $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, channels, rows, columns), one channel or three.
     Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
-    return datasets.load(name, data_dir, parse_idx)
+    return datasets.load(name, data_dir, parse_idx, size)
 
 
 # ---------------------------------------------------------------------------------------------- one run

@@ -36,7 +36,7 @@ import highway_lab.logs
 from conv_recipes import ConvConfig
 from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.commands import lines_beside, read_unfinished
+from highway_lab.commands import found_lines_beside, read_unfinished
 from highway_lab.console import name_tested
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
@@ -166,7 +166,9 @@ def number_epochs(axes: Axes) -> None:
 
 def mark_guessing(axes: Axes, log: Log, field: str) -> None:
     """Draw the accuracy of guessing, or the loss of calling all classes equally likely, and set the axes' range."""
-    classes = DATASETS[log.dataset.name]
+    classes = DATASETS.get(log.dataset.name) or len(log.dataset.classes or ())
+    if not classes:  # of a folder of images, while its job is unfinished
+        return
     if field.endswith("score"):
         draw_level(axes, 1 / classes, "chance")
         axes.set_ylim(0, 1)
@@ -365,12 +367,12 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
             raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
 
     check_folder()
-    places, drawn, failed = (path, *(lines_beside(path, dataset) for dataset in DATASETS)), None, None
-    if not any(place.exists() for place in places):
+    drawn, failed = None, None
+    if not path.exists() and not found_lines_beside(path):
         print(f"waiting for {path}", flush=True)
     while True:
         check_folder()
-        found = filter(None, map(version, places))
+        found = filter(None, map(version, (path, *found_lines_beside(path))))
         there = max(found, key=itemgetter(1), default=None)  # an earlier job may have left another
         if there and there != drawn:
             try:

@@ -8,6 +8,7 @@ that was cut short goes on when the same command is started again; afterwards on
 import argparse
 import dataclasses
 import functools
+import glob
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,7 +20,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from highway_lab import InputError, Interrupted
-from highway_lab.cli import OneLineParser, add_hyperparameters, flag, list_of_numbers, quote, run_cli
+from highway_lab.cli import (
+    OneLineParser,
+    add_hyperparameters,
+    count,
+    flag,
+    list_of_numbers,
+    quote,
+    run_cli,
+)
 from highway_lab.console import (
     EpochReporter,
     describe_scores,
@@ -29,7 +38,7 @@ from highway_lab.console import (
     summary,
     unfailing_output,
 )
-from highway_lab.datasets import DATASETS, Dataset, choose_dataset
+from highway_lab.datasets import DATASETS, Dataset, choose_dataset, is_dataset_name, name_of
 from highway_lab.files import check_writable, lock_log, remove, remove_torn
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import DatasetInfo, Run, RunLog, environment, joined, write
@@ -87,6 +96,17 @@ def lines_beside(out: Path, dataset: str) -> Path:
     return out.with_suffix(f".{dataset}.jsonl")
 
 
+def dataset_of(lines: Path) -> str:
+    """Return the data set that the name of a job's epochs and runs states."""
+    return Path(lines.stem).suffix.removeprefix(".")
+
+
+def found_lines_beside(out: Path) -> list[Path]:
+    """Return the paths of epochs and runs that lie beside a log, of whatever data set."""
+    found = out.parent.glob(f"{glob.escape(out.stem)}.*.jsonl")
+    return [path for path in found if is_dataset_name(dataset_of(path)) and path == lines_beside(out, dataset_of(path))]
+
+
 def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
     return out.with_suffix(f".{full_name(dataset, config)}.npz")
 
@@ -140,7 +160,7 @@ def run_job(job: Job, data: Dataset) -> None:
         by_config = {run.config: run for run in runs}
         runs = [by_config[config] for config in job.configs]
         if job.out:
-            _write_log(job, job.out, runs, data.test_set, lines)
+            _write_log(job, job.out, runs, data, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             _remove_all(job.checkpoint_paths())
@@ -185,9 +205,9 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
         return train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
 
 
-def _write_log(job: Job, out: Path, runs: list[Run], test_set: str, lines: ResultFile) -> None:
+def _write_log(job: Job, out: Path, runs: list[Run], data: Dataset, lines: ResultFile) -> None:
     first = job.configs[0]
-    info = DatasetInfo(job.dataset, first.n_train, first.n_test, test_set)
+    info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes) or None)
     try:
         write(out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
     except InputError as error:
@@ -221,9 +241,9 @@ class EpochLines:
 
 def read_unfinished(path: Path, config: type) -> RunLog:
     """Read the epochs that a job has trained so far, or until it was killed; raises InputError."""
-    dataset = Path(path.stem).suffix.removeprefix(".")
+    dataset = dataset_of(path)
     runs = joined(ResultFile(path, run_of(config)).read())
-    if dataset not in DATASETS or not runs:
+    if not is_dataset_name(dataset) or not runs:
         found = f"{len(runs)} runs on {dataset or 'no data set'}"
         raise InputError(f"{path}: expected runs in a file named LOG.DATASET.jsonl, found {found}; name another")
     info = DatasetInfo(dataset, runs[0].config.n_train, runs[0].config.n_test)
@@ -241,7 +261,7 @@ class TrainingCommand:
     description: str  # for --help
     config: type[TrainingConfig]  # the family's hyperparameters
     configure: Callable[..., TrainingConfig]  # of fields; those left out have the values that are usual for the net
-    load: Callable[[str, str | None], Dataset]  # of a data set's name and the data directory
+    load: Callable[[str, str | None, int | None], Dataset]  # of a name or folder, the data directory, and a size
     dataset: Callable[[Any], str]  # name of the usual data set of a net, by its size
     quick: Mapping[str, Any]  # fields of a --quick job
     sweep: Mapping[str, list[int]]  # the values of seed and size in the committed sweep
@@ -280,8 +300,10 @@ class TrainingCommand:
         parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")
         add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
         usual = "auto" if self.fallback else None
-        text = f"auto: MNIST, else digits (default: {usual or 'that of the net'})"
-        parser.add_argument("--dataset", default=usual, choices=("auto", *DATASETS), help=text)
+        text = f"auto (MNIST, else digits), {', '.join(DATASETS)} or a folder with a subfolder of images for each class"
+        text = f"{text} (default: {usual or 'that of the net'})"
+        parser.add_argument("--dataset", default=usual, metavar="NAME|FOLDER", help=text)
+        parser.add_argument("--size", type=count, metavar="N", help="scale a folder's images to N x N pixels")
         parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
         add_job_flags(parser)
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
@@ -297,7 +319,8 @@ class TrainingCommand:
         dataset = given.dataset or self.dataset(self._sizes(given)[0])
         if dataset == "auto":
             dataset = choose_dataset(given.data_dir)
-        return dataset, self.load(dataset, given.data_dir)
+        data = self.load(dataset, given.data_dir, given.size)
+        return name_of(dataset, data), data
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
         """Return the job that the flags describe; raises InputError."""

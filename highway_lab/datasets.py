@@ -1,14 +1,16 @@
-"""Data sets: MNIST and its like, CIFAR, scikit-learn's digits; subsets of them."""
+"""Data sets: MNIST and its like, CIFAR, scikit-learn's digits, folders of images; subsets of them."""
 
 import hashlib
 import io
 import math
 import os
+import re
 import sys
 import tarfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -147,6 +149,7 @@ class Dataset(NamedTuple):
     outputs: int  # K, that a net needs
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
+    classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
 
 
 DATASETS = {  # name -> number of classes
@@ -156,19 +159,26 @@ DATASETS = {  # name -> number of classes
 }
 
 
-def load(name: str, data_dir: str | os.PathLike | None, parse_idx: Callable[[bytes, Path], np.ndarray]) -> Dataset:
+def load(
+    name: str, data_dir: str | os.PathLike | None, parse_idx: Callable[[bytes, Path], np.ndarray], size: int | None
+) -> Dataset:
     """Load a data set, downloading what is missing below the data directory; see highway_networks.load_dataset.
 
     `parse_idx(payload, path)` makes an array of the bytes of an idx file.
     """
+    if name not in ("auto", *DATASETS):
+        if not os.path.isdir(name):
+            expected = f"auto, {', '.join(DATASETS)} or a folder of images"
+            raise InputError(f"--dataset: expected {expected}, found {name!r}; choose one of these")
+        return load_folder(name, size)
+    if size is not None:
+        raise InputError(f"--size: expected only with a folder of images, found with {name}; leave it out")
     if name == "auto":
         name = choose_dataset(data_dir)
     if name == "digits":
         return _load_digits()
     if name in CIFARS:
         return _load_cifar(CIFARS[name], data_dir)
-    if name not in IDX_SOURCES:
-        raise InputError(f"--dataset: expected auto, {', '.join(DATASETS)}, found {name!r}; choose one of these")
     source = IDX_SOURCES[name]
     paths = fetch(source, data_dir)
     train_x, train_y, test_x, test_y = (parse_idx(read_verified(path, source), path) for path in paths)
@@ -254,6 +264,148 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
                 file.write(member.read())
 
 
+# ------------------------------------------------------------------------------------ folders of images
+
+HALVES = {"train", "test"}
+VALIDATION = {"val", "valid", "validation"}  # usual names of what a config draws from the training images
+FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
+DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 bits a pixel
+GREY = ("1", "L", "LA", "La", *DEEP)
+MAX_PIXEL_BYTES = 2**32  # of all images of a folder
+
+
+def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
+    """Read a folder of images, one subfolder a class, in any format that Pillow reads.
+
+    Subfolders train/ and test/ may hold those of the classes; else a fifth of each class is for testing, drawn at
+    random, the same each time. Images are grey if all files are, else RGB. `size`: scale each to size x size pixels.
+    Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
+    another form.
+    """
+    folder = Path(folder)
+    names = {path.name for path in _subfolders(folder)}
+    if names and names <= HALVES | VALIDATION:
+        if names != HALVES:
+            found = f"expected train/ and test/, or a subfolder a class, found {', '.join(sorted(names))}"
+            raise InputError(f"{folder}: {found}; rename them, and move validation images to train/")
+        train, test = _class_files(folder / "train"), _class_files(folder / "test")
+        if unknown := ", ".join(test.keys() - train.keys()):
+            raise InputError(f"{folder / 'test'}: expected classes of train/, found {unknown}; remove or rename them")
+        test_set = TEST_IMAGES
+    else:
+        train, test = _split(folder, _class_files(folder))
+        test_set = "a fifth of each class"
+    classes = tuple(train)
+    labelled = [(path, classes.index(name)) for half in (train, test) for name in half for path in half[name]]
+    paths, labels = zip(*labelled, strict=True)
+    x, y = _read_images(paths, size), np.array(labels, np.int64)
+    n_train = sum(map(len, train.values()))
+    return Dataset(x[:n_train], y[:n_train], x[n_train:], y[n_train:], len(classes), test_set, classes=classes)
+
+
+def name_of(dataset: str, data: Dataset) -> str:
+    """Return the name of a data set in logs: a folder's images have another name if any of them changes."""
+    if dataset in DATASETS:
+        return dataset
+    digest = hashlib.sha256("/".join(data.classes).encode())
+    for array in data[:4]:
+        digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).data)
+    folder = re.sub(r"[^\w-]+", "-", Path(dataset).resolve().name)[:40]
+    return f"{folder or 'images'}-{digest.hexdigest()[:8]}"
+
+
+def is_dataset_name(name: str) -> bool:
+    """Tell whether `name_of` can have returned this name."""
+    return name in DATASETS or re.fullmatch(FOLDER_NAME, name) is not None
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder of images, found: {error.strerror}; check the path") from error
+
+
+def _class_files(folder: Path) -> dict[str, list[Path]]:
+    """Return the files below each subfolder, hidden ones excepted; raises InputError unless there are two classes."""
+    files = {}
+    for place in _subfolders(folder):
+        found = sorted(path for path in place.rglob("*") if path.is_file())
+        files[place.name] = [path for path in found if not path.name.startswith(".")]
+        if not place.name.isprintable():
+            raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
+        if not files[place.name]:
+            raise InputError(f"{place}: expected images of a class, found none; add some, or remove the folder")
+    if len(files) < 2:
+        raise InputError(f"{folder}: expected two subfolders or more, one a class, found {len(files)}; sort the images")
+    return files
+
+
+def _split(folder: Path, files: dict[str, list[Path]]) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+    """Return four fifths of each class, and one fifth, at least one file each."""
+    rng, train, test = np.random.default_rng(0), {}, {}
+    for name, paths in files.items():
+        if len(paths) < 2:
+            raise InputError(f"{folder / name}: expected two images or more, found one; add some, or remove the folder")
+        n_test = max(round(len(paths) / 5), 1)
+        chosen = {paths[index] for index in rng.permutation(len(paths))[:n_test]}
+        train[name], test[name] = ([path for path in paths if (path in chosen) == of] for of in (False, True))
+    return train, test
+
+
+def _read_images(paths: Sequence[Path], size: int | None) -> np.ndarray:
+    """Return images (n, C, H, W), uint8, C = 1 if all are grey, else 3; raises InputError that names what is wrong."""
+    from tqdm import tqdm
+
+    x, grey, unreadable = np.empty((0, 3, 0, 0), np.uint8), True, []
+    for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
+        try:
+            image, image_grey = _read_image(path, size)
+        except InputError:
+            raise
+        except Exception as error:  # whatever Pillow says of a foreign or truncated file
+            unreadable.append((path, " ".join(str(error).split())))
+            continue
+        if not x.size:
+            x, first = _room(len(paths), image.shape), path
+        if image.shape != x.shape[1:]:
+            expected, found = (" x ".join(map(str, shape[1:])) for shape in (x.shape[1:], image.shape))
+            raise InputError(f"{path}: expected {expected} pixels, as {first} has, found {found}; choose a --size")
+        x[index], grey = image, grey and image_grey
+    if unreadable:
+        path, reason = unreadable[0]
+        others = f" and {len(unreadable) - 1} other files" if len(unreadable) > 1 else ""
+        raise InputError(f"{path}{others}: expected images, found: {reason:.100}; remove or convert them")
+    return x[:, :1].copy() if grey else x
+
+
+def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
+    if n * math.prod(shape) > MAX_PIXEL_BYTES:
+        found = f"{n * math.prod(shape) >> 20:,}: {n:,} images of {shape[1]} x {shape[2]}"
+        raise InputError(f"images: expected at most {MAX_PIXEL_BYTES >> 20:,} MiB, found {found}; choose a --size")
+    return np.empty((n, *shape), np.uint8)
+
+
+def _read_image(path: Path, size: int | None) -> tuple[np.ndarray, bool]:
+    """Return an image (3, H, W), uint8, upright as its camera noted, and whether it is grey."""
+    from imageio.v3 import imopen
+    from PIL import Image
+
+    with warnings.catch_warnings(action="ignore"):
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file may fill the memory
+        opened: Any = imopen(io.BytesIO(read_bytes(path)), "r", plugin="pillow")
+        with opened as file:
+            mode = file.metadata(index=0)["mode"]
+            if mode == "F":
+                raise ValueError("floats")
+            pixels = file.read(index=0, rotate=True, mode=None if mode in DEEP else "RGB")
+    if mode in DEEP:
+        pixels = (np.clip(pixels, 0, 2**16 - 1) >> 8).astype(np.uint8)[..., None].repeat(3, axis=2)
+    if size is not None:
+        pixels = np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
+    return pixels.transpose(2, 0, 1), mode in GREY
+
+
 # ---------------------------------------------------------------------------------------------- samples
 
 
@@ -288,6 +440,10 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
             raise InputError(f"{flag}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
     train = rng.permutation(data.train_x.shape[0])[:wanted_train]
     test = rng.permutation(data.test_x.shape[0])[:n_test]
-    drawn = (data.train_x[train], data.train_y[train], data.test_x[test], data.test_y[test])
-    weights = None if data.train_weights is None else data.train_weights[train]
-    return Dataset(*drawn, data.outputs, data.test_set, weights)
+    return data._replace(
+        train_x=data.train_x[train],
+        train_y=data.train_y[train],
+        test_x=data.test_x[test],
+        test_y=data.test_y[test],
+        train_weights=None if data.train_weights is None else data.train_weights[train],
+    )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 from highway_lab import InputError
-from highway_lab.datasets import DATASETS, TEST_IMAGES
+from highway_lab.datasets import DATASETS, TEST_IMAGES, is_dataset_name
 from highway_lab.fields import COUNT, LARGEST, SCORE, SHARE, Count, check, rule
 from highway_lab.files import atomic_write, check_regular
 
@@ -37,7 +37,7 @@ LogT = TypeVar("LogT")
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
 DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
 ADDED: dict[str, dict[str, Any]] = {
-    "dataset": {"test_set": TEST_IMAGES},
+    "dataset": {"test_set": TEST_IMAGES, "classes": None},
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": DEFAULTS,
     "training": DEFAULTS,
@@ -68,12 +68,22 @@ RENAMED = {
 
 @dataclass
 class DatasetInfo:
-    """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are."""
+    """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are.
 
-    name: Annotated[str, rule(among=DATASETS)]
+    classes: their names, for a folder of images; null for other data sets, and while a job is unfinished
+    """
+
+    name: str
     n_train: Count
     n_test: Count
     test_set: str = TEST_IMAGES
+    classes: list[str] | None = None
+
+    def contradiction(self) -> str | None:
+        """Return what is wrong with the name, if anything is."""
+        if is_dataset_name(self.name):
+            return None
+        return f"name: expected one of {', '.join(DATASETS)} or FOLDER-DIGEST, found {self.name!r:.80}"
 
 
 @dataclass

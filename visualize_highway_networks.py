@@ -166,7 +166,7 @@ def number_epochs(axes: Axes) -> None:
 
 def mark_guessing(axes: Axes, log: Log, field: str) -> None:
     """Draw the accuracy of guessing, or the loss of calling all classes equally likely, and set the axes' range."""
-    classes = DATASETS.get(log.dataset.name) or len(log.dataset.classes or ())
+    classes = DATASETS.get(log.dataset.name) or len(log.dataset.classes)
     if not classes:  # of a folder of images, while its job is unfinished
         return
     if field.endswith("score"):

@@ -207,7 +207,7 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
 
 def _write_log(job: Job, out: Path, runs: list[Run], data: Dataset, lines: ResultFile) -> None:
     first = job.configs[0]
-    info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes) or None)
+    info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
     try:
         write(out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
     except InputError as error:

@@ -282,6 +282,8 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
     another form.
     """
+    if size is not None and size < 1:
+        raise InputError(f"size: expected a number of pixels, 1 or more, found {size}; choose another")
     folder = Path(folder)
     names = {path.name for path in _subfolders(folder)}
     if names and names <= HALVES | VALIDATION:
@@ -357,7 +359,8 @@ def _read_images(paths: Sequence[Path], size: int | None) -> np.ndarray:
     """Return images (n, C, H, W), uint8, C = 1 if all are grey, else 3; raises InputError that names what is wrong."""
     from tqdm import tqdm
 
-    x, grey, unreadable = np.empty((0, 3, 0, 0), np.uint8), True, []
+    x = None if size is None else _room(len(paths), (3, size, size))
+    first, grey, unreadable = "", True, []
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, image_grey = _read_image(path, size)
@@ -366,23 +369,25 @@ def _read_images(paths: Sequence[Path], size: int | None) -> np.ndarray:
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             unreadable.append((path, " ".join(str(error).split())))
             continue
-        if not x.size:
-            x, first = _room(len(paths), image.shape), path
+        if x is None:
+            x, first = _room(len(paths), image.shape), f", as {path} has"
         if image.shape != x.shape[1:]:
             expected, found = (" x ".join(map(str, shape[1:])) for shape in (x.shape[1:], image.shape))
-            raise InputError(f"{path}: expected {expected} pixels, as {first} has, found {found}; choose a --size")
+            raise InputError(f"{path}: expected {expected} pixels{first}, found {found}; choose a size (--size 32)")
         x[index], grey = image, grey and image_grey
     if unreadable:
-        path, reason = unreadable[0]
+        path, reason = min(unreadable)
         others = f" and {len(unreadable) - 1} other files" if len(unreadable) > 1 else ""
         raise InputError(f"{path}{others}: expected images, found: {reason:.100}; remove or convert them")
+    assert x is not None
     return x[:, :1].copy() if grey else x
 
 
 def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Return memory for n images of a shape (C, H, W); raises InputError if they take too much."""
     if n * math.prod(shape) > MAX_PIXEL_BYTES:
         found = f"{n * math.prod(shape) >> 20:,}: {n:,} images of {shape[1]} x {shape[2]}"
-        raise InputError(f"images: expected at most {MAX_PIXEL_BYTES >> 20:,} MiB, found {found}; choose a --size")
+        raise InputError(f"images: expected up to {MAX_PIXEL_BYTES >> 20:,} MiB, found {found}; choose a smaller size")
     return np.empty((n, *shape), np.uint8)
 
 
@@ -393,11 +398,16 @@ def _read_image(path: Path, size: int | None) -> tuple[np.ndarray, bool]:
 
     with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file may fill the memory
-        opened: Any = imopen(io.BytesIO(read_bytes(path)), "r", plugin="pillow")
+        content = io.BytesIO(read_bytes(path))
+        try:
+            opened: Any = imopen(content, "r", plugin="pillow")
+        except OSError as error:
+            found = f"no format that Pillow reads, or more than {Image.MAX_IMAGE_PIXELS:,} pixels"
+            raise ValueError(found) from error
         with opened as file:
             mode = file.metadata(index=0)["mode"]
             if mode == "F":
-                raise ValueError("floats")
+                raise ValueError("floats, whose scale is unknown")
             pixels = file.read(index=0, rotate=True, mode=None if mode in DEEP else "RGB")
     if mode in DEEP:
         pixels = (np.clip(pixels, 0, 2**16 - 1) >> 8).astype(np.uint8)[..., None].repeat(3, axis=2)

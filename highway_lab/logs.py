@@ -37,7 +37,7 @@ LogT = TypeVar("LogT")
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
 DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
 ADDED: dict[str, dict[str, Any]] = {
-    "dataset": {"test_set": TEST_IMAGES, "classes": None},
+    "dataset": {"test_set": TEST_IMAGES, "classes": []},
     "environment": {"kernels": "unknown", "code": "unknown"},
     "config": DEFAULTS,
     "training": DEFAULTS,
@@ -70,14 +70,14 @@ RENAMED = {
 class DatasetInfo:
     """Data set of the runs, and numbers of samples; `test_set` says in words from which samples the n_test are.
 
-    classes: their names, for a folder of images; null for other data sets, and while a job is unfinished
+    classes: their names, for a folder of images; none for other data sets, and while a job is unfinished
     """
 
     name: str
     n_train: Count
     n_test: Count
     test_set: str = TEST_IMAGES
-    classes: list[str] | None = None
+    classes: list[str] = field(default_factory=list)
 
     def contradiction(self) -> str | None:
         """Return what is wrong with the name, if anything is."""

@@ -179,7 +179,8 @@ def test_a_log_states_command_and_data(workdir, monkeypatch):
         assert program.main([*SMALL[program], "--out", "my log.json"]) == 0
         raw = json.loads(Path("my log.json").read_text())
         assert raw["command"] == f"{stated} {' '.join(SMALL[program])} --out 'my log.json'"
-        assert raw["dataset"] == {"name": "digits", "n_train": 100, "n_test": 50, "test_set": "test images"}
+        numbers = {"n_train": 100, "n_test": 50}
+        assert raw["dataset"] == {"name": "digits", **numbers, "test_set": "test images", "classes": []}
 
 
 def test_a_diverged_run_is_saved_and_summarised(workdir, capsys):

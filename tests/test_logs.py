@@ -66,6 +66,7 @@ def log() -> dict:
 
 LATER = {  # what a log means that was written before these fields were added
     ("dataset", "test_set"): "test images",
+    ("dataset", "classes"): [],
     ("environment", "kernels"): "unknown",
     ("environment", "code"): "unknown",
     ("runs", 0, "environment"): None,

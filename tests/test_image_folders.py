@@ -1,0 +1,225 @@
+"""Folders of images, one subfolder a class: how they are read and split, what is refused, both programs."""
+
+import json
+from pathlib import Path
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from helpers import refused_with
+from PIL import Image
+
+import conv_recipes
+import highway_networks as hn
+import visualize_highway_networks as pictures
+from highway_lab import datasets, logs
+from highway_lab.commands import run_of
+from highway_lab.jobs import ResultFile
+from highway_networks import Config, load_folder
+
+
+def write_images(folder: Path, n: int, colour: bool = True, shape: tuple[int, int] = (6, 8)) -> None:
+    """Write n images of one class; the first pixel of image i is 10·i."""
+    folder.mkdir(parents=True)
+    for i in range(n):
+        image = np.full((*shape, 3) if colour else shape, 200, np.uint8)
+        image[0, 0] = 10 * i
+        iio.imwrite(folder / f"{i:02}.png", image)
+
+
+@pytest.fixture
+def flowers(workdir) -> Path:
+    """The path of 10 images of roses and 5 of tulips, grey."""
+    write_images(Path("flowers/rose"), 10, colour=False)
+    write_images(Path("flowers/tulip"), 5, colour=False)
+    return Path("flowers")
+
+
+def numbers(images: np.ndarray) -> list[int]:
+    """Return the numbers of the images that `write_images` wrote."""
+    return sorted((images[:, 0, 0, 0] // 10).tolist())
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def test_a_fifth_of_each_class_is_for_testing_the_same_each_time(flowers):
+    data = load_folder(flowers)
+    assert (data.train_x.shape, data.test_x.shape) == ((12, 1, 6, 8), (3, 1, 6, 8))
+    assert {data.train_x.dtype, data.test_x.dtype} == {np.dtype(np.uint8)}
+    assert [np.bincount(y).tolist() for y in (data.train_y, data.test_y)] == [[8, 4], [2, 1]]
+    for label, n in enumerate((10, 5)):
+        train, test = data.train_x[data.train_y == label], data.test_x[data.test_y == label]
+        assert sorted(numbers(train) + numbers(test)) == list(range(n))
+    assert (data.outputs, data.classes, data.test_set) == (2, ("rose", "tulip"), "a fifth of each class")
+    for first, second in zip(data, hn.load_dataset(str(flowers)), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_folders_for_training_and_testing_are_used_as_they_are(workdir):
+    for half, n in (("train", 3), ("test", 2)):
+        write_images(Path("images", half, "cat"), n)
+        write_images(Path("images", half, "dog", "puppies"), 1)
+    Path("images/test/cat/.DS_Store").write_text("hidden")
+    data = load_folder("images")
+    assert (data.train_y.tolist(), data.test_y.tolist()) == ([0, 0, 0, 1], [0, 0, 1])
+    assert numbers(data.test_x[:2]) == [0, 1]
+    assert (data.train_x.shape[1:], data.test_set) == ((3, 6, 8), "test images")
+
+
+def test_images_are_grey_if_all_are_else_rgb(flowers):
+    assert load_folder(flowers).train_x.shape[1] == 1
+    iio.imwrite(flowers / "rose" / "red.png", np.full((6, 8, 3), (255, 0, 0), np.uint8))
+    data = load_folder(flowers)
+    images = np.concatenate([data.train_x, data.test_x])
+    assert images.shape[1] == 3
+    (red,) = (image for image in images if image[0, 1, 1] == 255)
+    assert (red[0].min(), red[1:].max()) == (255, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix", "grey"),
+    [
+        *(("1", "png", True), ("L", "bmp", True), ("LA", "png", True), ("I;16", "tif", True), ("I;16", "png", True)),
+        *(("P", "gif", False), ("RGB", "png", False), ("RGBA", "png", False), ("CMYK", "jpg", False)),
+    ],
+)
+def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
+    pixels = np.repeat(np.array([[0, 255]], np.uint8), 8, axis=1).repeat(16, axis=0)
+    deep = Image.fromarray(pixels.astype(np.uint16) * 257)
+    picture = deep if mode == "I;16" else Image.fromarray(pixels).convert(mode)
+    picture.save(tmp_path / f"picture.{suffix}")
+    image, is_grey = datasets._read_image(tmp_path / f"picture.{suffix}", None)
+    assert is_grey == grey
+    assert image.dtype == np.uint8
+    np.testing.assert_allclose(image.astype(int), np.broadcast_to(pixels, (3, 16, 16)), atol=3)
+
+
+def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
+    picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    picture.save(tmp_path / "turned.png", exif=exif)
+    image, _ = datasets._read_image(tmp_path / "turned.png", None)
+    np.testing.assert_array_equal(image[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+
+
+def test_images_are_scaled_to_a_size_by_averaging(flowers):
+    iio.imwrite(flowers / "rose" / "large.png", np.full((40, 40), 90, np.uint8))
+    data = load_folder(flowers, size=2)
+    assert data.train_x.shape == (13, 1, 2, 2)
+    (large,) = (image for image in np.concatenate([data.train_x, data.test_x]) if image[0, 1, 1] < 100)
+    np.testing.assert_array_equal(large, 90)
+
+
+def test_the_name_of_a_folder_says_which_images(flowers):
+    names = {datasets.name_of("flowers", load_folder(flowers, size)) for size in (None, 4, 4)}
+    iio.imwrite(flowers / "rose" / "00.png", np.zeros((6, 8), np.uint8) + 1)
+    names.add(datasets.name_of("./flowers/", load_folder(flowers)))
+    assert len(names) == 3
+    assert all(datasets.is_dataset_name(name) and name.startswith("flowers-") for name in names)
+    assert datasets.name_of("mnist", load_folder(flowers)) == "mnist"
+
+
+# ------------------------------------------------------------------------------------------------ refusing
+
+
+SPOIL = {
+    "another format": (lambda: Path("flowers/rose/a.txt").write_text("rose"), ("rose/a.txt", "no format")),
+    "several": (
+        lambda: [Path(f"flowers/rose/{name}.txt").write_text("rose") for name in "abc"],
+        ("rose/a.txt and 2 other files", "remove or convert"),
+    ),
+    "truncated": (
+        lambda: Path("flowers/rose/00.png").write_bytes(Path("flowers/rose/00.png").read_bytes()[:50]),
+        ("rose/00.png",),
+    ),
+    "another shape": (
+        lambda: iio.imwrite("flowers/tulip/09.png", np.zeros((9, 9), np.uint8)),
+        ("tulip/09.png", "6 x 8", "9 x 9", "--size"),
+    ),
+    "an empty class": (lambda: Path("flowers/lily").mkdir(), ("flowers/lily", "found none")),
+    "one image": (lambda: write_images(Path("flowers/lily"), 1), ("flowers/lily", "found one")),
+    "a name": (lambda: write_images(Path("flowers/li\nly"), 2), (r"'li\nly'", "rename")),
+    "one class": (lambda: Path("flowers/tulip").rename("flowers/.tulip"), ("flowers", "two subfolders or more")),
+    "validation": (
+        lambda: (Path("flowers/rose").rename("flowers/train"), Path("flowers/tulip").rename("flowers/val")),
+        ("train, val", "rename"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), SPOIL.values(), ids=SPOIL)
+def test_what_cannot_be_read_is_refused_by_its_name(flowers, spoil, says):
+    spoil()
+    with refused_with(*says):
+        load_folder(flowers)
+
+
+def test_a_test_class_that_nothing_is_trained_on_is_refused(workdir):
+    for half, other in (("train", "dog"), ("test", "cow")):
+        write_images(Path("images", half, "cat"), 2)
+        write_images(Path("images", half, other), 2)
+    with refused_with("images/test", "found cow"):
+        load_folder("images")
+
+
+def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
+    with refused_with("up to 4,096 MiB", "15 images of 999999 x 999999", "smaller size"):
+        load_folder(flowers, size=999_999)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
+    with refused_with("rose/00.png and 14 other files", "more than 40 pixels"):
+        load_folder(flowers)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
+        (lambda: load_folder("flowers", size=0), ("size", "found 0")),
+        (lambda: hn.load_dataset("nowhere"), ("--dataset", "digits or a folder of images", "'nowhere'")),
+        (lambda: hn.load_dataset("digits", size=8), ("--size", "digits")),
+    ],
+)
+def test_a_wrong_folder_or_size_is_refused(flowers, call, says):
+    with refused_with(*says):
+        call()
+
+
+# ------------------------------------------------------------------------------------------- both programs
+
+
+@pytest.mark.parametrize(
+    ("program", "net"), [(hn, ["--depth", "2"]), (conv_recipes, ["--net", "digits", "--quick"])], ids=["dense", "conv"]
+)
+def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, program, net):
+    command = [*net, "--dataset", "flowers", "--size", "8", "--epochs", "1"]
+    assert program.main(command) == 0
+    (path,) = Path().glob("run-*.json")
+    log = json.loads(path.read_text())
+    assert log["dataset"]["name"] == datasets.name_of("flowers", load_folder(flowers, size=8))
+    assert log["dataset"]["name"] in path.name
+    assert log["dataset"]["classes"] == ["rose", "tulip"]
+    drawn = pictures.read_log(path)
+    (level,) = (line for line in pictures.learning_curves(drawn)[0].lines if line.get_label() == "chance")
+    assert list(level.get_ydata()) == [1 / 2] * 2
+
+
+def test_an_unfinished_job_on_a_folder_is_watched_and_drawn(flowers, capsys):
+    name = datasets.name_of("flowers", load_folder(flowers))
+    assert hn.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
+    (run, _) = logs.read("run.json", logs.RunLog[Config], "").runs
+    lines = Path(f"run.{name}.jsonl")
+    ResultFile(lines, run_of(Config)).append(run)
+    drawn = pictures.read_log(lines)
+    assert (drawn.dataset.name, drawn.dataset.classes, drawn.finished) == (name, [], False)
+    pictures.learning_curves(drawn)
+    assert pictures.found_lines_beside(Path("run.json")) == [lines]
+
+
+def test_a_name_that_no_folder_has_is_refused_in_a_log(flowers):
+    assert hn.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
+    text = Path("run.json").read_text()
+    name = json.loads(text)["dataset"]["name"]
+    Path("run.json").write_text(text.replace(name, "flowers"))
+    with refused_with("run.json", "FOLDER-DIGEST", "'flowers'"):
+        pictures.read_log(Path("run.json"))

@@ -302,7 +302,7 @@ class HighwayEstimator(BaseEstimator):
         with checkpoints.saved_arrays(path, cls) as arrays:
             if "estimator" not in arrays:
                 raise ValueError("no estimator")
-            saved = msgspec.convert(json.loads(str(arrays.pop("estimator"))), Saved)
+            saved = msgspec.convert(json.loads(arrays.pop("estimator").text()), Saved)
             if saved.estimator != cls.__name__:
                 raise ValueError(f"one saved by {saved.estimator}")
             loaded = cls(**saved.parameters)
@@ -311,7 +311,8 @@ class HighwayEstimator(BaseEstimator):
             loaded.net_ = net = checkpoints.net_of(arrays, cls._net_type)
             for name, vector in moments.items():
                 checkpoints.check_like(name, vector, net.params.flat)
-            loaded._moments = saved.optimizer, saved.moments | {of[10:]: vector for of, vector in moments.items()}
+            vectors = {of[10:]: vector.unpack() for of, vector in moments.items()}
+            loaded._moments = saved.optimizer, saved.moments | vectors
             loaded._rng = np.random.default_rng(0)
             loaded._rng.bit_generator.state = saved.rng
             loaded.n_features_in_ = saved.n_features

@@ -5,8 +5,10 @@
 
 import hashlib
 import json
+import math
 import os
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ import numpy as np
 
 from highway_lab import InputError, Interrupted, logs
 from highway_lab.fields import Count, check
-from highway_lab.files import atomic_write, check_regular, make_place
+from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place
 from highway_lab.logs import History, Run
 
 
@@ -68,19 +70,20 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
     if not Path(path).exists():
         return False
     _check_ours(path)
+    own = _arrays(training)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        if str(arrays.pop("digest", "none")) != digest(arrays):
+        with zipfile.ZipFile(path) as archive:
+            packed = packed_arrays(archive)
+            state = logs.loads(packed["state"].text(), State)
+            if state.config != asdict(training.config):
+                return False
+            for name in own.keys() | packed.keys() - {"state", "digest"}:
+                check_like(name, packed.get(name), own.get(name))
+            found = packed.pop("digest").text() if "digest" in packed else None
+            arrays = {name: of.unpack() for name, of in packed.items()}
+        if found != digest(arrays):
             raise ValueError("another content than was written, or one of an older version")
-        state = logs.loads(str(arrays.pop("state")), State)
-        if state.config != asdict(training.config):
-            return False
         rng = _check_state(state, training)
-        for name in (own := _arrays(training)).keys() | arrays.keys():
-            found, wanted = (described(of.get(name)) for of in (arrays, own))
-            if found != wanted:
-                raise ValueError(f"array {name}: expected {wanted}, found {found}")
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         print(f"{path}: damaged, found: {reason}; its run is trained anew", file=sys.stderr)
@@ -165,13 +168,12 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
 
 
 @contextmanager
-def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.ndarray]]:
+def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
         check_regular(path)
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        yield arrays
+        with zipfile.ZipFile(path) as archive:
+            yield packed_arrays(archive)
     except OSError as error:
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
@@ -180,23 +182,24 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.n
         raise InputError(f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save anew") from error
 
 
-def net_of(tensors: dict[str, np.ndarray], kind: type) -> Any:
+def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
     """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    version = int(tensors.pop("format", 1))
+    version = int(tensors.pop("format").text()) if "format" in tensors else 1
     if version != NET_FORMAT:
         raise ValueError(f"format {version}, not {NET_FORMAT}: its weights are not laid out as W @ x")
-    config = json.loads(str(tensors.pop("config")))
+    config = json.loads(tensors.pop("config").text())
     if config["dtype"] not in ("float32", "float64"):
         raise ValueError(f"a net of {config['dtype']}")
     net = kind(**config, rng=None)  # takes no memory yet for what the config claims
     expected = tensors_of(net)
     for name in expected.keys() | tensors.keys():
         check_like(name, tensors.get(name), expected.get(name))
-        if not (np.abs(tensors[name]) < LARGEST).all():  # nor is NaN
+        tensor = tensors[name].unpack()
+        if not (np.abs(tensor) < LARGEST).all():  # nor is NaN
             raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
-        if name.endswith("variance") and tensors[name].min() < 0:
+        if name.endswith("variance") and tensor.min() < 0:
             raise ValueError(f"tensor {name} with numbers below 0")
-        expected[name][...] = tensors[name]
+        expected[name][...] = tensor
     if not abs(config["gate_bias"]) < LARGEST:
         raise ValueError(f"gate_bias {config['gate_bias']}")
     return net
@@ -207,11 +210,44 @@ def tensors_of(net: Any) -> dict[str, Any]:
     return dict(net.params) | net.buffers
 
 
-def check_like(name: str, tensor: np.ndarray | None, expected: np.ndarray | None) -> None:
+class Packed:
+    """An array in an .npz file whose header alone is read at first: a file of a megabyte may hold many gigabytes.
+
+    shape, dtype  as of an array
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, member: str):
+        self.archive, self.member = archive, member
+        with archive.open(member) as file:
+            if (version := np.lib.format.read_magic(file)) != (1, 0):  # the headers of others may have any length
+                raise ValueError(f"{member} in version {version} of its format, not (1, 0)")
+            self.shape, _, self.dtype = np.lib.format.read_array_header_1_0(file)
+
+    def unpack(self) -> np.ndarray:
+        """Return the array; raises ValueError for pickled objects."""
+        with self.archive.open(self.member) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+    def text(self) -> str:
+        """Return the text of an array of a single one, or of a single number; raises ValueError for a huge one."""
+        if (found := math.prod(self.shape) * self.dtype.itemsize) > MAX_BYTES:
+            raise ValueError(f"{self.member} of {found:,} bytes")
+        return str(self.unpack())
+
+
+def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
+    """Return the arrays in an .npz file by name."""
+    return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
+
+
+Described = np.ndarray | Packed | None  # None: there is no array
+
+
+def check_like(name: str, tensor: Described, expected: Described) -> None:
     """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
     if described(tensor) != described(expected):
         raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
 
 
-def described(tensor: np.ndarray | None) -> str:
+def described(tensor: Described) -> str:
     return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -1,9 +1,12 @@
 """Saved nets: a loaded net predicts as the saved one, to the bit; anything else is refused, and never unpickled."""
 
 import copy
+import io
 import json
 import math
 import pickle
+import tracemalloc
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -128,6 +131,44 @@ def test_a_pickle_is_refused_and_not_run_inside_an_archive_or_alone(saved, tmp_p
         saved.write_bytes(pickle.dumps(intruder))
     refuse(saved)
     assert not (tmp_path / "trace").exists()
+
+
+def pack(path: Path, name: str, content: bytes) -> None:
+    """Replace a member of an archive, or add it."""
+    with zipfile.ZipFile(path) as archive:
+        kept = {member: archive.read(member) for member in archive.namelist() if member != name}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, of in (kept | {name: content}).items():
+            archive.writestr(member, of)
+
+
+def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
+    """The array as in an .npy file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version)
+    return file.getvalue()
+
+
+BOMBS = {  # 16 MB each, which a few KB hold
+    "a tensor": ("W_H.npy", lambda: npy(np.zeros(2**21))),
+    "one too many": ("surplus.npy", lambda: npy(np.zeros(2**21))),
+    "config": ("config.npy", lambda: npy(np.array(" " * 2**22))),
+    "format": ("format.npy", lambda: npy(np.zeros(2**21))),
+    "no array": ("notes.txt", lambda: bytes(2**24)),
+    "a header": ("W_H.npy", lambda: b"\x93NUMPY\x02\0" + (2**24).to_bytes(4, "little") + b" " * 2**24),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), BOMBS.values(), ids=list(BOMBS))
+def test_what_does_not_belong_to_a_net_is_refused_before_it_is_unpacked(saved, name, content):
+    pack(saved, name, content())
+    assert saved.stat().st_size < 10**5
+    tracemalloc.start()
+    try:
+        refuse(saved)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
+    finally:
+        tracemalloc.stop()
 
 
 ONE_ARRAY = b"\x93NUMPY\x01\0\x36\0{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}\n" + bytes(8)

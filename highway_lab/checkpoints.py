@@ -74,14 +74,15 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             packed = packed_arrays(archive)
-            state = logs.loads(packed["state"].text(), State)
+            written = packed.pop("digest").text() if "digest" in packed else None
+            text = packed.pop("state").text(MAX_BYTES)
+            state = logs.loads(text, State)
             if state.config != asdict(training.config):
                 return False
-            for name in own.keys() | packed.keys() - {"state", "digest"}:
+            for name in own.keys() | packed.keys():
                 check_like(name, packed.get(name), own.get(name))
-            found = packed.pop("digest").text() if "digest" in packed else None
             arrays = {name: of.unpack() for name, of in packed.items()}
-        if found != digest(arrays):
+        if written != digest(arrays | {"state": np.array(text)}):
             raise ValueError("another content than was written, or one of an older version")
         rng = _check_state(state, training)
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
@@ -147,6 +148,7 @@ def optimizer_state(training: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
 
 
+LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 NET_FORMAT = 2  # 1 had the weights transposed, as x @ W
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
@@ -228,10 +230,10 @@ class Packed:
         with self.archive.open(self.member) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
 
-    def text(self) -> str:
-        """Return the text of an array of a single one, or of a single number; raises ValueError for a huge one."""
-        if (found := math.prod(self.shape) * self.dtype.itemsize) > MAX_BYTES:
-            raise ValueError(f"{self.member} of {found:,} bytes")
+    def text(self, most: int = LONGEST_TEXT) -> str:
+        """Return the text or the number that the array holds; raises ValueError for one of more bytes than `most`."""
+        if (found := math.prod(self.shape) * self.dtype.itemsize) > most:
+            raise ValueError(f"{self.member} of {found:,} bytes, more than {most:,}")
         return str(self.unpack())
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,18 @@ def assert_trained_anew(digits, path: Path, capsys) -> None:
     assert re.fullmatch(
         rf"{re.escape(str(path))}: damaged, found: .*; its run is trained anew\n", capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("name", ["params", "surplus"])
+def test_what_does_not_belong_to_a_run_is_not_unpacked(digits, path, saved, name):
+    change_arrays(path, **{name: np.zeros(2**21)})
+    training = Training(SHORT, digits)
+    tracemalloc.start()
+    try:
+        assert not checkpoints.restore(path, training)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
+    finally:
+        tracemalloc.stop()
 
 
 FALSE_STATES = {  # each sealed with its own digest

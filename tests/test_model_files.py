@@ -149,11 +149,11 @@ def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
     return file.getvalue()
 
 
-BOMBS = {  # 16 MB each, which a few KB hold
+BOMBS = {  # 16 or 32 MB each, which a few KB hold
     "a tensor": ("W_H.npy", lambda: npy(np.zeros(2**21))),
     "one too many": ("surplus.npy", lambda: npy(np.zeros(2**21))),
-    "config": ("config.npy", lambda: npy(np.array(" " * 2**22))),
-    "format": ("format.npy", lambda: npy(np.zeros(2**21))),
+    "config": ("config.npy", lambda: npy(np.array(" " * 2**23))),
+    "format": ("format.npy", lambda: npy(np.zeros(2**22))),
     "no array": ("notes.txt", lambda: bytes(2**24)),
     "a header": ("W_H.npy", lambda: b"\x93NUMPY\x02\0" + (2**24).to_bytes(4, "little") + b" " * 2**24),
 }

@@ -142,7 +142,7 @@ class HighwayEstimator(BaseEstimator):
 
     def _train(self, X, y, sample_weight, *, resume: bool, incremental: bool = False, **targets: Any) -> None:
         given = self._checked_parameters()
-        if given.early_stopping and incremental:
+        if given.early_stopping is True and incremental:
             raise ValueError("partial_fit does not support early_stopping=True")
         if incremental:
             given.max_iter, given.schedule = 1, "constant"  # one more epoch, not a whole training
@@ -150,7 +150,8 @@ class HighwayEstimator(BaseEstimator):
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
-        if given.early_stopping:
+        enough = math.ceil(given.validation_fraction * len(y)) >= 2
+        if given.early_stopping is True or (given.early_stopping == "auto" and enough and not incremental):
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = self._new_config(
             given,
@@ -638,12 +639,14 @@ HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the
     """
 
 
-class HighwayRegressor(RegressorMixin, DenseEstimator):
-    __doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
-{describe(DenseEstimator, "highway_networks.DeepNet")}
-    """
+@dataclass(eq=False, repr=False)
+class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows: it lists the fields
+    _: dataclasses.KW_ONLY
+    early_stopping: bool | str = hyperparameter(
+        "auto", "Validate after each epoch; keep the best epoch's net; auto: in `fit`, not in `partial_fit`.", EITHER
+    )
 
-    _loss = "squared-error"
+    _loss: ClassVar[str] = "squared-error"
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Train for one epoch on these samples."""
@@ -675,3 +678,8 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+HighwayRegressor.__doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
+{describe(HighwayRegressor, "highway_networks.DeepNet")}
+    """

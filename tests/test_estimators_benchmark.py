@@ -7,8 +7,11 @@ from picture_helpers import cells
 from sklearn.datasets import load_diabetes, load_wine
 from test_benchmarks import LINUX_ONLY, logged
 
-from benchmarks import estimators
-from benchmarks.estimators import AtDepth, Epoch, EstimatorsLog, Scores, Targets
+from benchmarks import estimator_defaults, estimators
+from benchmarks import estimator_defaults_figures as defaults_figures
+from benchmarks.estimator_defaults import Contest, DefaultsLog
+from benchmarks.estimator_defaults_figures import chosen, rank
+from benchmarks.estimators import MLP, AtDepth, Epoch, EstimatorsLog, Scores, Targets
 from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, corrected
 from benchmarks.measures import Spread
 from highway_lab.logs import DatasetInfo
@@ -108,3 +111,55 @@ def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
         assert min(ratios[precision, name] for name in (estimators.MLP, estimators.MLP_ALONE)) == 1
     assert all(table(log) for table in TABLES.values())
     assert "ms an epoch" in capsys.readouterr().out
+
+
+def contest_of(**leads: list[float]) -> Contest:
+    """Return a contest of four folds on two data sets; each candidate's mean scores are given, the MLP's are 0."""
+    rows = {MLP: [0.0, 0.0]} | leads
+    noise = np.array([-0.01, 0.01, -0.02, 0.02])
+    scores = [
+        Scores(of, 100, name, (lead[i] + noise * (name != MLP)).tolist(), Spread(1, 1, 1))
+        for name, lead in rows.items()
+        for i, of in enumerate(("one", "two"))
+    ]
+    return Contest("regressor", list(leads), scores)
+
+
+def test_the_candidate_that_falls_behind_least_often_is_chosen_then_the_better_one():
+    held = contest_of(often=[-0.5, -0.5], once=[0.9, -0.5], never=[0.0, 0.01], better=[0.01, 0.01])
+    assert [rank(held, name, 4)[0] for name in held.candidates] == [2, 1, 0, 0]
+    assert chosen(held, 4) == "better"
+    table = cells(
+        defaults_figures.candidates_table(made_up.log(DefaultsLog, None, folds=4, seeds=[0], contests=[held]))
+    )
+    assert [row[1:] for row in table[1:]] == [
+        ["often", "2", "-0.500", ""],
+        ["once", "1", "+0.200", ""],
+        ["never", "0", "+0.005", ""],
+        ["better", "0", "+0.010", "chosen"],
+    ]
+
+
+@LINUX_ONLY
+def test_the_choice_of_defaults_is_logged_and_tabulated(tmp_path, monkeypatch, capsys):
+    for name, load in (("classifier", load_wine), ("regressor", load_diabetes)):
+        few = {"few": lambda load=load: tuple(part[::8] for part in load(return_X_y=True))}
+        monkeypatch.setitem(estimator_defaults.DATA, name, few)
+        monkeypatch.setitem(
+            estimator_defaults.CANDIDATES, name, [{"depth": 1, "max_iter": 2}, {"depth": 2, "max_iter": 2}]
+        )
+    for name, value in {"FOLDS": 2, "SEEDS": (0,)}.items():
+        monkeypatch.setattr(estimators, name, value)
+        monkeypatch.setattr(estimator_defaults, name, value)
+    monkeypatch.setattr(estimator_defaults, "cpu_count", lambda: 1)
+    log = logged(estimator_defaults.main, DefaultsLog, tmp_path / "log.json")
+    assert [(len(held.candidates), len(held.scores)) for held in log.contests] == [(2, 3), (2, 3)]
+    assert "regressor: depth=" in capsys.readouterr().out
+    assert all(table(log) for table in defaults_figures.TABLES.values())
+
+
+@pytest.mark.parametrize("kind", estimator_defaults.ESTIMATORS)
+def test_the_defaults_are_among_the_candidates(kind):
+    defaults = estimator_defaults.ESTIMATORS[kind][0]().get_params()
+    auto = {"early_stopping": True} if defaults["early_stopping"] == "auto" else {}
+    assert any(candidate.items() <= (defaults | auto).items() for candidate in estimator_defaults.CANDIDATES[kind])

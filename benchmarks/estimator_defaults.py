@@ -1,0 +1,128 @@
+"""Choose the estimators' defaults: candidates beside the defaults of scikit-learn's MLPs, by cross-validation.
+
+    python -m benchmarks.estimator_defaults --json benchmarks/estimator_defaults.json
+
+The rule: a candidate falls behind on a data set if the 95 % interval of its score minus the MLP's lies below 0. The
+classifier and the regressor each take the candidate that falls behind on the fewest sets; among several, the one with
+the largest median difference. Nothing is tuned on one of the sets alone. Inputs and targets of regressions are
+standardised; folds and seeds are those of benchmarks.estimators.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from sklearn import datasets
+from sklearn.base import BaseEstimator
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from threadpoolctl import threadpool_limits
+
+from highway_estimators import HighwayClassifier, HighwayRegressor
+from highway_lab.fields import COUNT, Count, rule
+from highway_lab.logs import Log
+
+from .estimators import FOLDS, MLP, SEEDS, Scores, cross_validated
+from .measures import new_parser, run
+
+BEFORE = {"activation": "tanh", "depth": 10, "early_stopping": False, "learning_rate": 2e-3}
+VALIDATED = BEFORE | {"early_stopping": True}
+ELU = {"activation": "elu", "learning_rate": 1e-3}
+CANDIDATES = {
+    "classifier": [BEFORE, BEFORE | {"depth": 5}, BEFORE | ELU, VALIDATED | {"depth": 5}],
+    "regressor": [BEFORE, VALIDATED, VALIDATED | {"depth": 5}, VALIDATED | ELU],
+}
+ESTIMATORS: dict[str, tuple[type[BaseEstimator], type[BaseEstimator]]] = {
+    "classifier": (HighwayClassifier, MLPClassifier),
+    "regressor": (HighwayRegressor, MLPRegressor),
+}
+
+
+def bundled(name: str) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    """Return a function that loads a data set of scikit-learn's."""
+    return lambda: getattr(datasets, f"load_{name}")(return_X_y=True)
+
+
+def made(name: str, n_samples: int, **options: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    """Return a function that makes a data set by a generator of scikit-learn's, always the same."""
+    return lambda: getattr(datasets, f"make_{name}")(n_samples, random_state=0, **options)
+
+
+DATA = {
+    "classifier": {
+        **{name: bundled(name) for name in ("iris", "wine", "breast_cancer", "digits")},
+        "2 classes": made("classification", 500, n_informative=5, flip_y=0.1),
+        "4 classes": made("classification", 500, n_classes=4, n_informative=8, flip_y=0.05),
+        "moons": made("moons", 300, noise=0.3),
+        "hastie": made("hastie_10_2", 500),
+    },
+    "regressor": {
+        **{name: bundled(name) for name in ("diabetes", "linnerud")},
+        "linear": made("regression", 300, n_features=20, n_informative=10, noise=50),
+        "friedman1": made("friedman1", 500, noise=1),
+        "friedman2": made("friedman2", 500, noise=100),
+        "friedman3": made("friedman3", 500, noise=0.1),
+        "friedman1, 1,000": made("friedman1", 1000, noise=2),
+    },
+}
+
+
+@dataclass
+class Contest:
+    """Scores of the MLP and of each candidate, in this order, on each data set; `candidates` are in words."""
+
+    estimator: str
+    candidates: Annotated[list[str], rule("candidates")]
+    scores: Annotated[list[Scores], rule("scores")]
+
+
+@dataclass
+class DefaultsLog(Log):
+    """The log of this choice."""
+
+    folds: Count
+    seeds: Annotated[list[int], rule("seeds", within=COUNT)]
+    contests: Annotated[list[Contest], rule("contests")]
+
+
+def words(parameters: dict[str, object]) -> str:
+    """Return the name of a candidate: its parameters."""
+    return ", ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+def scored(dataset: str, X: np.ndarray, y: np.ndarray, contender: str, estimator: BaseEstimator) -> Scores:
+    """Cross-validate with one BLAS thread: as many fits run side by side as there are CPUs."""
+    with threadpool_limits(1, "blas"):
+        return cross_validated(dataset, X, y, contender, estimator)
+
+
+def contest(kind: str) -> Contest:
+    """Score an MLP and all candidates of a kind of estimator on all its data sets."""
+    ours, mlp = ESTIMATORS[kind]
+    contenders = {MLP: mlp()} | {words(parameters): ours(**parameters) for parameters in CANDIDATES[kind]}
+    samples = {name: load() for name, load in DATA[kind].items()}
+    tasks = [(name, *samples[name], *contender) for contender in contenders.items() for name in samples]
+    scores = Parallel(n_jobs=cpu_count())(delayed(scored)(*task) for task in tasks)
+    return Contest(kind, list(contenders)[1:], scores)
+
+
+def run_command(arguments: argparse.Namespace) -> DefaultsLog:
+    """Hold both contests, and print which candidates are chosen."""
+    from .estimator_defaults_figures import chosen
+
+    contests = [contest(kind) for kind in ESTIMATORS]
+    log = DefaultsLog.new(arguments.command_line, None, folds=FOLDS, seeds=list(SEEDS), contests=contests)
+    for held in contests:
+        print(f"{held.estimator}: {chosen(held, log.folds)}")
+    return log
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(new_parser("estimator_defaults", "Choose the estimators' defaults.", 1), run_command, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

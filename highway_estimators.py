@@ -8,9 +8,13 @@
     net.score(X[1000:] / 16, y[1000:])
     net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
+They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
+first: on tables, depth gains little. The defaults are chosen to be as good as those of scikit-learn's MLPs, by the rule
+of benchmarks/estimator_defaults.py.
+
 Parameters, methods and attributes that scikit-learn's MLPClassifier and MLPRegressor have mean the same here. Inputs
-should be standardised, and so should a regressor's targets: by a StandardScaler in a pipeline, and by a
-TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
+should be standardised, and so should a regressor's targets: by a StandardScaler in a pipeline (of sparse inputs with
+with_mean=False), and by a TransformedTargetRegressor. Computations are in the inputs' precision, float32 or float64.
 """
 
 import copy
@@ -58,10 +62,12 @@ from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
+FEWEST = 10  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
 EITHER = (lambda value: True, "True or False")
+OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
 CALLER = 5  # stack level of the user's line: above `_run`, `_train`, `_fit`, and `fit` or `partial_fit`
 
 
@@ -150,7 +156,7 @@ class HighwayEstimator(BaseEstimator):
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
-        enough = math.ceil(given.validation_fraction * len(y)) >= 2
+        enough = math.ceil(given.validation_fraction * len(y)) >= FEWEST
         if given.early_stopping is True or (given.early_stopping == "auto" and enough and not incremental):
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = self._new_config(
@@ -294,7 +300,7 @@ class HighwayEstimator(BaseEstimator):
             rest=self._saved_rest(),
         )
         text = json.dumps(vars(saved), default=lambda value: value.item())  # of NumPy's numbers
-        arrays = {f"optimizer.{name}": vector for name, vector in vectors.items()}
+        arrays = {f"{OPTIMIZER}{name}": vector for name, vector in vectors.items()}
         checkpoints.save_net(path, self.net_, estimator=np.array(text), **arrays)
 
     @classmethod
@@ -308,11 +314,12 @@ class HighwayEstimator(BaseEstimator):
                 raise ValueError(f"one saved by {saved.estimator}")
             loaded = cls(**saved.parameters)
             loaded._checked_parameters()
-            moments = {of: arrays.pop(of) for of in [*arrays] if of.startswith("optimizer.")}
+            names = [name for name in arrays if name.startswith(OPTIMIZER)]
+            moments = {name.removeprefix(OPTIMIZER): arrays.pop(name) for name in names}
             loaded.net_ = net = checkpoints.net_of(arrays, cls._net_type)
             for name, vector in moments.items():
-                checkpoints.check_like(name, vector, net.params.flat)
-            vectors = {of[10:]: vector.unpack() for of, vector in moments.items()}
+                checkpoints.check_like(f"{OPTIMIZER}{name}", vector, net.params.flat)
+            vectors = {name: vector.unpack() for name, vector in moments.items()}
             loaded._moments = saved.optimizer, saved.moments | vectors
             loaded._rng = np.random.default_rng(0)
             loaded._rng.bit_generator.state = saved.rng
@@ -643,7 +650,9 @@ HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the
 class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows: it lists the fields
     _: dataclasses.KW_ONLY
     early_stopping: bool | str = hyperparameter(
-        "auto", "Validate after each epoch; keep the best epoch's net; auto: in `fit`, not in `partial_fit`.", EITHER
+        "auto",
+        f"Validate after each epoch; keep the best epoch's net; auto: in `fit`, if that leaves {FEWEST} samples.",
+        EITHER,
     )
 
     _loss: ClassVar[str] = "squared-error"

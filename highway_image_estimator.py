@@ -16,6 +16,7 @@ are in float64 for float64, else in float32.
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -78,6 +79,8 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     max_iter: int = hyperparameter(20, "Largest number of epochs.", POSITIVE)
 
     _net_type: ClassVar[type] = ConvNet
+    _doc_link_module: ClassVar[str] = __name__
+    _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
     def _new_config(self, given: SimpleNamespace, **shared: Any) -> ImageConfig:
         names = {"lr": "learning_rate"}

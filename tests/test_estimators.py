@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from highway_estimators import HighwayClassifier, HighwayRegressor, epochs_without_gain, gate_bias_for
+from highway_image_estimator import HighwayImageClassifier
 from highway_networks import BLOCKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -212,6 +213,14 @@ def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):
     assert net.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.6, 0.9, 0.5]
 
 
+@pytest.mark.parametrize(("n", "validated"), [(90, False), (91, True)])
+def test_a_regressor_validates_unless_samples_are_few_or_come_in_parts(n, validated):
+    net = HighwayRegressor(**SMALL).fit(X[:n], Y[:n])
+    assert (net.validation_scores_ is not None) == validated
+    assert same_nets(net, HighwayRegressor(**SMALL, early_stopping=validated).fit(X[:n], Y[:n]))
+    assert net.partial_fit(X, Y).validation_scores_ is None
+
+
 def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     seen = []
 
@@ -336,10 +345,11 @@ def test_every_parameter_decides_something(name, value):
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
 
 
-def test_the_view_in_notebooks_links_to_the_documentation():
-    net = HighwayRegressor()
+@pytest.mark.parametrize("kind", [HighwayRegressor, HighwayImageClassifier])
+def test_the_view_in_notebooks_links_to_the_documentation(kind):
+    net = kind()
     link = net._get_doc_link()
-    assert "HighwayRegressor" in Path(url2pathname(urlparse(link).path)).read_text(encoding="utf-8")
+    assert f"class {kind.__name__}" in Path(url2pathname(urlparse(link).path)).read_text(encoding="utf-8")
     assert f'href="{link}"' in net._repr_html_()
 
 

@@ -364,7 +364,7 @@ class HighwayEstimator(BaseEstimator):
 class DenseEstimator(HighwayEstimator):
     """The common part of HighwayClassifier and HighwayRegressor: a DeepNet for samples (n, d_in), and a look inside."""
 
-    depth: int = hyperparameter(10, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
+    depth: int = hyperparameter(5, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
     hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
 
     _net_type: ClassVar[type] = DeepNet
@@ -649,6 +649,8 @@ HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the
 @dataclass(eq=False, repr=False)
 class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows: it lists the fields
     _: dataclasses.KW_ONLY
+    activation: str = hyperparameter("elu", "Activation of the block state H.", one_of(ACTIVATIONS))
+    learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
     early_stopping: bool | str = hyperparameter(
         "auto",
         f"Validate after each epoch; keep the best epoch's net; auto: in `fit`, if that leaves {FEWEST} samples.",

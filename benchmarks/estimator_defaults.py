@@ -33,7 +33,7 @@ VALIDATED = BEFORE | {"early_stopping": True}
 ELU = {"activation": "elu", "learning_rate": 1e-3}
 CANDIDATES = {
     "classifier": [BEFORE, BEFORE | {"depth": 5}, BEFORE | ELU, VALIDATED | {"depth": 5}],
-    "regressor": [BEFORE, VALIDATED, VALIDATED | {"depth": 5}, VALIDATED | ELU],
+    "regressor": [BEFORE, VALIDATED, VALIDATED | {"depth": 5}, VALIDATED | ELU, VALIDATED | ELU | {"depth": 5}],
 }
 ESTIMATORS: dict[str, tuple[type[BaseEstimator], type[BaseEstimator]]] = {
     "classifier": (HighwayClassifier, MLPClassifier),

@@ -603,10 +603,14 @@ class DeepNet(Net):
             tensor[...] = source
         return net
 
+    def iterate_gates(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield T and the output y, (D, B) each, of block l and of all after it: `iterate_blocks`, for a net with T."""
+        T = self.block.branches.index("T")
+        yield from ((z[T], y) for z, y in self.iterate_blocks(x_l, l))
+
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean of T of each block, (L,), over its units and x (B, d_in); for a net with gates."""
-        T = self.block.branches.index("T")
-        return np.array([z[T].mean() for z, _ in self.iterate_blocks(self.embed(x))])
+        return np.array([T.mean() for T, _ in self.iterate_gates(self.embed(x))])
 
 
 # ---------------------------------------------------------------------------------------------- the loss

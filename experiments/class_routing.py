@@ -108,7 +108,7 @@ def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndar
     sums = np.zeros((net.depth, classes, net.hidden))
     for part, x in models.in_batches(net, images, "class means"):
         one_hot = (np.arange(classes)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
-        for l, ((_, T), _) in enumerate(net.iterate_blocks(x)):
+        for l, (T, _) in enumerate(net.iterate_gates(x)):
             sums[l] += one_hot @ T.T
     return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
@@ -139,14 +139,14 @@ def features(net: DeepNet, untrained: DeepNet, sets: Sequence[np.ndarray]) -> It
     """
 
     def layers(of: DeepNet) -> Iterator[tuple]:
-        return zip(*(of.iterate_blocks(of.embed(x)) for x in sets), strict=True)
+        return zip(*(of.iterate_gates(of.embed(x)) for x in sets), strict=True)
 
     yield "pixels", list(sets)
     for seen in layers(net):
-        yield "gates", [T.T.copy() for (_, T), _ in seen]  # copies, as the buffers change while a worker fits
+        yield "gates", [T.T.copy() for T, _ in seen]  # copies, as the buffers change while a worker fits
         yield "outputs", [y.T.copy() for _, y in seen]
     for seen in layers(untrained):
-        yield "untrained", [T.T.copy() for (_, T), _ in seen]
+        yield "untrained", [T.T.copy() for T, _ in seen]
 
 
 def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int, str, list[list[float]]]:
@@ -200,7 +200,7 @@ def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
     """Return the gates, or the outputs, of all layers as one vector for each image, (n, L·D)."""
     found = np.empty((len(images), net.depth, net.hidden), net.dtype)
     for part, x in models.in_batches(net, images, "routes"):
-        for l, ((_, T), y) in enumerate(net.iterate_blocks(x)):
+        for l, (T, y) in enumerate(net.iterate_gates(x)):
             found[part, l] = (T if kind == "gates" else y).T
     return found.reshape(len(images), -1)
 

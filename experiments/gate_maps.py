@@ -96,7 +96,7 @@ def measure(net: DeepNet, images: np.ndarray) -> Activity:
     T_sum, closed, opened = np.zeros((3, net.depth, net.hidden))
     change = np.zeros(net.depth)
     for _, x in models.in_batches(net, images, "gates"):
-        for l, ((_, T), y) in enumerate(net.iterate_blocks(x)):
+        for l, (T, y) in enumerate(net.iterate_gates(x)):
             T_sum[l] += T.sum(axis=1, dtype=np.float64)
             closed[l] += np.count_nonzero(T < CLOSED, axis=1)
             opened[l] += np.count_nonzero(T > OPEN, axis=1)

@@ -26,7 +26,7 @@ from highway_lab.files import Published
 from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, History, Run, RunLog
 from highway_lab.training import Training
-from highway_networks import BLOCKS, Config, DeepNet, Net, name_in_layer
+from highway_networks import BLOCKS, Block, Config, DeepNet, Net, highway_backward, highway_forward, name_in_layer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,6 +42,26 @@ def small_net(block: str, activation: str, depth: int, dtype=np.float64, d_in: i
         if name.startswith("b_"):
             tensor[...] = rng.uniform(-1, 1, tensor.shape)
     return net
+
+
+def swapped_block() -> Block:
+    """A highway block whose branches stand in another order: T above H."""
+
+    def forward(x, z, y, activation):
+        highway_forward(x, z[::-1], y, activation)
+
+    def backward(dy, x, z, dz, dx, activation, scratch):
+        highway_backward(dy, x, z[::-1], dz[::-1], dx, activation, scratch)
+
+    return Block("TH", forward, backward)
+
+
+def swapped(net: Net) -> Net:
+    """A copy of a highway net whose blocks are of the kind "swapped", which BLOCKS must have."""
+    copy = type(net)(**net.config | {"block": "swapped"}, rng=None)
+    for name, tensor in net.params.items():
+        copy.params[name][...] = tensor
+    return copy
 
 
 def digits_net(depth: int = 4, **options) -> DeepNet:

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import small_batch, small_net
+from helpers import small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
 
 from highway_lab import InputError
 from highway_lab.training import LOSSES, evaluate
@@ -18,6 +18,10 @@ every_precision = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 def backward(net, logits, cache, y):
     return net.backward(softmax_cross_entropy(logits, y)[1], cache)
+
+
+def small_conv():
+    return small_conv_net(), small_images()[0]
 
 
 def gradients(net, x, y, workspace=None):
@@ -296,6 +300,15 @@ def test_gate_means_are_the_mean_of_T_per_block():
     net, x = small_net("highway", "tanh", 3), small_batch()[0]
     _, cache = net.forward(x)
     np.testing.assert_allclose(net.gate_means(x), cache.T.mean(axis=(1, 2)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("make", [lambda: (small_net("highway", "tanh", 3), small_batch()[0]), small_conv])
+def test_T_is_found_by_its_name_whatever_the_order_of_the_branches(monkeypatch, make):
+    monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
+    net, x = make()
+    other = swapped(net)
+    np.testing.assert_allclose(other.predict(x), net.predict(x), rtol=1e-12)
+    np.testing.assert_allclose(other.gate_means(x), net.gate_means(x), rtol=1e-12)
 
 
 # ------------------------------------------------------------------------------------- the losses

@@ -9,13 +9,14 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, digits_net, files_below, log_of_net
+from helpers import ROOT, assert_says, digits_net, files_below, log_of_net, swapped, swapped_block
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
 from conv_highway_networks import Blocks, ConvNet
 from experiments import class_routing, class_routing_figures, depth_search, gate_maps, lesions, lesions_figures, models
+from experiments.beyond import gate_explorer
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial
@@ -24,7 +25,7 @@ from highway_lab import InputError
 from highway_lab.datasets import DATASETS, as_inputs
 from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
-from highway_networks import DeepNet
+from highway_networks import BLOCKS, Block, DeepNet, sigmoid_forward
 
 INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED, Verdict.NOT_TESTED
 PARTLY, REPRODUCED = Verdict.PARTLY, Verdict.REPRODUCED
@@ -116,6 +117,23 @@ def test_activity_equals_what_whole_caches_hold(digits):
     np.testing.assert_allclose(T, cache.T[:, :, 5], rtol=1e-10)
     np.testing.assert_allclose(y, x[1:], rtol=1e-10)
     np.testing.assert_allclose(sample_change, np.linalg.norm(np.diff(x, axis=0), axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda net, x, y: gate_maps.measure(net, x),
+        lambda net, x, y: class_routing.class_means(net, x, y),
+        lambda net, x, y: class_routing.vectors(net, x, "gates"),
+        lambda net, x, y: [T for kind, sets in class_routing.features(net, net, [x.reshape(len(x), -1)]) for T in sets],
+        lambda net, x, y: gate_explorer.effective_depth(net, x),
+    ],
+)
+def test_gates_are_measured_by_their_name_whatever_the_order_of_the_branches(digits, monkeypatch, measure):
+    monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
+    net, samples = digits_net(), (digits.test_x, digits.test_y)
+    for found, expected in zip(measure(swapped(net), *samples), measure(net, *samples), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("change", "layer"), [([50, 45, 5], 2), ([1, 1, 1, 7], 4), ([95, 5], 1), ([3], 1)])
@@ -266,9 +284,16 @@ def test_each_data_set_has_its_net(workdir, monkeypatch):
     assert found("mnist", model="mine.npz") == "mine.npz"
 
 
+def gated_forward(x, z, y, activation):
+    H, T = z
+    sigmoid_forward(T)
+    np.multiply(H, T, out=y)  # y = H·T
+
+
 BAD_NETS = {
-    "plain": (lambda: digits_net(block="plain"), "4 plain blocks"),
-    "residual": (lambda: digits_net(block="residual"), "4 residual blocks"),
+    "plain": (lambda: digits_net(block="plain"), "4 plain blocks, which have no transform gate T"),
+    "residual": (lambda: digits_net(block="residual"), "4 residual blocks, which have no transform gate T"),
+    "no path": (lambda: digits_net(block="gated"), "4 gated blocks, which have no path past T"),
     "no layers": (lambda: digits_net(depth=0), "0 highway blocks"),
     "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
     "not finite": (lambda: digits_net(gate_bias=np.nan), "numbers that are not finite"),
@@ -277,7 +302,8 @@ BAD_NETS = {
 
 
 @pytest.mark.parametrize(("make", "found"), BAD_NETS.values(), ids=list(BAD_NETS))
-def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
+def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, monkeypatch, make, found):
+    monkeypatch.setitem(BLOCKS, "gated", Block("HT", gated_forward, None))
     make().save(tmp_path / "net.npz")
     with pytest.raises(InputError) as error:
         models.from_file(tmp_path / "net.npz", digits)

@@ -91,7 +91,7 @@ def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:
     """Return the sum over layers of the mean T over units, (n,), of images (n, ...), uint8."""
     depths = np.zeros(len(images))
     for part, x in models.in_batches(net, images, "effective depth"):
-        for (_, T), _ in net.iterate_blocks(x):
+        for T, _ in net.iterate_gates(x):
             depths[part] += T.mean(axis=0)
     return depths
 

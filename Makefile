@@ -13,8 +13,10 @@ run: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
 	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
 	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
+	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)
+	@echo "Checking and testing, which takes 4 to 7 minutes ..."
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -60,6 +62,7 @@ bench: $(INSTALLED)
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml
+	@echo "Installing into $(VENV), which takes about a minute ..."
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --editable '.[test]'
 	touch $@

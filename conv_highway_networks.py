@@ -48,6 +48,8 @@ from highway_networks import (
     affine_forward,
 )
 
+__all__ = ["AveragePool", "Blocks", "ConvNet", "ConvWorkspace", "Convolution", "Dropout", "MaxPool"]
+
 # ------------------------------------------------------------------------------ what a net is made of
 # A list of stages. Each stage turns maps of one shape into maps of the shape `output(shape)`.
 

@@ -30,6 +30,8 @@ from highway_lab.datasets import CLASSES, Dataset
 from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
 from highway_networks import load_dataset
 
+__all__ = ["NETS", "ConvConfig", "Recipe", "configure", "main"]
+
 # ------------------------------------------------------------------------------------- the paper's nets
 
 

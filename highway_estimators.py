@@ -59,6 +59,8 @@ from highway_lab.cli import (
 from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
 from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 
+__all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
+
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"

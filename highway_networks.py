@@ -52,8 +52,9 @@ from highway_lab.files import damaged, decompress, read_bytes
 from highway_lab.threads import count_threads
 from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
 
-__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum", "Workspace"]
-__all__ += ["clip_global_norm", "load_dataset", "load_folder", "main", "read_idx", "softmax_cross_entropy", "train"]
+__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Activation", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum"]
+__all__ += ["Workspace", "accuracy", "clip_global_norm", "load_dataset", "load_folder", "main", "read_idx"]
+__all__ += ["sigmoid_backward", "sigmoid_forward", "softmax_cross_entropy", "train"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of

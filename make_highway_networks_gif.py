@@ -3,7 +3,8 @@
     python make_highway_networks_gif.py               every run*.json of one depth here
     python make_highway_networks_gif.py LOG.json ...  these
 
-Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block.
+Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block,
+in a panel for each kind of block that has T.
 """
 
 if __name__ == "__main__":
@@ -23,6 +24,8 @@ from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing, fingerprint, label_ends, new_figure, place_labels, renderer, set_title
 from highway_lab.files import atomic_write, make_place
 
+__all__ = ["animate", "main"]
+
 NAME = "highway_networks.gif"
 FRAME_MS, LAST_FRAME_MS = 500, 3000
 PALETTE_COLORS = 64
@@ -33,9 +36,10 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
     """Yield a picture for each epoch, the untrained net (epoch 0) first: uint8, (height, width, 3)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    means = viz.gate_means(log).mean(axis=0)
-    title = f"{viz.describe(log, log.runs)}: epoch "
-    figure, (accuracy, gates) = new_figure(f"{title}0", 5.6, dpi=100, nrows=2)
+    kinds = viz.kinds_with_gates(log)
+    means = {kind: viz.gate_means(of_kind).mean(axis=0) for kind, of_kind in kinds.items()}
+    title, rows = f"{viz.describe(log, log.runs)}: epoch ", 1 + len(kinds)
+    figure, (accuracy, *panels) = new_figure(f"{title}0", 2.8 * rows, dpi=100, nrows=rows)
     images, field = viz.scored_on(log)
     viz.draw_history(accuracy, log, field)
     growing = {line: line.get_xydata() for line in accuracy.lines}
@@ -43,19 +47,23 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # at epoch 0 there is no line yet
     viz.mark_guessing(accuracy, log, field)
     accuracy.set_ylabel(f"{images} accuracy")
-    bars = viz.draw_gates(gates, log, epoch=0)
-    gates.set_ylim(0, 1.05 * means.max())
-    label_ends(gates)
+    bars = {}
+    for gates, (kind, of_kind) in zip(panels, kinds.items(), strict=True):
+        bars[kind] = viz.draw_gates(gates, of_kind, epoch=0)
+        gates.set_ylim(0, 1.05 * means[kind].max())
+        gates.set_title(kind if len(kinds) > 1 else "")
+        label_ends(gates)
     labels = label_ends(accuracy)
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
-    for epoch in viz.evenly_spaced(len(means), MOST_FRAMES):
+    for epoch in viz.evenly_spaced(len(next(iter(means.values()))), MOST_FRAMES):
         set_title(figure, f"{title}{epoch}")
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
-        for bar, height in zip(bars, means[epoch], strict=True):
-            bar.set_height(height)
+        for kind, of_kind in bars.items():
+            for bar, height in zip(of_kind, means[kind][epoch], strict=True):
+                bar.set_height(height)
         place_labels(accuracy, labels)
         canvas.draw()
         yield np.array(canvas.buffer_rgba())[..., :3]

@@ -50,9 +50,12 @@ from highway_lab.figures import (
     pale,
     picture_folder,
     save_all,
+    set_title,
 )
 from highway_lab.logs import Run, RunLog
 from highway_networks import Config
+
+__all__ = ["draw", "main", "read_log", "watch"]
 
 Log = RunLog  # of dense or convolutional nets
 MOST_PANELS = 8
@@ -112,8 +115,13 @@ def runs_with_gates(log: Log) -> list[Run]:
     return [run for run in runs if log.finished or len(run.gate_means) == furthest]
 
 
+def kinds_with_gates(log: Log) -> dict[str, Log]:
+    """Return the log with the runs of one kind of block, for each kind whose gates can be shown."""
+    return {kind: dataclasses.replace(log, runs=runs) for kind, runs in group(runs_with_gates(log), "block").items()}
+
+
 def gate_means(log: Log) -> np.ndarray:
-    """Return the mean T of each block after each epoch, (seeds, epochs + 1, L)."""
+    """Return the mean T of each block after each epoch, (seeds, epochs + 1, L), of a log with one kind that has T."""
     return np.array([run.gate_means for run in runs_with_gates(log)])
 
 
@@ -188,7 +196,7 @@ def learning_curves(log: Log) -> np.ndarray:
     return panels
 
 
-def plain_loss_collapse(log: Log) -> Axes:
+def training_loss(log: Log) -> Axes:
     """Draw training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
     draw_history(axes, log, "train_loss")
@@ -304,7 +312,7 @@ def evenly_spaced(n: int, most: int) -> np.ndarray:
 
 COMMAND = "python highway_networks.py --seed 0"
 SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
-RUN_FIGURES = (learning_curves, plain_loss_collapse, T_gate_evolution, T_gate_final, T_gate_bars)
+RUN_FIGURES = (learning_curves, training_loss, T_gate_evolution, T_gate_final, T_gate_bars)
 SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
 GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_depth)  # of them
 
@@ -339,19 +347,30 @@ def draw(path: Path, folder: Path | None = None) -> list[Path]:
 
 
 def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
-    """Draw a log that has been read; without gates, pictures of gates are left out."""
+    """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
 
-    def drawn(figure: Callable[[Log], Axes | np.ndarray]) -> Figure:
-        picture = np.ravel(figure(log))[0].figure
+    def drawn(figure: Callable[[Log], Axes | np.ndarray], shown: Log, kind: str) -> Figure:
+        picture = np.ravel(figure(shown))[0].figure
+        if kind:
+            set_title(picture, f"{picture.get_suptitle()}, {kind}")
         if not log.finished:
             picture.supxlabel(how_far(log), x=0.01, horizontalalignment="left", fontsize="medium")
         return picture
 
-    figures = RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES
-    shown = [figure for figure in figures if runs_with_gates(log) or figure not in GATE_FIGURES]
-    pictures = {folder / f"{figure.__name__}.png": partial(drawn, figure) for figure in shown}
+    kinds, pictures = kinds_with_gates(log), {}
+    for figure in RUN_FIGURES if len(depths_of(log)) == 1 else SWEEP_FIGURES:
+        for kind, of_kind in kinds.items() if figure in GATE_FIGURES else [("", log)]:
+            ending = kind if len(kinds) > 1 else ""
+            path_of_kind = folder / f"{picture_name(figure, log)}{'-' * bool(ending)}{ending}.png"
+            pictures[path_of_kind] = partial(drawn, figure, of_kind, ending)
     save_all(pictures, path)
     return [*pictures]
+
+
+def picture_name(figure: Callable[[Log], Any], log: Log) -> str:
+    """Return the name of a figure's picture: the loss of plain nets, which is stuck if they are deep, has its own."""
+    has_plain = "plain" in group(log.runs, "block")
+    return "plain_loss_collapse" if figure is training_loss and has_plain else figure.__name__
 
 
 def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = time.sleep) -> None:
@@ -412,7 +431,7 @@ def draw_command(arguments: argparse.Namespace) -> None:
         pictures = draw(path, arguments.out)
         for picture in pictures:
             print(f"drew {picture}")
-        if {figure.__name__ for figure in GATE_FIGURES}.isdisjoint(picture.stem for picture in pictures):
+        if not any(picture.name.startswith("T_gate") for picture in pictures):
             print(f"{path}: no run with gates has finished, pictures of gates are left out")
 
 

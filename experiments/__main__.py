@@ -49,6 +49,11 @@ def show(_: argparse.Namespace) -> None:
         print(f"{name:<24} {experiment.doc}")
         for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
+    for module in sorted(Path(__file__).parent.rglob("*.py")):
+        name = ".".join(module.relative_to(Path(__file__).parent).with_suffix("").parts)
+        if name not in STEPS and "\nEXPERIMENT = " in module.read_text(encoding="utf-8"):
+            path = Path("experiments", module.relative_to(Path(__file__).parent))
+            print(f"{path} is not in this list: add it to STEPS in experiments/__main__.py", file=sys.stderr)
 
 
 def run(arguments: argparse.Namespace) -> int:

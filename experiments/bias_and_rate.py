@@ -39,9 +39,9 @@ BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class BiasAndRateLog(Log):
     """The log runs/bias_and_rate.json; the runs by initialisation train at the rates that `tried` chose."""
 
-    by_rate: Annotated[list[TrainedRun], rule("by_rate")]
+    by_rate: Annotated[list[TrainedRun[Config]], rule("by_rate")]
     tried: Annotated[list[TriedRate], rule("tried")]
-    by_init: Annotated[list[TrainedRun], rule("by_init")]
+    by_init: Annotated[list[TrainedRun[Config]], rule("by_init")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)
@@ -75,8 +75,8 @@ def arm(run: TrainedRun) -> tuple[str, str, str, float, int]:
 
 
 def run(job: ExperimentJob) -> None:
-    by_rate = job.run_missing(train_one, rate_configs(job.data, job.smoke), TrainedRun)
-    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun, arm)
+    by_rate = job.train(rate_configs(job.data, job.smoke))
+    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun[Config], arm)
     job.keep(by_rate[0].config, by_rate=by_rate, tried=tried, by_init=by_init)
 
 

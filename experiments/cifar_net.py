@@ -23,7 +23,7 @@ from highway_lab.logs import Log, number
 from highway_networks import Config, Dataset
 
 from . import models
-from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out, train_one
+from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out
 from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
@@ -36,7 +36,7 @@ VALIDATION_SHARE = 0.1  # of the training images
 class CifarNetLog(Log):
     """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
 
-    runs: Annotated[list[TrainedRun], rule("runs")]
+    runs: Annotated[list[TrainedRun[Config]], rule("runs")]
     margin: Share  # by which a validation accuracy may miss the highest: its standard error
     lr: float
     epochs: Count
@@ -68,7 +68,7 @@ def choose(runs: list[TrainedRun]) -> tuple[float, float, int]:
 
 def run(job: ExperimentJob) -> None:
     data, kept = job.data, hold_out(job.data, VALIDATION_SHARE)
-    runs = replace(job, data=kept).run_missing(train_one, configs(kept, job.smoke), TrainedRun)
+    runs = replace(job, data=kept).train(configs(kept, job.smoke))
     margin, lr, epochs = choose(runs)
     committed = job.path == EXPERIMENT.log_path()
     file = models.NETS[job.dataset] if committed else Path("runs/checkpoints", f"{job.path.stem}.npz")

@@ -9,18 +9,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
 import highway_lab.logs
 from highway_lab import InputError
-from highway_lab.cli import OneLineParser, quote, run_cli
+from highway_lab.cli import OneLineParser, import_words, imported, quote, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
 from highway_lab.files import lock_log, make_place, read_bytes
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import DatasetInfo, History, Log, Trained
-from highway_networks import Config, Dataset, load_dataset, train
+from highway_lab.logs import ConfigT, DatasetInfo, History, Log, Trained
+from highway_lab.training import TrainingConfig
+from highway_networks import Dataset, load_dataset, train
 
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
@@ -123,7 +124,7 @@ class Experiment:
         make_place(path)
         highway_lab.logs.write(path, self.log.new(command, dataset, **measured))
         named = "" if path == self.log_path() else f" {quote(path)}"
-        print(f"saved {path}\nto see it: {self.parser.prog} plot{named}")
+        print(f"saved {path}\nto see it: {self.parser.prog} plot{named}{import_words(imported)}")
 
     @property
     def page(self) -> Path:
@@ -156,21 +157,38 @@ class Experiment:
             yield from ((log, claim) for claim in self.figures.claims(log, *more))
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print all tables of the logs, and draw all figures into the folder of the first log."""
+        """Print the tables of logs, and the verdicts of committed ones; draw all figures into the first's folder."""
         from highway_lab.figures import drawing, picture_folder, save_all
 
         paths, most = arguments.logs or self.existing_logs() or [self.log_path()], len(self.datasets)
         if len(arguments.logs) > most:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
-        for name, tabulate in self.tables.items():
+        for name, tabulate in self.figures.TABLES.items():
             with drawing(f"the table {name}", *paths):
                 print(tabulate(*logs), end="\n\n")
+        if hasattr(self.figures, "claims") and {*paths} <= self.log_steps().keys():
+            for _, claim in self.judge(logs):
+                print(f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}", end="\n\n")
         folder = picture_folder(paths[0], self.name)
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")
+
+
+@dataclass
+class TrainedRun(Trained, Generic[ConfigT]):
+    """The record of a run, without gates; a log lists TrainedRun[Config], or another kind of configuration."""
+
+    config: ConfigT
+    diverged: bool
+    history: History
+
+
+def train_one(config: TrainingConfig, data: Dataset) -> TrainedRun:
+    run = train(config, data)
+    return TrainedRun(None, config, run.diverged, run.history)
 
 
 @dataclass(frozen=True)
@@ -213,6 +231,10 @@ class ExperimentJob:
         with lock_log(self.path):
             results.check()
             return run_missing(function, tasks, self.data, results, **options)
+
+    def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:
+        """Return a run of each config, all of one kind; runs that are on disk are not trained again."""
+        return self.run_missing(train_one, configs, TrainedRun[type(configs[0])])
 
     def keep(self, config: Any = None, **measured: Any) -> None:
         """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""
@@ -282,18 +304,6 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
         "n_train": min(budget["n_train"], len(data.train_x)),
         "n_test": min(budget["n_test"], len(data.test_x)),
     }
-
-
-@dataclass
-class TrainedRun(Trained):
-    config: Config
-    diverged: bool
-    history: History
-
-
-def train_one(config: Config, data: Dataset) -> TrainedRun:
-    run = train(config, data)
-    return TrainedRun(None, config, run.diverged, run.history)
 
 
 def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:

@@ -41,7 +41,8 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
     net, maps = log.model.net, {name: np.array(values) for name, values in vars(log.maps).items()}
     moved, tanh = maps["b_T"] - net["gate_bias"], net["activation"] == "tanh"
     bias_end, mean_end = (np.quantile(np.abs(values), SHOWN) for values in (moved, maps["mean_T"]))
-    outputs = differences(np.array(1)) if tanh else {"vmin": 0}
+    end = max(1.0, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
+    outputs = differences(end) if tanh else {"vmin": 0}
     panels = (
         ("change of bias", "$b_T$, after − before", moved, differences(bias_end), "both"),
         ("mean gate", "T, mean of all images", maps["mean_T"], {"vmin": 0, "vmax": mean_end}, "max"),
@@ -49,7 +50,7 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
         ("output, same image", "y", maps["sample_y"], outputs, "neither"),
     )
     start = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
-    set_title(figure, f"{name_data(log.dataset.name)}: {net['depth']} highway layers by unit ({start})")
+    set_title(figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({start})")
     grid = figure.subplots(ncols=len(panels), sharey=True)
     for axes, (title, label, values, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib
 import math
 import os
 import re
@@ -9,12 +10,13 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
-from highway_lab import InputError, Interrupted
+from highway_lab import ArgumentError, InputError, Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
 
 
@@ -26,6 +28,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any):
         super().__init__(allow_abbrev=False, **options)
+        self.add_argument("--version", action="version", version=f"highway-networks {__version__}")
+        text = "import this file first, for its blocks, losses and nets; may be repeated"
+        self.add_argument("--import", action="append", metavar="FILE.py", default=argparse.SUPPRESS, help=text)
         self._negative_number_matcher = re.compile(r"-(\.?\d|inf|nan)")  # -1e30 is a value, as from Python 3.14 on
 
     def error(self, message: str) -> NoReturn:
@@ -47,13 +52,14 @@ def run_cli(
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
         try:
             refuse_empty(argv)
+            import_files(argv)
             arguments = parser.parse_args(argv)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
             with signal_handler(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler):
                 code = action(arguments) or 0
         except InputError as error:
-            parser.error(str(error))
+            parser.error(in_flags(error))
         except MemoryError as error:
             parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
         except OSError as error:  # of a file or folder that was fine when it was checked
@@ -75,6 +81,45 @@ def refuse_empty(argv: Sequence[str]) -> None:
         if re.fullmatch("(--[^=]+=)?", word):
             found = f"expected no empty one, found one after {word or before}"
             raise InputError(f"arguments: {found}; give it a value, or leave it out")
+
+
+imported: list[str] = []  # files of the user, by --import
+
+
+def import_files(argv: Sequence[str]) -> None:
+    """Import the files that `argv` names, before the rest of it is parsed, which may use what they add."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first.add_argument("--import", action="append", dest="files", default=[], nargs="?")
+    for file in filter(None, first.parse_known_args(argv)[0].files):
+        if file not in imported:
+            import_file(file)
+            imported.append(file)
+
+
+def import_file(file: str) -> None:
+    """Import a user's file, whose folder joins Python's path; raises InputError if it cannot be imported."""
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(f"--import: expected a file like block.py, found {file}; check the path")
+    sys.path.append(str(path.parent.absolute()))
+    try:
+        module = importlib.import_module(path.stem)
+    except Exception as error:  # whatever the file raises
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
+    if not os.path.samefile(place := getattr(module, "__file__", None) or os.devnull, path):
+        raise InputError(f"{file}: expected a name that no other module has, found that of {place}; rename it")
+
+
+def import_words(files: Sequence[str]) -> str:
+    """Return the words of a command line that import these files, each after a space."""
+    return "".join(f" --import {quote(file)}" for file in files)
+
+
+def in_flags(error: InputError) -> str:
+    """Return the message of an error as a command tells it: with flags in place of the names of arguments."""
+    words = str(error)
+    return re.sub(r"`(\w+)`", lambda found: flag(found[1]), words) if isinstance(error, ArgumentError) else words
 
 
 def quote(word: str | os.PathLike) -> str:
@@ -158,11 +203,14 @@ def words_of(rule: Rule) -> str:
 
 
 def check_hyperparameters(config: Any) -> None:
-    """Raise InputError if a field of the dataclass breaks its rule, or is too large for its type."""
+    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if expected := expected_instead(value, field.type, field.metadata["rule"]):
-            raise InputError(f"{flag(field.name)}: expected {expected}, found {value!s:.40}; choose another")
+        rule = field.metadata["rule"]
+        if expected := expected_instead(value, field.type, rule):
+            may_grow = rule is not None and isinstance(rule[1], Mapping)
+            remedy = "choose another" + ", or import the file that adds it" * may_grow
+            raise ArgumentError(f"`{field.name}`: expected {expected}, found {value!s:.40}; {remedy}")
 
 
 def flag(name: str) -> str:

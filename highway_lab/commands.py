@@ -25,6 +25,8 @@ from highway_lab.cli import (
     add_hyperparameters,
     count,
     flag,
+    import_words,
+    imported,
     list_of_numbers,
     quote,
     run_cli,
@@ -61,6 +63,7 @@ class Job:
     save_model: Path | None = None
     tensorboard: Path | None = None  # folder of event files
     checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
+    imports: Sequence[str] = ()  # files of the user, which a program that reads log or net needs
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or if their names do not say what they are.
@@ -157,16 +160,18 @@ def run_job(job: Job, data: Dataset) -> None:
             written = [*job.checkpoint_paths(), *filter(None, (job.out, lines.path, job.save_model))]
             for path in written:  # a process may have been killed while it wrote one
                 remove_torn(path)
-        by_config = {run.config: run for run in runs}
+        first, by_config = job.configs[0], {run.config: run for run in runs}
+        info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
         if job.out:
-            _write_log(job, job.out, runs, data, lines)
+            _write_log(job, job.out, runs, info, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             _remove_all(job.checkpoint_paths())
-    print(f"\n{summary(runs, data.test_set)}")
+    print(f"\n{summary(runs, info)}")
     if job.out:
-        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {quote(job.out)}")
+        words = f"{quote(job.out)}{import_words(job.imports)}"
+        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {words}")
 
 
 @contextmanager
@@ -202,14 +207,14 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
             for watcher in watchers:
                 watcher(run)
 
-        return train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
+        run = train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
+    run.net = None  # which would take memory, and time on its way from a worker
+    return run
 
 
-def _write_log(job: Job, out: Path, runs: list[Run], data: Dataset, lines: ResultFile) -> None:
-    first = job.configs[0]
-    info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
+def _write_log(job: Job, out: Path, runs: list[Run], dataset: DatasetInfo, lines: ResultFile) -> None:
     try:
-        write(out, RunLog.new(job.command, info, threads=first.threads(), runs=runs))
+        write(out, RunLog.new(job.command, dataset, threads=job.configs[0].threads(), runs=runs))
     except InputError as error:
         raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
@@ -281,12 +286,20 @@ class TrainingCommand:
 
         return run_cli(self.parser(), action, argv)
 
+    @property
+    def script(self) -> str:
+        """Name of the installed program."""
+        return self.module.replace("_", "-")
+
+    def users_program(self) -> bool:
+        """Return whether this program is a user's file that calls `main`."""
+        is_main = getattr(sys.modules["__main__"], "main", None) == self.run
+        return is_main and Path(sys.argv[0]).name != self.script
+
     def parser(self) -> OneLineParser:
-        script = self.module.replace("_", "-")
-        installed = Path(sys.argv[0]).name == script
-        own = getattr(sys.modules["__main__"], "main", None) == self.run  # of a user's file
-        program = f"python {quote(sys.argv[0]) if own else f'{self.module}.py'}"
-        parser = OneLineParser(prog=script if installed else program, description=self.description)
+        installed = Path(sys.argv[0]).name == self.script
+        program = f"python {quote(sys.argv[0]) if self.users_program() else f'{self.module}.py'}"
+        parser = OneLineParser(prog=self.script if installed else program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:
             parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
@@ -294,8 +307,8 @@ class TrainingCommand:
             add_one_or_several(parser, name, default, "sizes")
         add_one_or_several(parser, "seed", self.config.seed, "seeds")
         (kinds,) = (field.metadata["rule"][1] for field in dataclasses.fields(self.config) if field.name == "block")
-        text = f"{', '.join(kinds)}; or both: highway and plain (default: {self.block})"
-        parser.add_argument("--block", default=self.block, help=text)
+        text = f"{', '.join(kinds)}, or several: highway,residual; both: highway,plain (default: {self.block})"
+        parser.add_argument("--block", default=self.block, metavar="KIND,...", help=text)
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
         parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")
         add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
@@ -328,12 +341,15 @@ class TrainingCommand:
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
         options = {name: getattr(given, name) for name in ("jobs", "old", "save_model", "tensorboard")}
         commands = given.command_line, given.to_continue
-        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints)
+        imports = [*([sys.argv[0]] if self.users_program() else []), *imported]
+        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints, imports=imports)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""
         sizes, seeds = self._sizes(given), given.seeds or [self.config.seed]
-        blocks = ("highway", "plain") if given.block == "both" else (given.block,)
+        blocks = ["highway", "plain"] if given.block == "both" else given.block.split(",")
+        if len(blocks) > len(set(blocks)):
+            raise InputError(f"--block: expected different kinds, found {given.block}; name each once")
         check_number(len(sizes) * len(seeds) * len(blocks))
         quick = {name: value for name, value in self._quick(given).items() if name != self.config.SIZE}
         usual = self.configure(**{self.config.SIZE: sizes[0]} | quick)

@@ -160,31 +160,30 @@ def digest(config: Any) -> str:
     return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
 
 
-def summary(runs: Sequence[Run], test_set: str) -> str:
-    """Return a table of runs, a row a size: test score, training loss and seconds of each kind of block."""
-    blocks, size = list(dict.fromkeys(run.config.block for run in runs)), runs[0].config.SIZE
-    names = [f"{block} test {runs[0].metric}" for block in blocks]
-    scored = max(28, *(len(name) + 1 for name in names))
-    header = "".join(f"   {name:<{scored}}{'train loss':<15}{'seconds':>7}" for name in names)
-    values = sorted({getattr(run.config, size) for run in runs})
-    width = max(len(str(value)) for value in (size, *values))
-    lines = [f"{size:<{width}}{header}"]
-    for value in values:
-        groups = ([run for run in runs if (run.config.block, getattr(run.config, size)) == (b, value)] for b in blocks)
-        lines.append("   ".join([f"{value:>{width}}", *(_cells(group, scored) for group in groups)]))
-    if any("±" in line for line in lines):
-        lines.append("±: 95 % interval over seeds")
-    if test_set != TEST_IMAGES:
-        lines.append(f"test: {test_set}")
-    return "\n".join(lines)
+def summary(runs: Sequence[Run], dataset: DatasetInfo) -> str:
+    """Return a table of runs for a terminal of 80 columns, a row for each size and kind of block."""
+    size = runs[0].config.SIZE
+    groups: dict[tuple, list[Run]] = {}
+    for run in runs:
+        groups.setdefault((getattr(run.config, size), run.config.block), []).append(run)
+    rows = [[size, "block", f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
+    rows += [[str(value), block, *_cells(group)] for (value, block), group in sorted(groups.items(), key=_by_size)]
+    if not any(run.diverged for run in runs):
+        rows = [row[:-1] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"{name_tested(dataset)}: {dataset.n_train:,} training samples, {dataset.n_test:,} test samples"]
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join(lines + ["±: 95 % interval over seeds"] * any("±" in line for line in lines))
 
 
-def _cells(group: list[Run], scored: int) -> str:
-    if not group:
-        return " " * (scored + 22)
+def _by_size(group: tuple) -> Any:
+    (size, _), _ = group
+    return size
+
+
+def _cells(group: list[Run]) -> list[str]:
+    """Return test score, training loss, seconds and the number of diverged runs, whose scores do not count."""
     finished = [run.history for run in group if not run.diverged]
-    score = f"{interval([history.test_score[-1] for history in finished]):.3f}"
-    score += f" ({len(group) - len(finished)} diverged)" * (len(finished) < len(group))
-    loss = f"{interval([history.train_loss[-1] for history in finished]):.3f}"
+    scores = [interval([getattr(of, field)[-1] for of in finished]) for field in ("test_score", "train_loss")]
     seconds = sum(sum(run.history.seconds) for run in group)
-    return f"{score:<{scored}}{loss:<15}{seconds:>7.1f}"
+    return [*(f"{of:.3f}" for of in scores), f"{seconds:.1f}", f"{len(group) - len(finished)} of {len(group)}"]

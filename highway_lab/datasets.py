@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from highway_lab import InputError
+from highway_lab import ArgumentError, InputError
 from highway_lab.files import (
     DownloadError,
     Published,
@@ -444,10 +444,10 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
 
     The n_validation training samples after those are the last of train_x and train_y.
     """
-    wanted_train, flags = n_train + n_validation, "--n-train" + " and --n-validation" * bool(n_validation)
-    for flag, wanted, x in ((flags, wanted_train, data.train_x), ("--n-test", n_test, data.test_x)):
+    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
+    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
         if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise InputError(f"{flag}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
+            raise ArgumentError(f"{names}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
     train = rng.permutation(data.train_x.shape[0])[:wanted_train]
     test = rng.permutation(data.test_x.shape[0])[:n_test]
     return data._replace(

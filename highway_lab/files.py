@@ -172,7 +172,7 @@ def _download(path: Path, source: Source) -> None:
             failures.append(f"{mirror}: {type(error).__name__}")
     raise DownloadError(
         f"{path}: expected a download, found {'; '.join(failures)}; "
-        "connect to the internet, put the file there by hand, or use --dataset digits"
+        "connect to the internet, put the file there by hand, or use the digits"
     )
 
 
@@ -184,8 +184,7 @@ def prepare_folder(folder: Path) -> None:
             raise PermissionError(None, "no permission to write")
     except OSError as error:
         raise InputError(
-            f"{folder}: expected a writable data directory, found: {error.strerror}; "
-            "choose another with --data-dir, or use --dataset digits"
+            f"{folder}: expected a writable data directory, found: {error.strerror}; choose another, or use the digits"
         ) from error
 
 

@@ -23,8 +23,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from highway_lab import InputError, Interrupted, logs
-from highway_lab.cli import count, ignore_interrupts
+from highway_lab import ArgumentError, InputError, Interrupted, logs
+from highway_lab.cli import count, ignore_interrupts, import_file, imported
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, check_regular, make_place, remove
 from highway_lab.logs import Result
@@ -186,9 +186,9 @@ def check_memory(needed: int) -> None:
         return
     if needed * _processes > there:
         wanted = f"{needed >> 20:,} MiB" + f" in each of {_processes} processes" * (_processes > 1)
-        raise InputError(
+        raise ArgumentError(
             f"memory: expected nets that {there >> 20:,} MiB can hold, found one that takes {wanted}; "
-            "ask for a smaller net, a smaller --batch-size or fewer --jobs"
+            "ask for a smaller net, a smaller `batch_size` or fewer `jobs`"
         )
 
 
@@ -208,7 +208,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         from multiprocessing.spawn import get_preparation_data
 
         main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
+        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main, imported)}
     with ignore_interrupts():  # processes that are started meanwhile inherit it
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
@@ -222,10 +222,11 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         raise
 
 
-def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
+def _begin_process(parent: int, processes: int, main: dict[str, str], files: list[str]) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
 
-    It imports that one's program, `main`, as multiprocessing does: a user's file may hold blocks and losses.
+    It imports that one's program, `main`, as multiprocessing does, and the `files` that it has imported: a user's
+    file may hold blocks and losses.
     """
     from multiprocessing.spawn import prepare
 
@@ -242,6 +243,8 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
     prepare(main)
+    for file in files:
+        import_file(file)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:

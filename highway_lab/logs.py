@@ -182,6 +182,8 @@ class History:
 class Trained(Result):
     """A result of training by a `config`: it has a `history`, and may have `diverged`."""
 
+    net: Any = None  # the trained net, where `train` hands back the result; no log holds it
+
     config: Any
     diverged: bool
     history: History

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from highway_lab import InputError, Interrupted, checkpoints
+from highway_lab import ArgumentError, InputError, Interrupted, checkpoints
 from highway_lab.cli import BELOW_ONE, POSITIVE, UP_TO_ONE, ZERO_OR_MORE, check_hyperparameters, hyperparameter, one_of
 from highway_lab.datasets import Dataset, draw_subset
 from highway_lab.jobs import check_memory
@@ -173,9 +173,9 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_hyperparameters(self)
         if self.drop_last and self.n_train < self.batch_size:
-            raise InputError(
-                f"--drop-last: expected a full batch of {self.batch_size}, found {self.n_train} images; "
-                "lower --batch-size"
+            raise ArgumentError(
+                f"`drop_last`: expected a full batch of {self.batch_size}, found {self.n_train} images; "
+                "lower `batch_size`"
             )
 
     @property
@@ -236,7 +236,7 @@ def check_targets(data: Dataset, loss: str) -> None:
     y = data.train_y
     target = "classes" if np.issubdtype(y.dtype, np.integer) else "numbers"
     if target != LOSSES[loss].target:
-        raise InputError(f"--loss: expected a loss of {target}, found {loss}; choose another")
+        raise ArgumentError(f"`loss`: expected a loss of {target}, found {loss}; choose another")
     if (y.max(initial=0) >= data.outputs) if target == "classes" else (y.shape[1:] != (data.outputs,)):
         found = f"{target} of shape {y.shape}, up to {y.max(initial=0)}"
         raise InputError(f"targets: expected {target} for {data.outputs} outputs, found {found}; mend the data set")
@@ -324,9 +324,11 @@ class Training:
         self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
     def run(self) -> Run:
-        """Return the record so far."""
+        """Return the record so far, and the net as `net`."""
         n_params, gate_means = self.net.params.flat.size, self.gate_means or None
-        return Run(None, self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means)
+        run = Run(None, self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means)
+        run.net = self.net
+        return run
 
 
 def train(
@@ -337,7 +339,7 @@ def train(
     save_model: str | os.PathLike | None = None,
     keep: str | os.PathLike | None = None,
 ) -> Run:
-    """Train one net on a random subset of `data` and return the record of the run.
+    """Train one net on a random subset of `data`; return the record of the run, whose `net` is the trained net.
 
     `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
     goes on. A loss that is not finite ends the run as diverged. `save_model`: where to put the trained net; `keep`:

@@ -180,7 +180,7 @@ def test_the_first_test_images_have_their_checksum(first):
 def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, capsys):
     words = ("--dataset", "cifar-10", "--data-dir", str(first.parent), "--quick", "--depth", "1", "--hidden", "4")
     assert hn.main([*words, "--out", "log.json"]) == 0
-    assert "\ntest: first 2 test images\n" in capsys.readouterr().out
+    assert "\nCIFAR-10, first 2 test images: 20 training samples, 2 test samples\n" in capsys.readouterr().out
     log = viz.read_log(Path("log.json"))
     assert log.dataset == logs.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
     assert viz.describe(log, log.runs).startswith("CIFAR-10, first 2 test images, ")
@@ -190,7 +190,7 @@ def test_all_test_images_are_not_named():
     log = small_log()
     assert name_tested(log.dataset) == "MNIST"
     assert name_tested(dataclasses.replace(log.dataset, name="cifar-100")) == "CIFAR-100"
-    assert "test:" not in summary(log.runs, log.dataset.test_set)
+    assert summary(log.runs, log.dataset).startswith("MNIST: 6,000 training samples, 2,000 test samples\n")
 
 
 def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
@@ -225,7 +225,7 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
 def test_an_archive_that_cannot_be_downloaded_is_named(data_dir):
     with pytest.raises(DownloadError) as error:
         load(data_dir)
-    assert_says(error.value, data_dir / ARCHIVE, "--dataset digits")
+    assert_says(error.value, data_dir / ARCHIVE, "use the digits")
     assert files_below(data_dir) == {}
 
 
@@ -239,7 +239,7 @@ def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypat
     monkeypatch.setattr(datasets, "fetch", lambda *_: pytest.fail("the download has begun"))
     (data_dir / FOLDER).rmdir()
     (data_dir / FOLDER).write_bytes(b"no folder")
-    refuse(data_dir, data_dir / FOLDER, "--data-dir")
+    refuse(data_dir, data_dir / FOLDER, "writable data directory")
 
 
 @pytest.fixture(scope="module")

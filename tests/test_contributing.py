@@ -55,8 +55,10 @@ def test_every_command_of_the_page_runs(checkout, python):
         code, output = python(*command)
         assert code == 0, output
     assert "| 50 |" in output
-    for made in ("addgate.npz", "viz/digits-quick-addgate/T_gate_bars.png", "viz/smoke/width.png"):
+    folder = "viz/digits-quick-highway,addgate-seed0,1"
+    for made in ("addgate.npz", f"{folder}/T_gate_bars-addgate.png", "viz/smoke/width.png"):
         assert Path(made).exists()
+    assert len([*Path("runs").glob("gate_maps-digits-addgate-*.json")]) == 1
 
 
 @pytest.mark.slow

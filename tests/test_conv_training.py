@@ -84,7 +84,7 @@ def test_dropout_is_a_factor_on_the_nets_rates(factor):
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with pytest.raises(InputError) as error:
         dataclasses.replace(SMALL, **{name: value})
-    assert_says(error.value, "--" + name.replace("_", "-"), value)
+    assert_says(error.value, f"`{name}`: ", value)
 
 
 # ---------------------------------------------------------------------------------------------- images
@@ -271,11 +271,11 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores(digits):
 
 
 @pytest.mark.parametrize("n_validation", [1437, 5000])
-def test_too_many_validation_samples_are_refused_by_their_flag(digits, n_validation):
+def test_too_many_validation_samples_are_refused_by_their_name(digits, n_validation):
     given = fit_to(digits, configure("digits"), {"net": "digits", "n_validation": n_validation})
     with pytest.raises(InputError) as error:
         Training(configure(**given), digits)
-    assert_says(error.value, "--n-validation", 1437, n_validation + 1)
+    assert_says(error.value, "`n_validation`", 1437, n_validation + 1)
 
 
 # -------------------------------------------------------------------------------------------- the record
@@ -373,7 +373,7 @@ def test_a_schedule_has_these_rates(schedule, rates):
 def test_a_schedule_that_is_none_is_refused(schedule):
     with pytest.raises(InputError) as error:
         configure("mnist-8", schedule=schedule)
-    assert_says(error.value, "--schedule: expected constant, cosine or shares")
+    assert_says(error.value, "`schedule`: expected constant, cosine or shares")
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "0.5,0.75"])

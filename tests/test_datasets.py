@@ -184,7 +184,7 @@ def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
 
 
 def test_an_unknown_data_set_is_refused():
-    with refused_with("--dataset", "mnist", "fashion-mnist", "digits", "'imagenet'"):
+    with refused_with("name", "mnist", "fashion-mnist", "digits", "'imagenet'"):
         hn.load_dataset("imagenet")
 
 
@@ -242,9 +242,9 @@ def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
         np.testing.assert_array_equal(labels, images[:, 0] % 10)
 
 
-@pytest.mark.parametrize(("n_train", "n_test", "flag"), [(201, 10, "--n-train"), (10, 101, "--n-test")])
-def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, flag):
-    with refused_with(flag, max(n_train, n_test), max(n_train, n_test) - 1):
+@pytest.mark.parametrize(("n_train", "n_test", "name"), [(201, 10, "`n_train`"), (10, 101, "`n_test`")])
+def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, name):
+    with refused_with(name, max(n_train, n_test), max(n_train, n_test) - 1):
         draw_subset(numbered(200, 100), n_train, n_test, np.random.default_rng(0))
 
 

@@ -131,7 +131,7 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
     data_dir = mirrored(bad_mirror)
     with pytest.raises(DownloadError) as error:
         hn.load_dataset("mnist", data_dir)
-    assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "--dataset digits")
+    assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "use the digits")
     assert files_below(data_dir) == {}
 
 
@@ -185,7 +185,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_pa
     mirrored(serve(tmp_path / "good"))
     (tmp_path / "file").write_text("not a folder")
     for name in ("mnist", "auto"):
-        with refused_with(tmp_path / "file", "--data-dir"):
+        with refused_with(tmp_path / "file", "writable data directory"):
             hn.load_dataset(name, tmp_path / "file")
 
 
@@ -194,7 +194,7 @@ def test_a_data_directory_without_write_permission_is_refused(
 ):
     mirrored(serve(tmp_path / "good"))
     public_folder.chmod(0o555)
-    with as_ordinary_user(), refused_with(public_folder, "--data-dir"):
+    with as_ordinary_user(), refused_with(public_folder, "writable data directory"):
         hn.load_dataset("mnist", public_folder)
     assert list(public_folder.iterdir()) == []
 

@@ -26,6 +26,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from highway_lab import InputError, figures
 from highway_lab.logs import write
+from highway_networks import BLOCKS
 
 BLOCK = 5  # pixels: the mean colours of such squares are compared
 BLUR = 1.5  # blocks: letters become grey
@@ -87,15 +88,15 @@ def png(axes) -> bytes:
 
 def test_a_shift_and_larger_letters_look_alike_another_number_does_not():
     log = made_up_log()
-    drawn = png(pictures.plain_loss_collapse(log))
+    drawn = png(pictures.training_loss(log))
     shifted = io.BytesIO()
     Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (5, -5), (0, 1))).save(shifted, "PNG")
     assert look_alike(drawn, shifted.getvalue())
     with matplotlib.rc_context({"font.size": 1.02 * matplotlib.rcParams["font.size"]}):
-        assert look_alike(drawn, png(pictures.plain_loss_collapse(log)))
+        assert look_alike(drawn, png(pictures.training_loss(log)))
 
     log.runs[0].history.train_loss[-1] += 0.2
-    assert not look_alike(drawn, png(pictures.plain_loss_collapse(log)))
+    assert not look_alike(drawn, png(pictures.training_loss(log)))
 
 
 # ---------------------------------------------------------------------------------- the committed pictures
@@ -137,6 +138,35 @@ def test_committed_animation_is_that_of_the_committed_log(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------ any log's files
+
+
+@pytest.fixture
+def two_kinds(monkeypatch):
+    """A log of two kinds of block with gates, one of them a user's, whose gates are twice as far open."""
+    monkeypatch.setitem(BLOCKS, "own", BLOCKS["highway"])
+    log = made_up_log(blocks=("highway", "own"))
+    highway, own = log.runs
+    own.gate_means = [[2 * mean for mean in row] for row in highway.gate_means]
+    return log
+
+
+def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_kinds, workdir):
+    write("run.json", two_kinds)
+    drawn = [path.name for path in pictures.draw(Path("run.json"), Path("here"))]
+    assert drawn == ["learning_curves.png", "training_loss.png"] + [
+        f"{name}-{kind}.png" for name in GATE_PICTURES for kind in ("highway", "own")
+    ]
+    shown = {}
+    for kind, of_kind in pictures.kinds_with_gates(two_kinds).items():
+        bars = pictures.T_gate_final(of_kind).patches
+        shown[kind] = bars[0].get_facecolor(), np.array([bar.get_height() for bar in bars])
+    np.testing.assert_allclose(shown["own"][1], 2 * shown["highway"][1])
+    assert shown["own"][0] != shown["highway"][0]
+
+
+def test_an_animation_has_a_panel_for_the_gates_of_each_kind_of_block(two_kinds):
+    (two, *_), (one, *_) = gif.frames(two_kinds), gif.frames(dataclasses.replace(two_kinds, runs=two_kinds.runs[:1]))
+    assert two.shape == (one.shape[0] * 3 // 2, *one.shape[1:])
 
 
 RUN_PICTURES = ["learning_curves", "plain_loss_collapse"]
@@ -248,14 +278,14 @@ def test_learning_curves_show_every_seed_and_their_mean():
 def test_accuracy_and_loss_are_shown_beside_those_of_guessing(dataset, classes):
     log = made_up_log(dataset=dataset)
     assert list(line(pictures.learning_curves(log)[0], "chance").get_ydata()) == [1 / classes] * 2
-    axes = pictures.plain_loss_collapse(log)
+    axes = pictures.training_loss(log)
     np.testing.assert_array_equal(line(axes, "plain").get_ydata(), log.runs[1].history.train_loss)
     assert list(line(axes, f"guessing, {np.log(classes):.3f}").get_ydata()) == [np.log(classes)] * 2
 
 
 def test_a_diverged_seed_ends_the_mean_and_is_named():
     log = made_up_log(seeds=(0, 1), diverged=[("plain", 1)])
-    axes = pictures.plain_loss_collapse(log)
+    axes = pictures.training_loss(log)
     mean = line(axes, "plain (1 of 2 diverged)").get_ydata()
     assert np.isfinite(mean).tolist() == [True, False, False, False]
     finished = log.runs[1].history.train_loss

@@ -385,7 +385,7 @@ def test_calls_side_by_side_give_their_results_in_order(threads):
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with pytest.raises(InputError) as error:
         Config(**{name: value})
-    assert_says(error.value, "--" + name.replace("_", "-"), value)
+    assert_says(error.value, f"`{name}`: ", value)
 
 
 def test_one_image_of_each_kind_is_enough_to_train_on():
@@ -395,11 +395,17 @@ def test_one_image_of_each_kind_is_enough_to_train_on():
     assert run.history.test_score[-1] == 1
 
 
+def test_the_record_has_the_trained_net_which_no_log_holds(digits, tmp_path):
+    run = train(dataclasses.replace(SMALL, n_test=100), digits, save_model=tmp_path / "net.npz")
+    np.testing.assert_array_equal(run.net.params.flat, DeepNet.load(tmp_path / "net.npz").params.flat)
+    assert "net" not in dataclasses.asdict(run)
+
+
 @pytest.mark.parametrize(("field", "table"), [("block", BLOCKS), ("loss", LOSSES)])
 def test_a_process_that_lacks_a_block_or_a_loss_says_so(digits, monkeypatch, field, table):
     """A configuration that came from a process whose tables had it."""
     monkeypatch.setitem(table, "own", next(iter(table.values())))
     config = dataclasses.replace(SMALL, **{field: "own"})
     monkeypatch.delitem(table, "own")
-    with pytest.raises(InputError, match=f"--{field}: expected one of .*, found own; "):
+    with pytest.raises(InputError, match=f"`{field}`: expected one of .*, found own; "):
         Training(config, digits)

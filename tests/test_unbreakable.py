@@ -90,7 +90,7 @@ def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
 
 
 def test_no_output_steers_the_terminal(workdir, monkeypatch, capsys):
-    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
+    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
     log = f"{STEERING}.json"
     Path(log).write_text(logs.dumps(small_log()))
     assert viz.main([log]) == 0

@@ -80,7 +80,7 @@ def unfinished(epochs: int, rows: int) -> Run:
 
 def play(monkeypatch, *states) -> None:
     """Watch log.json through these states: each puts something there while the watcher waits."""
-    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.plain_loss_collapse,))
+    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
     left = iter(states)
     viz.watch(Path("log.json"), None, lambda seconds: next(left, lambda: pytest.fail("waits for ever"))())
 

@@ -209,7 +209,7 @@ def standardised(days: np.ndarray, fit: int) -> np.ndarray:
 
 def gates(net: DeepNet, x: np.ndarray) -> np.ndarray:
     """Return the mean T of each block over its units, (L, n), on days x (n, d)."""
-    return np.array([T.mean(axis=0) for (_, T), _ in net.iterate_blocks(net.embed(x))])
+    return np.array([T.mean(axis=0) for T, _ in net.iterate_gates(net.embed(x))])
 
 
 def gate_signals(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.ndarray]:

@@ -29,7 +29,7 @@ BIAS_BUDGET = {"lr": 2e-3, "epochs": 12, "n_train": 6_000, "n_test": 2_000}
 
 
 @dataclass
-class DeepRun(TrainedRun):
+class DeepRun(TrainedRun[Config]):
     """One training run, with the mean T of each block after training; null without gates."""
 
     gate_means: Annotated[list[float | None] | None, rule("L", within=SHARE)]

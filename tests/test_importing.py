@@ -1,0 +1,130 @@
+"""A user's own file: imported by --import; blocks, losses and nets in it; the names of the public modules."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, files_below, refused_with
+
+import highway_networks as hn
+import visualize_highway_networks as viz
+from conv_recipes import ConvConfig
+from experiments import __main__ as experiments
+from experiments.common import ExperimentJob, TrainedRun, load
+from highway_lab import __version__, cli, jobs
+from highway_networks import BLOCKS
+
+SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
+OWN = """
+from highway_networks import BLOCKS
+
+BLOCKS["own"] = BLOCKS["highway"]
+"""
+
+
+@pytest.fixture
+def own_file(workdir, monkeypatch):
+    """A file with a block; what importing it changes lasts as long as the test."""
+    Path("own_block.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "own_block.py"
+    cli.imported.clear()
+    BLOCKS.pop("own", None)
+    sys.modules.pop("own_block", None)
+
+
+def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, capsys):
+    assert hn.main([*SHORT, "--block", "plain,own", "--import", own_file, "--out", "log.json"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith(f"to draw it: python visualize_highway_networks.py log.json --import {own_file}\n")
+    log = viz.read_log(Path("log.json"))
+    assert [run.config.block for run in log.runs] == ["plain", "own"]
+    assert [run.gate_means is None for run in log.runs] == [True, False]
+    assert viz.main(["log.json", "--import", own_file]) == 0
+
+
+@pytest.mark.slow
+def test_other_processes_import_the_users_file_too(own_file, start):
+    words = (*SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--import", own_file, "--no-save")
+    process = start(str(ROOT / "highway_networks.py"), *words)
+    _, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("own.txt", OWN, "--import: expected a file like block.py, found own.txt; check the path"),
+        ("none.py", None, "--import: expected a file like block.py, found none.py; check the path"),
+        ("torn_block.py", "1 +", "torn_block.py: expected a file that can be imported, found: SyntaxError"),
+        ("random.py", OWN, "random.py: expected a name that no other module has, found that of "),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_refused(workdir, refused, no_training, name, text, message):
+    if text:
+        Path(name).write_text(text)
+    assert message in refused(hn.main, [*SHORT, "--import", name])
+    assert {*files_below(workdir)} <= {name}
+
+
+def test_a_log_or_a_net_of_an_unknown_block_says_what_to_do(own_file, refused):
+    assert hn.main([*SHORT, "--block", "own", "--import", own_file, "--out", "log.json", "--save-model", "m.npz"]) == 0
+    del BLOCKS["own"]
+    assert "found own; choose another, or import the file that adds it" in refused(viz.main, ["log.json"])
+    with refused_with("m.npz", "found 'own'"):
+        hn.DeepNet.load("m.npz")
+
+
+def test_a_kind_of_block_that_is_named_twice_is_refused(workdir, refused):
+    message = refused(hn.main, [*SHORT, "--block", "plain,highway,plain"])
+    assert "--block: expected different kinds, found plain,highway,plain; name each once" in message
+
+
+@pytest.mark.parametrize("main", [hn.main, viz.main, load("gate_maps").main])
+def test_every_command_states_its_version(capsys, main):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"highway-networks {__version__}\n")
+
+
+def test_the_version_is_that_of_the_citation():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+MODULES = [path for path in ROOT.glob("*.py") if "__all__" in path.read_text()]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_public_names_exist_and_include_those_that_the_pages_import(module):
+    names = __import__(module.stem).__all__
+    assert all(hasattr(__import__(module.stem), name) for name in names)
+    assert len(names) == len(set(names))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        for imported in re.findall(rf"^from {module.stem} import (.*)$", (ROOT / page).read_text(), re.MULTILINE):
+            assert {*imported.split(", ")} <= {*names}, page
+
+
+def test_all_modules_that_are_installed_name_what_is_public():
+    (listed,) = re.findall(r"^py-modules = (\[.*?\])", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)
+    assert {*ast.literal_eval(listed)} == {path.stem for path in MODULES}
+
+
+def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digits, workdir, monkeypatch):
+    config = ConvConfig(net="digits", n_train=40, n_validation=0, n_test=20, epochs=1)
+    given = {"to_continue": "again", "jobs": 1, "old": None}
+    job = ExperimentJob(None, jobs.argparse.Namespace(**given), "digits", digits, Path("conv.json"))
+    (run,) = job.train([config])
+    assert run.config == config
+    (kept,) = jobs.ResultFile(Path("conv.jsonl"), TrainedRun[ConvConfig]).read()
+    assert kept.config == config
+
+
+def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypatch):
+    steps = {name: steps for name, steps in experiments.STEPS.items() if name not in ("lesions", "beyond.very_deep")}
+    monkeypatch.setattr(experiments, "STEPS", steps)
+    assert experiments.main([]) == 0
+    *_, first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("experiments/beyond/very_deep.py is not in this list: add it to STEPS")
+    assert last.startswith("experiments/lesions.py is not in this list: add it to STEPS")

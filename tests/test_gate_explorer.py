@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, log_of_net
+from helpers import assert_says, digits_net, files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
 from experiments import lesions
@@ -161,6 +161,11 @@ def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     held, log = held_by(page), lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
     assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
     assert len(held["lesions"]["each"]) == held["config"]["depth"]
+
+
+def test_blocks_whose_equation_the_page_does_not_compute_are_refused(digits):
+    with refused_with("--model: expected highway blocks", "found highway-uncoupled blocks"):
+        gate_explorer.look(digits_net(block="highway-uncoupled"), digits, 1)
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 8, 4)], ids=["colour", "oblong"])

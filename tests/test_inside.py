@@ -1,6 +1,7 @@
 """Looking into a trained net: lesions, class means, gate statistics, and the experiments that report them."""
 
 import io
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -125,7 +126,7 @@ def test_activity_equals_what_whole_caches_hold(digits):
         lambda net, x, y: gate_maps.measure(net, x),
         lambda net, x, y: class_routing.class_means(net, x, y),
         lambda net, x, y: class_routing.vectors(net, x, "gates"),
-        lambda net, x, y: [T for kind, sets in class_routing.features(net, net, [x.reshape(len(x), -1)]) for T in sets],
+        lambda net, x, y: [T for kind, sets in class_routing.features(net, net, [as_inputs(x)]) for T in sets],
         lambda net, x, y: gate_explorer.effective_depth(net, x),
     ],
 )
@@ -510,6 +511,19 @@ def test_a_users_net_has_its_own_log_and_each_log_its_part_of_a_picture(name, wo
             assert (two.width, two.height) == (one.width, 2 * one.height)
             assert two.text["Source"] == "\n".join([one.text["Source"]] * 2)
     assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
+
+
+def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(load("gate_maps").figures, "FIGURES", {})
+    Path("runs").mkdir()
+    committed, other = Path("runs/gate_maps.json"), Path("runs/gate_maps-mine.json")
+    for path in (committed, other):
+        path.symlink_to(committed_log("runs/gate_maps.json"))
+    (workdir / "models").symlink_to(ROOT / "models")
+    for path, verdicts in ((committed, 5), (other, 0)):
+        assert load("gate_maps").main(["plot", str(path)]) == 0
+        words = "|".join(Verdict)
+        assert len(re.findall(rf"^4.*: .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE)) == verdicts
 
 
 @pytest.mark.parametrize("name", ["gate_maps", "beyond.conv_gates"])

@@ -233,7 +233,7 @@ def test_a_loss_that_does_not_suit_the_targets_is_refused(digits):
     for config, data in ((dataclasses.replace(SMALL, loss="squared-error"), digits), (SMALL, regression())):
         with pytest.raises(InputError) as error:
             Training(config, data)
-        assert_says(error.value, "--loss", config.loss)
+        assert_says(error.value, "`loss`", config.loss)
 
 
 # ------------------------------------------------------------------------------------- divergence

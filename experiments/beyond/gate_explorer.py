@@ -104,7 +104,10 @@ def by_class(depths: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveD
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """Return the fields of the log; raises InputError unless the images are square and grey."""
+    """Return the fields of the log; raises InputError unless blocks are highway blocks, images square and grey."""
+    if (block := net.config["block"]) != "highway":
+        found = f"expected highway blocks, whose equation the page computes, found {block} blocks"
+        raise InputError(f"--model: {found}; look into them with gate_maps, class_routing or lesions")
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"

@@ -32,6 +32,8 @@ from highway_lab.cli import FINITE, POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter
 from highway_lab.training import OPTIMIZERS, SCHEDULE
 from highway_networks import ACTIVATIONS
 
+__all__ = ["HighwayImageClassifier"]
+
 ROWS = 100  # images whose gates are computed together
 RECIPE = "auto: that of the net's recipe."
 STEPS, FEWEST = 50, 8  # batch_size="auto": steps that an epoch should have, and images that a step should

@@ -41,7 +41,7 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
     net, maps = log.model.net, {name: np.array(values) for name, values in vars(log.maps).items()}
     moved, tanh = maps["b_T"] - net["gate_bias"], net["activation"] == "tanh"
     bias_end, mean_end = (np.quantile(np.abs(values), SHOWN) for values in (moved, maps["mean_T"]))
-    end = max(1.0, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
+    end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
     outputs = differences(end) if tanh else {"vmin": 0}
     panels = (
         ("change of bias", "$b_T$, after − before", moved, differences(bias_end), "both"),

@@ -169,10 +169,10 @@ def load(
     if name not in ("auto", *DATASETS):
         if not os.path.isdir(name):
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
-            raise InputError(f"--dataset: expected {expected}, found {name!r}; choose one of these")
+            raise InputError(f"data set: expected {expected}, found {name!r}; choose one of these")
         return load_folder(name, size)
     if size is not None:
-        raise InputError(f"--size: expected only with a folder of images, found with {name}; leave it out")
+        raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
     if name == "auto":
         name = choose_dataset(data_dir)
     if name == "digits":
@@ -373,7 +373,9 @@ def _read_images(paths: Sequence[Path], size: int | None) -> np.ndarray:
             x, first = _room(len(paths), image.shape), f", as {path} has"
         if image.shape != x.shape[1:]:
             expected, found = (" x ".join(map(str, shape[1:])) for shape in (x.shape[1:], image.shape))
-            raise InputError(f"{path}: expected {expected} pixels{first}, found {found}; choose a size (--size 32)")
+            raise ArgumentError(
+                f"{path}: expected {expected} pixels{first}, found {found}; choose a `size`, such as 32"
+            )
         x[index], grey = image, grey and image_grey
     if unreadable:
         path, reason = min(unreadable)

@@ -184,7 +184,7 @@ def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
 
 
 def test_an_unknown_data_set_is_refused():
-    with refused_with("name", "mnist", "fashion-mnist", "digits", "'imagenet'"):
+    with refused_with("data set", "mnist", "fashion-mnist", "digits", "'imagenet'"):
         hn.load_dataset("imagenet")
 
 

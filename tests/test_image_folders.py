@@ -135,7 +135,7 @@ SPOIL = {
     ),
     "another shape": (
         lambda: iio.imwrite("flowers/tulip/09.png", np.zeros((9, 9), np.uint8)),
-        ("tulip/09.png", "6 x 8", "9 x 9", "--size"),
+        ("tulip/09.png", "6 x 8", "9 x 9", "`size`"),
     ),
     "an empty class": (lambda: Path("flowers/lily").mkdir(), ("flowers/lily", "found none")),
     "one image": (lambda: write_images(Path("flowers/lily"), 1), ("flowers/lily", "found one")),
@@ -177,7 +177,7 @@ def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
         (lambda: hn.load_dataset("nowhere"), ("--dataset", "digits or a folder of images", "'nowhere'")),
-        (lambda: hn.load_dataset("digits", size=8), ("--size", "digits")),
+        (lambda: hn.load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )
 def test_a_wrong_folder_or_size_is_refused(flowers, call, says):

@@ -176,7 +176,7 @@ def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
     [
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
-        (lambda: hn.load_dataset("nowhere"), ("--dataset", "digits or a folder of images", "'nowhere'")),
+        (lambda: hn.load_dataset("nowhere"), ("data set", "digits or a folder of images", "'nowhere'")),
         (lambda: hn.load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )

@@ -175,6 +175,8 @@ def load(
         raise ArgumentError(f"`size`: expected only with a folder of images, found with {name}; leave it out")
     if name == "auto":
         name = choose_dataset(data_dir)
+    elif os.path.isdir(name):
+        print(f"--dataset {name}: the known data set, not the folder here, which is ./{name}", file=sys.stderr)
     if name == "digits":
         return _load_digits()
     if name in CIFARS:
@@ -311,7 +313,8 @@ def name_of(dataset: str, data: Dataset) -> str:
         return dataset
     digest = hashlib.sha256("/".join(data.classes).encode())
     for array in data[:4]:
-        digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).data)
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
     folder = re.sub(r"[^\w-]+", "-", Path(dataset).resolve().name)[:40]
     return f"{folder or 'images'}-{digest.hexdigest()[:8]}"
 
@@ -332,8 +335,9 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
     """Return the files below each subfolder, hidden ones excepted; raises InputError unless there are two classes."""
     files = {}
     for place in _subfolders(folder):
-        found = sorted(path for path in place.rglob("*") if path.is_file())
-        files[place.name] = [path for path in found if not path.name.startswith(".")]
+        paths = sorted(path for path in place.rglob("*") if path.is_file())
+        hidden = {path for path in paths if any(part.startswith(".") for part in path.relative_to(place).parts)}
+        files[place.name] = [path for path in paths if path not in hidden]
         if not place.name.isprintable():
             raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
         if not files[place.name]:

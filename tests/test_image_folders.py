@@ -61,6 +61,7 @@ def test_folders_for_training_and_testing_are_used_as_they_are(workdir):
         write_images(Path("images", half, "cat"), n)
         write_images(Path("images", half, "dog", "puppies"), 1)
     Path("images/test/cat/.DS_Store").write_text("hidden")
+    write_images(Path("images/test/dog/.copies"), 1)
     data = load_folder("images")
     assert (data.train_y.tolist(), data.test_y.tolist()) == ([0, 0, 0, 1], [0, 0, 1])
     assert numbers(data.test_x[:2]) == [0, 1]
@@ -85,7 +86,8 @@ def test_images_are_grey_if_all_are_else_rgb(flowers):
     ],
 )
 def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
-    pixels = np.repeat(np.array([[0, 255]], np.uint8), 8, axis=1).repeat(16, axis=0)
+    bright = 255 if mode == "1" else 200
+    pixels = np.repeat(np.array([[0, bright]], np.uint8), 8, axis=1).repeat(16, axis=0)
     deep = Image.fromarray(pixels.astype(np.uint16) * 257)
     picture = deep if mode == "I;16" else Image.fromarray(pixels).convert(mode)
     picture.save(tmp_path / f"picture.{suffix}")
@@ -118,6 +120,13 @@ def test_the_name_of_a_folder_says_which_images(flowers):
     assert len(names) == 3
     assert all(datasets.is_dataset_name(name) and name.startswith("flowers-") for name in names)
     assert datasets.name_of("mnist", load_folder(flowers)) == "mnist"
+
+
+def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, capsys):
+    flowers.rename("digits")
+    assert hn.load_dataset("digits").outputs == 10
+    assert "./digits" in capsys.readouterr().err
+    assert hn.load_dataset("./digits").classes == ("rose", "tulip")
 
 
 # ------------------------------------------------------------------------------------------------ refusing

@@ -53,7 +53,7 @@ def check(value: Any, place: str = "$", lengths: dict[str, int] | None = None, r
 
     A dataclass whose fields must agree says what does not in `contradiction()`.
     """
-    lengths = lengths or {}
+    lengths = {} if lengths is None else lengths
     if dataclasses.is_dataclass(value):
         lengths = dict(lengths)
         kind: Any = type(value)
@@ -64,15 +64,16 @@ def check(value: Any, place: str = "$", lengths: dict[str, int] | None = None, r
     elif isinstance(value, dict | list | tuple):
         if rule.levels:
             _check_level(value, place, lengths, rule.levels[0])
-        parts = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in parts:
-            check(part, f"{place}[{key!r}]", lengths, rule._replace(levels=rule.levels[1:]))
+        inside = rule._replace(levels=rule.levels[1:])
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            if not (type(part) is float and rule.within[0] <= part <= rule.within[1]):  # else it is fine, as most are
+                check(part, f"{place}[{key!r}]", lengths, inside)
     elif isinstance(value, str):
         if rule.among is not None and value not in rule.among:
             raise ValueError(f"{place}: expected one of {', '.join(rule.among)}, found {value!r:.80}")
     elif not (value is None or isinstance(value, bool) or rule.within[0] <= value <= rule.within[1]):
         lowest, highest = rule.within
-        raise ValueError(f"{place}: expected a number from {lowest:g} to {highest:g}, found {value:.6g}")
+        raise ValueError(f"{place}: expected a number from {lowest:g} to {highest:g}, found {value!s:.40}")
 
 
 def _check_level(value: Any, place: str, lengths: dict[str, int], level: str | Collection[str]) -> None:

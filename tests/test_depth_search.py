@@ -682,6 +682,28 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
     assert without_seconds(ds.run_best(trial, digits)) == found
 
 
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"dataset": "../../escaped"}, ["trial.dataset", "expected one of ", "../../escaped"]),
+        ({"dataset": "mnist"}, ["expected trials on digits, found some on mnist"]),
+        ({"block": "brick"}, ["trial.block", "brick"]),
+        ({"activation": "../relu"}, ["trial.activation", "../relu"]),
+        ({"lr": -1.0}, ["--lr", "-1"]),
+        ({"depth": 0}, ["--depth", "-1"]),
+        ({"n_train": 0}, ["results[0].trial"]),
+    ],
+)
+def test_a_search_of_trials_that_no_run_could_have_is_refused(workdir, refused, change, parts):
+    """Names of trials become names of files."""
+    trial = replace(ds.draw_trials(1, [3], dataset="digits", n_train=100, epochs=1)[0], **change)
+    Path("runs").mkdir()
+    logs.write("runs/log.json", made_up.search_log([made_up.search_result(trial, 0.5)]))
+    error = refused(ds.EXPERIMENT.main, ["best", "runs/log.json", "--dataset", "digits"])
+    assert all(part in error for part in ["log.json: expected a valid log", *parts]), error
+    assert [*files_below(workdir)] == ["runs/log.json"]
+
+
 @pytest.mark.slow
 def test_a_search_that_was_cut_short_repeats_no_finished_run(workdir, whole):
     """Cut in the middle of a line, and continued by two processes."""

@@ -59,6 +59,7 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.primitives --json benchmarks/primitives.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.estimators --json benchmarks/estimators.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.estimator_defaults --json benchmarks/estimator_defaults.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

@@ -3,16 +3,16 @@
     python -m benchmarks.estimator_defaults --json benchmarks/estimator_defaults.json
 
 The rule: a candidate falls behind on a data set if the 95 % interval of its score minus the MLP's lies below 0. The
-classifier and the regressor each take the candidate that falls behind on the fewest sets; among several, the one with
-the largest median difference. Nothing is tuned on one of the sets alone. Inputs and targets of regressions are
-standardised; folds and seeds are those of benchmarks.estimators.
+classifier and the regressor each take the candidate that falls behind on the fewest sets; among several, one with the
+fewest blocks; among several of these, the one with the largest median difference. No set has defaults of its own.
+Inputs and targets of regressions are standardised; folds and seeds are those of benchmarks.estimators.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
@@ -76,6 +76,7 @@ class Contest:
 
     estimator: str
     candidates: Annotated[list[str], rule("candidates")]
+    depths: Annotated[list[int], rule("candidates", within=COUNT)]  # blocks of each candidate
     scores: Annotated[list[Scores], rule("scores")]
 
 
@@ -88,7 +89,7 @@ class DefaultsLog(Log):
     contests: Annotated[list[Contest], rule("contests")]
 
 
-def words(parameters: dict[str, object]) -> str:
+def words(parameters: dict[str, Any]) -> str:
     """Return the name of a candidate: its parameters."""
     return ", ".join(f"{name}={value}" for name, value in parameters.items())
 
@@ -106,7 +107,7 @@ def contest(kind: str) -> Contest:
     samples = {name: load() for name, load in DATA[kind].items()}
     tasks = [(name, *samples[name], *contender) for contender in contenders.items() for name in samples]
     scores = Parallel(n_jobs=cpu_count())(delayed(scored)(*task) for task in tasks)
-    return Contest(kind, list(contenders)[1:], scores)
+    return Contest(kind, list(contenders)[1:], [parameters["depth"] for parameters in CANDIDATES[kind]], scores)
 
 
 def run_command(arguments: argparse.Namespace) -> DefaultsLog:

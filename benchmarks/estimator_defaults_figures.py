@@ -20,10 +20,11 @@ def leads(contest: Contest, candidate: str, folds: int) -> dict[str, Interval]:
     }
 
 
-def rank(contest: Contest, candidate: str, folds: int) -> tuple[int, float]:
-    """Return on how many data sets a candidate falls behind, and minus its median difference: less is better."""
+def rank(contest: Contest, candidate: str, folds: int) -> tuple[int, int, float]:
+    """Return on how many data sets a candidate falls behind, its blocks, minus its median difference: less wins."""
     found = leads(contest, candidate, folds).values()
-    return sum(lead.sign < 0 for lead in found), -float(np.median([lead.value for lead in found]))
+    depth = contest.depths[contest.candidates.index(candidate)]
+    return sum(lead.sign < 0 for lead in found), depth, -float(np.median([lead.value for lead in found]))
 
 
 def chosen(contest: Contest, folds: int) -> str:
@@ -37,7 +38,7 @@ def candidates_table(log: DefaultsLog) -> str:
     for contest in log.contests:
         best = chosen(contest, log.folds)
         for name in contest.candidates:
-            behind, median = rank(contest, name, log.folds)
+            behind, _, median = rank(contest, name, log.folds)
             rows.append([contest.estimator, name, str(behind), f"{-median:+.3f}", "chosen" if name == best else ""])
     return markdown(["estimator", "candidate", "data sets behind", "median difference", ""], rows)
 

@@ -187,7 +187,7 @@ def cross_validated(dataset: str, X: np.ndarray, y: np.ndarray, contender: str, 
         scores += numbers(done["test_score"].tolist(), digits=4)
         seconds += done["fit_time"].tolist()
     row = Scores(dataset, len(X), contender, scores, spread(seconds))
-    print(f"{dataset:<15}{contender:<28}{np.mean(scores):.4f}  {row.fit_seconds} s", flush=True)
+    print(f"{dataset:<16} {contender:<28} {np.mean(scores):.4f}  {row.fit_seconds} s", flush=True)
     return row
 
 

@@ -122,12 +122,12 @@ def contest_of(**leads: list[float]) -> Contest:
         for name, lead in rows.items()
         for i, of in enumerate(("one", "two"))
     ]
-    return Contest("regressor", list(leads), scores)
+    return Contest("regressor", list(leads), [9 if name == "large" else 5 for name in leads], scores)
 
 
-def test_the_candidate_that_falls_behind_least_often_is_chosen_then_the_better_one():
-    held = contest_of(often=[-0.5, -0.5], once=[0.9, -0.5], never=[0.0, 0.01], better=[0.01, 0.01])
-    assert [rank(held, name, 4)[0] for name in held.candidates] == [2, 1, 0, 0]
+def test_what_falls_behind_least_often_is_chosen_then_the_smaller_then_the_better():
+    held = contest_of(often=[-0.5, -0.5], once=[0.9, -0.5], never=[0.0, 0.01], better=[0.01, 0.01], large=[0.9, 0.9])
+    assert [rank(held, name, 4)[0] for name in held.candidates] == [2, 1, 0, 0, 0]
     assert chosen(held, 4) == "better"
     table = cells(
         defaults_figures.candidates_table(made_up.log(DefaultsLog, None, folds=4, seeds=[0], contests=[held]))
@@ -137,6 +137,7 @@ def test_the_candidate_that_falls_behind_least_often_is_chosen_then_the_better_o
         ["once", "1", "+0.200", ""],
         ["never", "0", "+0.005", ""],
         ["better", "0", "+0.010", "chosen"],
+        ["large", "0", "+0.900", ""],
     ]
 
 

@@ -14,7 +14,7 @@ are in float64 for float64, else in float32.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ class ImageConfig(ConvConfig):
 @dataclass(eq=False, repr=False)
 class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring follows: it lists the fields
     net: str = hyperparameter("mnist-16", "Name in `conv_recipes.NETS`: stages and settings of a net.", one_of(NETS))
-    stages: Sequence[Stage] | None = hyperparameter(
+    stages: list | None = hyperparameter(  # noqa: RUF009, a field
         None, "Stages instead of the net's, such as [Convolution(16), Blocks(3), MaxPool(2, 2)]."
     )
     _: dataclasses.KW_ONLY

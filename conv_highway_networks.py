@@ -701,6 +701,7 @@ class ConvNet(Net):
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean of T of each block, (L,), over images x (B, C, H, W), for a net whose blocks have gates."""
+        self.check_gates()
         _, workspace = self.forward(x)
         return np.array([T.mean() for T in workspace.T])
 

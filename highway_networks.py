@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from highway_lab import InputError, checkpoints, datasets
-from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.cli import ADD_NAME, FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.commands import TrainingCommand
 from highway_lab.datasets import Dataset, as_inputs, check_prepared, load_folder
 from highway_lab.files import damaged, decompress, read_bytes
@@ -359,7 +359,7 @@ class Net:
         for option, table in (("block", BLOCKS), ("activation", ACTIVATIONS), ("init", INITS)):
             if self.config[option] not in table:
                 found = f"expected one of {', '.join(table)}, found {self.config[option]!r}"
-                raise InputError(f"{option}: {found}; choose one")
+                raise InputError(f"{option}: {found}; choose one, or {ADD_NAME}")
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
 
@@ -367,6 +367,12 @@ class Net:
     def has_gates(self) -> bool:
         """Whether there are blocks with transform gates."""
         return "T" in self.block.branches and self.depth > 0
+
+    def check_gates(self) -> None:
+        """Raise InputError if the blocks have no transform gates."""
+        if "T" not in self.block.branches:
+            found = f"expected blocks with a transform gate T, found {self.config['block']} blocks"
+            raise InputError(f"gates: {found}; choose others, such as highway")
 
     def draw(self, rng: np.random.Generator) -> None:
         """Give the parameters their initial values."""
@@ -606,6 +612,7 @@ class DeepNet(Net):
 
     def iterate_gates(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield T and the output y, (D, B) each, of block l and of all after it: `iterate_blocks`, for a net with T."""
+        self.check_gates()
         T = self.block.branches.index("T")
         yield from ((z[T], y) for z, y in self.iterate_blocks(x_l, l))
 

@@ -83,6 +83,7 @@ def refuse_empty(argv: Sequence[str]) -> None:
             raise InputError(f"arguments: {found}; give it a value, or leave it out")
 
 
+ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 imported: list[str] = []  # files of the user, by --import
 
 
@@ -209,7 +210,7 @@ def check_hyperparameters(config: Any) -> None:
         rule = field.metadata["rule"]
         if expected := expected_instead(value, field.type, rule):
             may_grow = rule is not None and isinstance(rule[1], Mapping)
-            remedy = "choose another" + ", or import the file that adds it" * may_grow
+            remedy = "choose another" + f", or {ADD_NAME}" * may_grow
             raise ArgumentError(f"`{field.name}`: expected {expected}, found {value!s:.40}; {remedy}")
 
 

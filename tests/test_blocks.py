@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
+from helpers import refused_with, small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
 
 from highway_lab import InputError
 from highway_lab.training import LOSSES, evaluate
@@ -309,6 +309,13 @@ def test_T_is_found_by_its_name_whatever_the_order_of_the_branches(monkeypatch, 
     other = swapped(net)
     np.testing.assert_allclose(other.predict(x), net.predict(x), rtol=1e-12)
     np.testing.assert_allclose(other.gate_means(x), net.gate_means(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("block", ["plain", "lstm"])
+def test_gates_of_blocks_without_T_are_refused(block):
+    net, x = small_net(block, "tanh", 3), small_batch()[0]
+    with refused_with("gates: expected blocks with a transform gate T", f"found {block} blocks"):
+        net.gate_means(x)
 
 
 # ------------------------------------------------------------------------------------- the losses

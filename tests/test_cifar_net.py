@@ -7,7 +7,7 @@ import made_up
 import numpy as np
 import pytest
 
-from experiments import cifar_net, models
+from experiments import cifar_net, common, models
 from experiments.cifar_net import EXPERIMENT, VALIDATION_SHARE, choose, configs, means
 from experiments.common import TrainedRun, hold_out
 from highway_networks import Config, DeepNet
@@ -54,8 +54,8 @@ def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits
 
 
 def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
-    seen, train_one = [], cifar_net.train_one
-    monkeypatch.setattr(cifar_net, "train_one", lambda config, data: seen.append(data) or train_one(config, data))
+    seen, train_one = [], common.train_one
+    monkeypatch.setattr(common, "train_one", lambda config, data: seen.append(data) or train_one(config, data))
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     assert {data.test_set for data in seen} == {"held-out training images"}
     log = EXPERIMENT.read(EXPERIMENT.log_path(smoke=True))

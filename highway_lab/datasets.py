@@ -176,7 +176,7 @@ def load(
     if name == "auto":
         name = choose_dataset(data_dir)
     elif os.path.isdir(name):
-        print(f"--dataset {name}: the known data set, not the folder here, which is ./{name}", file=sys.stderr)
+        print(f"{name}: the known data set, not the folder here, which is ./{name}", file=sys.stderr)
     if name == "digits":
         return _load_digits()
     if name in CIFARS:
@@ -285,7 +285,7 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     another form.
     """
     if size is not None and size < 1:
-        raise InputError(f"size: expected a number of pixels, 1 or more, found {size}; choose another")
+        raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
     folder = Path(folder)
     names = {path.name for path in _subfolders(folder)}
     if names and names <= HALVES | VALIDATION:
@@ -393,7 +393,8 @@ def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
     """Return memory for n images of a shape (C, H, W); raises InputError if they take too much."""
     if n * math.prod(shape) > MAX_PIXEL_BYTES:
         found = f"{n * math.prod(shape) >> 20:,}: {n:,} images of {shape[1]} x {shape[2]}"
-        raise InputError(f"images: expected up to {MAX_PIXEL_BYTES >> 20:,} MiB, found {found}; choose a smaller size")
+        expected = f"up to {MAX_PIXEL_BYTES >> 20:,} MiB"
+        raise ArgumentError(f"images: expected {expected}, found {found}; choose a smaller `size`")
     return np.empty((n, *shape), np.uint8)
 
 

@@ -173,7 +173,7 @@ def test_a_test_class_that_nothing_is_trained_on_is_refused(workdir):
 
 
 def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
-    with refused_with("up to 4,096 MiB", "15 images of 999999 x 999999", "smaller size"):
+    with refused_with("up to 4,096 MiB", "15 images of 999999 x 999999", "smaller `size`"):
         load_folder(flowers, size=999_999)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
     with refused_with("rose/00.png and 14 other files", "more than 40 pixels"):

@@ -46,7 +46,7 @@ def same_nets(first, second) -> bool:
     return np.array_equal(first.net_.params.flat, second.net_.params.flat)
 
 
-@parametrize_with_checks([HighwayClassifier(depth=3), HighwayRegressor(depth=3)])
+@parametrize_with_checks([kind(depth=2, hidden=20, max_iter=80) for kind in (HighwayClassifier, HighwayRegressor)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

@@ -195,8 +195,8 @@ def check_memory(needed: int) -> None:
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """Yield results of `jobs` local processes, which get the data once, as memory-mapped files.
 
-    Ctrl-C reaches every process, but only this one answers. A single job needs no other process; others end with this
-    one, however it ends.
+    Ctrl-C reaches every process, but only this one answers. A single job needs no other process; others end with their
+    work, or with this process, however it ends.
     """
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
@@ -215,11 +215,10 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         )
     try:
         yield from finished
-    except BaseException:  # they end before this process does, or what they share would be left behind
+    finally:  # they end before this process does, or what they share would be left behind
         if jobs > 1:
             with ignore_interrupts():
-                get_reusable_executor().shutdown(wait=True, kill_workers=True)
-        raise
+                get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
 def _begin_process(parent: int, processes: int, main: dict[str, str], files: list[str]) -> None:

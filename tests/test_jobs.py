@@ -3,6 +3,7 @@
 import argparse
 import errno
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -266,6 +267,7 @@ def test_ctrl_c_is_answered_by_the_process_that_was_asked_alone(let_go):
     """A terminal's Ctrl-C reaches every process, one that is just starting too."""
     assert {result.square for result in square_all("one.jsonl", function=hears_ctrl_c, jobs=1)} == {1}
     assert {result.square for result in square_all("two.jsonl", function=hears_ctrl_c, jobs=2)} == {0}
+    assert multiprocessing.active_children() == [], "the others end with their work, before Ctrl-C can end this one"
 
 
 # ------------------------------------------------------------------------------------------- a full disk

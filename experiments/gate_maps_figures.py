@@ -50,7 +50,9 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
         ("output, same image", "y", maps["sample_y"], outputs, "neither"),
     )
     start = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
-    set_title(figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({start})")
+    set_title(
+        figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({start})", math=True
+    )
     grid = figure.subplots(ncols=len(panels), sharey=True)
     for axes, (title, label, values, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)

@@ -115,9 +115,9 @@ def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Ca
     return decorate
 
 
-def set_title(figure: FigureBase, title: str) -> None:
-    """Set the title of a figure, or replace it; a $ in it is none of mathematics."""
-    figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=False)
+def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
+    """Set the title of a figure, or replace it; `math`: whether a $ in it begins mathematics."""
+    figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
 
 
 def draw_seeds(

@@ -138,6 +138,12 @@ def closing_orders(lesioned_loss: np.ndarray) -> dict[str, list[np.ndarray]]:
     return dict(zip(ORDERS, ([layers[::-1]], [layers], [by_loss], shuffled), strict=True))
 
 
+def closing_images(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training images (n, ...), uint8, on which sets of layers are closed, and their labels (n,)."""
+    chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_x))[:SET_IMAGES]
+    return data.train_x[chosen], data.train_y[chosen]
+
+
 def count_spared(errors: np.ndarray) -> int:
     """Return how many layers of an order can be closed before accuracy has fallen by one point; errors: (L+1,)."""
     fallen = errors >= errors[0] + POINT
@@ -149,8 +155,7 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     with quiet_threads(1):
         net = models.obtain(source, data)
         error, loss, _ = measure_layers(net, data.train_x, data.train_y)
-        chosen = np.random.default_rng(SET_SEED).permutation(len(data.train_x))[:SET_IMAGES]
-        images, labels = data.train_x[chosen], data.train_y[chosen]
+        images, labels = closing_images(data)
         closings = {}
         for name, orders in closing_orders(loss[:-1]).items():
             errors = np.array([measure_order(net, images, labels, order) for order in orders])

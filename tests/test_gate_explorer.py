@@ -73,15 +73,27 @@ def test_depths_are_averaged_by_class():
     assert found == gate_explorer.EffectiveDepth([2.0, 5.5], [1.414, 0.7071])
 
 
-def test_the_log_holds_the_first_image_of_each_class(digits, saved):
+def test_a_typical_image_is_read_surely_and_opens_the_gates_of_its_class():
+    gates = np.array([[1.0], [2.0], [3.1], [6.0], [5.0]])  # means of the classes: 2.03 and 5.5
+    sure, unsure = [9.0, 0.0], [0.5, 0.0]
+    logits = np.array([sure, unsure, sure, sure[::-1], sure[::-1]])
+    found = gate_explorer.find_typical(gates, logits, np.array([0, 0, 0, 1, 1]))
+    assert found == [0, 3]  # not 1, which is the closest
+
+
+def test_the_log_holds_a_test_image_of_each_class_and_untrained_errors(digits, saved):
     EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"])
     log = EXPERIMENT.read(log_of_net("gate_explorer-digits", "mine.npz"))
     for label, pixels in enumerate(log.pixels):
-        np.testing.assert_array_equal(pixels, digits.test_x[digits.test_y == label][0, 0])
+        assert pixels in digits.test_x[digits.test_y == label, 0].tolist()
     assert log.images == np.bincount(digits.test_y).tolist()
     depths = gate_explorer.effective_depth(gate_explorer.untrained(saved), digits.test_x)
     assert log.untrained.mean[7] == pytest.approx(depths[digits.test_y == 7].mean(), rel=1e-3)
     assert log.trained != log.untrained
+    images, labels = lesions.closing_images(digits)
+    for layers, end, count in (((), "last", 0), ((1, 2), "last", 2), ((0,), "first", 1), ((0, 1, 2), "first", 3)):
+        predicted = gate_explorer.untrained(saved).without(layers).predict(as_inputs(images)).argmax(axis=1)
+        assert log.untrained_errors[end][count] == pytest.approx((predicted != labels).mean(), rel=1e-3)
 
 
 @pytest.mark.parametrize(

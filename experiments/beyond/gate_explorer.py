@@ -1,8 +1,10 @@
 """The gate explorer: which layers of a 50-layer net do the work on a digit that you draw?
 
-The page that `plot` writes, viz/gate_explorer.html, holds the net itself. For comparison it shows ten images, the first
-of each class, and the effective depth of all test images, by class, which is measured here: the sum over layers of the
-mean T of a layer's units. The untrained net's weights come from a generator so small that the page draws them, too.
+The page that `plot` writes, viz/gate_explorer.html, holds the net itself. What it shows beside a drawing is measured
+here. A typical image of each class: of the half of its test images that are read right most surely, the one whose gates
+are closest to the class's mean. The effective depth of all test images, by class: the sum over layers of the mean T of
+a layer's units. The error of the untrained net with layers closed, on the images and in two orders of `lesions`. The
+untrained net's weights come from a generator so small that the page draws them, too.
 """
 
 if __name__ == "__main__":
@@ -17,30 +19,38 @@ from typing import Annotated, Any
 import numpy as np
 
 from highway_lab import InputError
-from highway_lab.fields import COUNT, Count, rule
+from highway_lab.datasets import as_inputs
+from highway_lab.fields import COUNT, SHARE, Count, rule
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet
 
-from .. import models
+from .. import lesions, models
 from ..common import Experiment
 from ..models import Model
-from .conv_gates import first_of_each_class
 
 SEED = 0  # of the untrained net
+ENDS = {"first": "first first", "last": "last first"}  # of closing layers, by their names in the log of lesions
 DIGITS = 4  # significant digits in the log
 
 
 @dataclass
 class EffectiveDepth:
-    """Effective depth of the test images of each class: mean and sample standard deviation over images."""
+    """Effective depth of the test images of each class: mean and sample standard deviation over images.
+
+    `layers` is the mean T of each layer over all test images.
+    """
 
     mean: Annotated[list[float], rule("K", within=COUNT)]
     sd: Annotated[list[float], rule("K", within=COUNT)]
+    layers: Annotated[list[float], rule("L", within=SHARE)]
 
 
 @dataclass
 class GateExplorerLog(Log):
-    """runs/gate_explorer.json; `pixels` (classes, H, W) of the ten images, number of `images` in each class."""
+    """runs/gate_explorer.json; `pixels` (classes, H, W) of typical images, number of `images` in each class.
+
+    `untrained_errors`: the untrained net's with the first k layers of each of ENDS closed, k = 0..L.
+    """
 
     model: Model
     seed: Count
@@ -48,6 +58,7 @@ class GateExplorerLog(Log):
     images: Annotated[list[int], rule("K", within=COUNT)]
     trained: EffectiveDepth
     untrained: EffectiveDepth
+    untrained_errors: Annotated[dict[str, list[float]], rule(tuple(ENDS), "L+1", within=SHARE)]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)
@@ -87,20 +98,40 @@ def untrained(net: DeepNet) -> DeepNet:
     return DeepNet(**net.config, rng=SmallGenerator(SEED))
 
 
+def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
+    """Return the mean T over units of each layer, (n, L), of images (n, ...), uint8."""
+    means = np.zeros((len(images), net.depth))
+    for part, x in models.in_batches(net, images, "gates"):
+        for l, (T, _) in enumerate(net.iterate_gates(x)):
+            means[part, l] = T.mean(axis=0)
+    return means
+
+
 def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:
     """Return the sum over layers of the mean T over units, (n,), of images (n, ...), uint8."""
-    depths = np.zeros(len(images))
-    for part, x in models.in_batches(net, images, "effective depth"):
-        for T, _ in net.iterate_gates(x):
-            depths[part] += T.mean(axis=0)
-    return depths
+    return mean_gates(net, images).sum(axis=1)
 
 
-def by_class(depths: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDepth:
-    """Return mean and spread of depths (n,) within each class."""
+def find_typical(gates: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> list[int]:
+    """Return the index of a typical image of each class, given mean gates (n, L), logits (n, K) and labels (n,)."""
+    from scipy.special import log_softmax  # imports in a third of a second
+
+    sureness = log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
+    typical = []
+    for label in range(logits.shape[1]):
+        of_class = np.flatnonzero(labels == label)
+        distances = np.linalg.norm(gates[of_class] - gates[of_class].mean(axis=0), axis=1)
+        unsure = sureness[of_class] < np.median(sureness[of_class])
+        typical.append(int(of_class[np.where(unsure, np.inf, distances).argmin()]))
+    return typical
+
+
+def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDepth:
+    """Return mean and spread of effective depth within each class, given the mean gates (n, L) of images."""
+    depths = gates.sum(axis=1)
     groups = [depths[labels == label] for label in range(classes)]
     means, sds = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
-    return EffectiveDepth(numbers(means, DIGITS), numbers(sds, DIGITS))
+    return EffectiveDepth(*(numbers(values, DIGITS) for values in (means, sds, gates.mean(axis=0))))
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
@@ -113,15 +144,20 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         found = f"images of {channels} x {height} x {width}"
         raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist")
 
-    def describe(net: DeepNet) -> EffectiveDepth:
-        return by_class(effective_depth(net, data.test_x), data.test_y, data.outputs)
+    fresh, gates = untrained(net), mean_gates(net, data.test_x)
+    typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
+    orders = lesions.closing_orders(np.zeros(net.depth))
+    closed = lesions.closing_images(data)
 
     return {
         "seed": SEED,
-        "pixels": data.test_x[first_of_each_class(data), 0].tolist(),
+        "pixels": data.test_x[typical, 0].tolist(),
         "images": np.bincount(data.test_y, minlength=data.outputs).tolist(),
-        "trained": describe(net),
-        "untrained": describe(untrained(net)),
+        "trained": by_class(gates, data.test_y, data.outputs),
+        "untrained": by_class(mean_gates(fresh, data.test_x), data.test_y, data.outputs),
+        "untrained_errors": {
+            end: numbers(lesions.measure_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
+        },
     }
 
 

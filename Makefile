@@ -37,8 +37,8 @@ figures: $(INSTALLED)
 	$(MAKE) readme
 
 screenshot:  # of the page, by Chromium; as root it needs --no-sandbox
-	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1260 \
-		--screenshot=viz/gate_explorer.png viz/gate_explorer.html
+	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1180 \
+		--screenshot=viz/gate_explorer.png "file://$(CURDIR)/viz/gate_explorer.html#way"
 
 readme: $(INSTALLED)
 	$(PYTHON) -m experiments.readme_tables

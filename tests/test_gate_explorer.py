@@ -69,8 +69,9 @@ def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
 
 
 def test_depths_are_averaged_by_class():
-    found = gate_explorer.by_class(np.array([1.0, 5.0, 3.0, 6.0]), np.array([0, 1, 0, 1]), 2)
-    assert found == gate_explorer.EffectiveDepth([2.0, 5.5], [1.414, 0.7071])
+    gates = np.array([[1.0, 0.0], [2.0, 3.0], [1.0, 2.0], [4.0, 2.0]])
+    found = gate_explorer.by_class(gates, np.array([0, 1, 0, 1]), 2)
+    assert found == gate_explorer.EffectiveDepth([2.0, 5.5], [1.414, 0.7071], [2.0, 1.75])
 
 
 def test_a_typical_image_is_read_surely_and_opens_the_gates_of_its_class():
@@ -167,9 +168,21 @@ def test_colours_are_those_of_the_figures():
     assert min(bytes.fromhex(middle)) > 240  # 0 is all but white
 
 
+def test_nets_break_where_they_fall_by_the_margin_below_the_shallowest():
+    seeds = [[90.0, 92.0], [87.0, 85.2], [86.0, 84.0], [91.0, 93.0]]  # means 91, 86.1, 85, 92
+    found = gate_explorer_figures.by_depth([5, 10, 20, 50], map(np.array, seeds))
+    assert found["broken"] == 20
+    assert found["means"][0] == [91.0, pytest.approx(12.706, abs=1e-3)]  # t of one degree of freedom, sd 1.414 / sqrt 2
+    assert gate_explorer_figures.by_depth([5], [np.array([70.0])]) == {
+        "means": [[70.0, None]],
+        "seeds": [[70.0]],
+        "broken": None,
+    }
+
+
 def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     page = committed_log("viz/gate_explorer.html")
-    assert page.stat().st_size < 1_500_000
+    assert page.stat().st_size < 2_500_000
     held, log = held_by(page), lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
     assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
     assert len(held["lesions"]["each"]) == held["config"]["depth"]

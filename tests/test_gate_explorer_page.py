@@ -1,4 +1,4 @@
-"""The gate explorer in a browser: it computes as Python does, mouse and keyboard work, nothing is fetched.
+"""The gate explorer in a browser: it computes as Python does; mouse, keyboard and touch work; nothing is fetched.
 
 Skipped without Chromium, its driver or selenium. One browser serves all tests of this file.
 """
@@ -14,12 +14,17 @@ import pytest
 from helpers import ROOT, log_of_net
 from picture_helpers import committed_log
 
-from experiments import lesions
+from experiments import lesions, tuned_plain
 from experiments.beyond import gate_explorer
+from experiments.common import group, points
+from experiments.tuned_plain_figures import accuracies, tuned_runs
 from highway_lab.datasets import as_inputs
-from highway_networks import DeepNet
+from highway_lab.intervals import interval
+from highway_lab.logs import RunLog, read
+from highway_networks import Config, DeepNet
 
 pytestmark = pytest.mark.browser
+NBSP = "\N{NO-BREAK SPACE}"
 
 
 class Browser:
@@ -40,12 +45,19 @@ class Browser:
         self.driver.get(page.as_uri())
         WebDriverWait(self.driver, 60).until(lambda _: self.run("return Boolean(window.explorer)"))
 
-    def resize(self, width: int, scheme: str) -> None:
-        """Resize the window to this width in pixels, for a visitor who prefers this colour scheme."""
-        size = {"width": width, "height": 4000, "deviceScaleFactor": 1, "mobile": False}
+    def resize(self, width: int, scheme: str = "light", height: int = 1000) -> None:
+        """Resize the window to this size in pixels, for a visitor who prefers this colour scheme."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in features.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def see(self, selector: str) -> Any:
+        """Return the first such element, scrolled to the middle of the window."""
+        element = self.find("css selector", selector)
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+        return element
 
     def click(self, selector: str) -> None:
         self.run("document.querySelector(arguments[0]).click()", selector)
@@ -58,8 +70,7 @@ class Browser:
 
     def text(self, selector: str) -> str:
         """Return the text of an element in the current state."""
-        self.show()
-        return self.find("css selector", selector).get_property("textContent")
+        return self.run("explorer.show(); return document.querySelector(arguments[0]).textContent", selector)
 
     def show(self) -> None:
         """Show the current state now, not in the next frame."""
@@ -106,7 +117,7 @@ def browser() -> Iterator[Browser]:
     except WebDriverException as error:
         pytest.skip(f"needs a Chromium that starts: {error.msg}")
     browser = Browser(driver)
-    browser.resize(1600, "light")
+    browser.resize(1600)
     yield browser
     driver.quit()
 
@@ -122,10 +133,23 @@ def opened(browser) -> Browser:
     page = committed_log("viz/gate_explorer.html")
     if browser.run("return location.href") != page.as_uri():
         browser.open(page)
-    for selector in ("#reset", "[value=trained]", "#samples button"):
+    for selector in ("#reset", "[value=trained]", "#draw .samples button"):
         browser.click(selector)
-    browser.show()
+    for slider in ("step", "depth"):
+        browser.enter(slider, 0)
     return browser
+
+
+@pytest.fixture
+def phone(opened) -> Iterator[Browser]:
+    """Yield the browser as a phone of 360 x 640 pixels."""
+    opened.resize(360, height=640)
+    opened.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    opened.run("scrollTo(0, 0)")
+    yield opened
+    opened.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    opened.resize(1600)
+    opened.run("scrollTo(0, 0)")
 
 
 # ------------------------------------------------------------------------------------------- the net
@@ -145,7 +169,8 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
     x = as_inputs(images)
     expected = (net.predict(x), gate_explorer.untrained(net).predict(x), net.without((1, 3)).predict(x))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-    assert "No log of lesions" in browser.text("#measured")
+    assert not browser.find("id", "break").is_displayed()  # there are no logs of the sweep and of lesions
+    assert not browser.find("id", "measured").is_displayed()
     assert browser.driver.get_log("browser") == []
 
 
@@ -154,7 +179,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
 
 def draw(browser: Browser, *strokes: list[tuple[int, int]]) -> None:
     """Draw lines through points, in pixels from the middle of the canvas."""
-    paper, actions = browser.find("id", "paper"), browser.actions()
+    paper, actions = browser.see("#draw .paper"), browser.actions()
     for first, *others in strokes:
         actions.move_to_element_with_offset(paper, *first).click_and_hold()
         for point in others:
@@ -166,19 +191,35 @@ def draw(browser: Browser, *strokes: list[tuple[int, int]]) -> None:
 
 def test_a_stroke_changes_the_prediction(opened):
     for label, stroke in (("1", [(0, -90), (0, 90)]), ("7", [(-70, -80), (70, -80), (0, 90)])):
-        opened.click("#clear")
+        opened.click("#draw .clear")
         assert not opened.pixels().any()
-        assert "nothing drawn" in opened.text("#summary")
         draw(opened, stroke)
+        opened.enter("step", 49)
         assert (opened.text("tr.best th"), opened.text("#best")) == (label, label)
+
+
+def test_an_empty_canvas_says_so_everywhere(opened):
+    drag(opened, 3, 5)
+    opened.click("#way .clear")
+    for place in ("#sure", "#way-says", "#unit-equation", "#verdict-trained", "#verdict-untrained", "#answer-says"):
+        assert "nothing drawn" in opened.text(place).lower(), place
+    assert (opened.text("#best"), opened.text("#your-depth")) == ("–", "–")
+    assert opened.text("#classes tbody") == "".join(f"{label}––" for label in range(10))
+    assert opened.driver.find_elements("css selector", "tr.best") == []
+    ink = "return [...document.querySelectorAll('.paper, .strip canvas')].map(c => c.getContext('2d')."
+    assert not any(opened.run(f"{ink}getImageData(0, 0, c.width, c.height).data.some(Boolean))"))
+    names = "return [...document.querySelectorAll('.paper, .strip [role=img], #means')].map(e => e.ariaLabel)"
+    assert [name for name in opened.run(names) if not re.search("nothing drawn|Empty", name)] == []
 
 
 def test_a_sample_that_is_drawn_big_becomes_itself(opened, log):
     for label, pixels in enumerate(log.pixels):
-        opened.click(f"#samples [aria-label$='{label}']")
+        opened.click(f"#way [aria-label$=' {label}']")
         np.testing.assert_array_equal(opened.pixels(), pixels)
-        opened.run("explorer.drawing.look()")
-        np.testing.assert_array_equal(opened.pixels(), pixels)
+        opened.show()
+        for pad in (0, 1):  # both show it
+            opened.run(f"explorer.pads[{pad}].look()")
+            np.testing.assert_array_equal(opened.pixels(), pixels)
 
 
 def test_a_drawing_is_scaled_and_moved_into_its_place(opened):
@@ -192,8 +233,8 @@ def test_a_drawing_is_scaled_and_moved_into_its_place(opened):
 
 
 def test_the_centre_of_mass_lies_in_the_middle_and_edges_are_smooth(opened):
-    opened.click("#clear")
-    draw(opened, [(-120, -100), (-60, 30), (-100, 60)], [(-110, 0), (-30, -20)])
+    opened.click("#draw .clear")
+    draw(opened, [(-110, -100), (-60, 30), (-100, 60)], [(-110, 0), (-30, -20)])
     found = opened.pixels()
     rows, columns = np.nonzero(found)
     assert max(np.ptp(rows), np.ptp(columns)) + 1 == 20
@@ -207,7 +248,7 @@ def test_the_centre_of_mass_lies_in_the_middle_and_edges_are_smooth(opened):
 
 def drag(browser: Browser, start: int, end: int) -> None:
     """Drag over layers, counted from 1."""
-    options = browser.driver.find_elements("css selector", "[role=option]")
+    options = browser.see("#list").find_elements("css selector", "[role=option]")
     browser.actions().click_and_hold(options[start - 1]).move_to_element(options[end - 1]).release().perform()
 
 
@@ -218,6 +259,12 @@ def test_a_click_and_a_drag_close_layers_and_open_them_again(opened):
     assert opened.closed() == [12, 14, 15, 16, 17, 18]
     drag(opened, 18, 11)  # the first is closed, so all are opened
     assert opened.closed() == []
+
+
+def lesions_of(log: gate_explorer.GateExplorerLog) -> lesions.NetLesions:
+    nets = lesions.EXPERIMENT.read(committed_log("runs/lesions.json")).nets
+    (net,) = (net for net in nets if net.source == log.model.source)
+    return net
 
 
 def test_layers_are_closed_from_both_ends(opened, log):
@@ -239,20 +286,57 @@ def test_layers_are_closed_from_both_ends(opened, log):
 
 
 def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
-    nets = lesions.EXPERIMENT.read(committed_log("runs/lesions.json")).nets
-    (net,) = (net for net in nets if net.source == log.model.source)
+    net, L = lesions_of(log), log.model.net["depth"]
     first, last = (net.closings[f"{end} first"].errors[0] for end in ("first", "last"))
-    L = len(net.lesioned_error)
-    closed = ([], [1], [1, 2], [7], [L - 1, L], [7, 9], [1, 9], [9, L])
-    errors = (net.error, net.lesioned_error[0], first[2], net.lesioned_error[6], last[2], None, None, None)
-    for layers, error in zip(closed, errors, strict=True):
+    closed = ([], [1], [1, 2], [7], [L - 1, L], [7, 9], [1, 9], [9, L], [*range(1, L + 1)])
+    shares = (
+        1 - last[0],
+        1 - first[1],
+        1 - first[2],
+        net.lesioned_error[6],
+        1 - last[2],
+        None,
+        None,
+        None,
+        1 - last[L],
+    )
+    untrained = {0: ("last", 0), 1: ("first", 1), 2: ("first", 2), 4: ("last", 2), 8: ("last", L)}
+    for i, (layers, share) in enumerate(zip(closed, shares, strict=True)):
         opened.click("#reset")
-        for layer in layers:
+        for layer in layers if len(layers) < 3 else ():
             drag(opened, layer, layer)
-        expected = "not been measured" if error is None else f"it gets {100 * error:.2f}\N{NO-BREAK SPACE}% of "
-        assert expected in opened.text("#measured"), layers
-        marked = opened.run("return [...document.querySelectorAll('circle')].map(c => c.matches('.closed'))")
+        if len(layers) == L:
+            drag(opened, L, 1)
+        words = opened.text("#measured")
+        assert ("not been measured" if share is None else f" {100 * share:.2f}{NBSP}% of ") in words, layers
+        if i in untrained:
+            end, n = untrained[i]
+            assert f"untrained net {100 - 100 * log.untrained_errors[end][n]:.2f}{NBSP}%." in words
+        marked = opened.run("return [...document.querySelectorAll('#lesions circle')].map(c => c.matches('.closed'))")
         assert (np.flatnonzero(marked) + 1).tolist() == layers
+
+
+def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
+    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels, np.uint8))
+    label, L = 7, net.depth
+    answers = {
+        end: [int(net.without(order[:k]).predict(x[[label]]).argmax()) for k in range(L + 1)]
+        for end, order in (("back", np.arange(L)[::-1]), ("front", np.arange(L)))
+    }
+    opened.click(f"#way [aria-label$=' {label}']")
+    words = opened.text("#answer-says")
+    for end, found in answers.items():
+        changed = next((k for k, of in enumerate(found) if of != found[0]), L + 1)
+        assert f"with {changed - 1}{NBSP}layers closed from the {end}" in words
+    assert f"stays a {label}" in words
+
+
+def test_errors_by_layer_are_also_a_table(opened, log):
+    opened.run("document.getElementById('errors').closest('details').open = true")
+    rows = opened.find("id", "errors").text.splitlines()[1:]
+    errors = [lesions_of(log).error, *lesions_of(log).lesioned_error]
+    names = ["none", *range(1, len(errors))]
+    assert rows == [f"{name} {100 * error:.2f} %" for name, error in zip(names, errors, strict=True)]
 
 
 def test_the_keyboard_does_what_the_mouse_does(opened, log):
@@ -265,20 +349,50 @@ def test_the_keyboard_does_what_the_mouse_does(opened, log):
     drag(opened, 1, 1)
     opened.run("document.querySelector('[role=option][tabindex=\"0\"]').focus()")
     assert press(" ") == []
-    assert press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, " ") == [3]
-    assert press(Keys.SHIFT, Keys.ARROW_DOWN, Keys.ARROW_DOWN) == [3, 4, 5]
+    assert press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, " ") == [3]
+    assert press(Keys.SHIFT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT) == [3, 4, 5]
     assert press(Keys.END, Keys.ENTER) == [3, 4, 5, log.model.net["depth"]]
-    press(Keys.HOME, Keys.ARROW_UP)
+    press(Keys.HOME, Keys.ARROW_LEFT)
     assert opened.driver.switch_to.active_element.accessible_name.startswith("Layer 1,")
     assert opened.run("return document.querySelectorAll('[role=option][tabindex=\"0\"]').length") == 1
 
 
+# -------------------------------------------------------------------------------------- one digit's way
+
+
+def test_each_state_is_read_by_the_output_layer(opened, log):
+    """The logits after layer l are those of the net whose later layers are closed."""
+    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels[:1], np.uint8))
+    for l in (0, 1, 30, net.depth):
+        opened.enter("step", l)
+        found = opened.run(
+            "return [...document.querySelectorAll('#classes tbody tr')].map(r => r.lastChild.textContent)"
+        )
+        expected = net.without(range(l, net.depth)).predict(x)[0]
+        np.testing.assert_allclose([float(logit.replace("−", "-")) for logit in found], expected, atol=0.0501)
+        assert opened.text("tr.best th") == str(expected.argmax())
+        assert f"Read here, it is a {expected.argmax()} " in opened.text("#way-says")
+
+
+def test_the_way_is_stepped_and_played_to_its_end(opened, log):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    L = log.model.net["depth"]
+    for button, expected in (("next", "1"), ("next", "2"), ("back", "1")):
+        opened.click(f"#{button}")
+        assert opened.text("#where") == f"after layer {expected} of {L}"
+    opened.enter("step", L - 3)
+    opened.click("#play")
+    assert opened.text("#play") == "Pause"
+    WebDriverWait(opened.driver, 60).until(lambda _: opened.text("#where") == f"after layer {L} of {L}")
+    assert opened.text("#play") == "Play"
+
+
 def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
-    opened.actions().move_to_element_with_offset(opened.find("id", "map-y"), 2, 2).click().perform()
-    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", opened.text("#equation").replace("−", "-"))]
+    opened.actions().move_to_element_with_offset(opened.see("#map-x"), 2, 2).click().perform()
+    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", opened.text("#unit-equation").replace("−", "-"))]
     layer, unit = (int(opened.find("id", f"at-{of}").get_property("value")) for of in ("layer", "unit"))
-    middle = (log.model.net["depth"] + 1) / 2, log.model.net["hidden"] / 2 + 1
-    assert (layer, unit) == middle
+    assert (layer, unit) == ((log.model.net["depth"] + 1) / 2, log.model.net["hidden"] / 2 + 1)
     H, T, x, carry, y = numbers
     assert carry == pytest.approx(1 - T, abs=0.011)
     assert y == pytest.approx(H * T + x * carry, abs=0.01 * (2 + abs(H) + abs(x)))
@@ -289,10 +403,112 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
 
 
 def test_layer_1_shows_the_weights_of_its_input_as_an_image(opened):
+    opened.run("document.getElementById('unit').open = true")
     for layer, shown in ((1, True), (2, False)):
         opened.enter("at-layer", layer)
         assert opened.find("id", "W_in").is_displayed() == shown
         assert opened.find("id", "W_T").is_displayed()
+    opened.run("document.getElementById('unit').open = false")
+
+
+# --------------------------------------------------------------------------------------------- break it
+
+
+def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
+    sweep = read(committed_log("run_sweep.json"), RunLog[Config], "")
+    tuned = tuned_runs(tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json")))
+    untuned = group(sweep.runs, "block", "depth")
+    broken = {
+        5: "no kind of net is",
+        10: "plain nets as they come are",
+        50: "tuned plain nets and plain nets as they come are",
+    }
+    for i, depth in enumerate(tuned[tuned_plain.PLAIN]):
+        opened.enter("depth", i)
+        for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
+            found = opened.text(f"#readout .{arm.block}").replace(NBSP, " ").removeprefix(arm.block)
+            expected = (points(untuned[arm.block, depth]), accuracies(tuned[arm][depth]))
+            assert found == "".join(f"{interval(of):.1f}" for of in expected)
+        assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
+
+
+def test_a_run_is_replayed_from_the_log(opened):
+    runs = group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
+    opened.enter("depth", 1)
+    for _ in range(2):
+        opened.click("#train")
+        seed, epoch, *found = map(float, re.findall(r"[\d.]+", opened.text("#curve-says")))
+        expected = [100 * runs[block, 10][int(seed)].history.test_score[int(epoch)] for block in ("plain", "highway")]
+        np.testing.assert_allclose(found, expected, atol=0.0501)
+    assert len(opened.driver.find_elements("css selector", "#curves line.plain.mean")) == int(epoch) == 12
+
+
+# ----------------------------------------------------------------------------------------------- touch
+
+
+def touch(browser: Browser, x: float, y: float, dx: int, dy: int) -> None:
+    """Put a finger down at a place of the window, move it by this much, and lift it."""
+
+    def dispatch(kind: str, *points: dict) -> None:
+        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    dispatch("touchStart", {"x": x, "y": y})
+    for part in np.arange(1, 7) / 6 if dx or dy else ():
+        dispatch("touchMove", {"x": x + dx * part, "y": y + dy * part})
+    dispatch("touchEnd")
+
+
+def swipe(browser: Browser, selector: str, dx: int, dy: int) -> float:
+    """Swipe, or tap, in the middle of an element; returns by how many pixels the page scrolled."""
+    x, y, top = browser.run(
+        """const element = document.querySelector(arguments[0]); element.scrollIntoView({block: "center"});
+        const {left, top, width, height} = element.getBoundingClientRect();
+        return [left + width / 2, top + height / 2, scrollY];""",
+        selector,
+    )
+    touch(browser, x, y, dx, dy)
+    at_rest = """const done = arguments[0];
+    const wait = last => last === scrollY ? done(last) : setTimeout(wait, 100, scrollY);
+    wait();"""
+    return browser.driver.execute_async_script(at_rest) - top
+
+
+def test_a_vertical_swipe_over_layers_and_maps_scrolls_and_does_nothing_else(phone):
+    for selector in ("#list", ".strip.by-unit", "#accuracies"):
+        assert swipe(phone, selector, 0, -200) > 100, selector
+    assert phone.closed() == []
+    assert phone.text("#where") == "after the plain layer"
+
+
+def test_a_tap_closes_a_layer_and_a_sideways_swipe_several(phone):
+    assert swipe(phone, "#list", 0, 0) == 0
+    (tapped,) = phone.closed()
+    assert tapped == 25
+    phone.click("#reset")
+    assert swipe(phone, "#list", 120, 0) == 0
+    closed = phone.closed()
+    assert closed == [*range(closed[0], closed[-1] + 1)]
+    assert len(closed) > 10
+    assert swipe(phone, ".strip.by-unit", 0, 0) == 0
+    assert phone.text("#where").startswith("after layer 25 ")
+
+
+def test_a_finger_draws_above_the_fold(phone):
+    place = phone.run("return document.querySelector('#draw .paper').getBoundingClientRect().toJSON()")
+    assert 150 < place["width"] < 250  # room beside it to scroll
+    assert place["bottom"] < 640
+    phone.click("#draw .clear")
+    phone.run("scrollTo(0, 0)")
+    place = {
+        "x": place["x"] + 100,
+        "y": place["y"] + 30,
+        "xDistance": 0,
+        "yDistance": 130,
+        "gestureSourceType": "touch",
+    }
+    phone.driver.execute_cdp_cmd("Input.synthesizeScrollGesture", place | {"speed": 4000, "preventFling": True})
+    assert phone.text("#best") == "1"
+    assert phone.run("return scrollY") == 0
 
 
 # ----------------------------------------------------------------------------------- the page as such
@@ -310,12 +526,32 @@ def test_it_fetches_nothing_and_has_no_complaint(browser):
 @pytest.mark.parametrize("width", [360, 800, 1600])  # pixels: a phone, a tablet, a large screen
 def test_it_fits_its_window_and_can_be_touched(opened, width):
     opened.resize(width, "dark")
+    opened.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
     small = """return [...document.querySelectorAll('button, input:not([type=radio]), label')].filter(element => {
         const { width, height } = element.getBoundingClientRect(); return Math.min(width, height) < 24;
     }).map(element => element.outerHTML);"""
     found = opened.run("return document.documentElement.scrollWidth"), opened.run(small)
-    opened.resize(1600, "light")
+    opened.run("document.querySelectorAll('details').forEach(details => { details.open = false; })")
+    opened.resize(1600)
     assert found == (width, [])
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+def test_nothing_moves_when_words_change(opened, width, log):
+    opened.resize(width)
+    L = log.model.net["depth"]
+    selector = "h2, h3, svg, .strip, button, details, footer"
+    places = f"""explorer.show(); return [...document.querySelectorAll('{selector}')].map(
+        element => Math.round(element.getBoundingClientRect().top + scrollY))"""
+    before, moved = opened.run(places), []
+    changes = [("last", 19), ("last", L), ("first", L), ("first", 4), *(("depth", i) for i in range(5)), ("step", 1)]
+    changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]", "#train"]
+    changes += [f"#way .samples button:nth-child({i})" for i in (8, 10)]
+    for change in changes:
+        opened.click(change) if isinstance(change, str) else opened.enter(*change)
+        moved += [change] * (opened.run(places) != before)
+    opened.resize(1600)
+    assert moved == []
 
 
 def test_every_control_and_picture_has_a_name(opened):
@@ -325,13 +561,15 @@ def test_every_control_and_picture_has_a_name(opened):
         assert [e.get_attribute("outerHTML") for e in found if e.is_displayed() and not e.accessible_name] == []
 
 
-def test_a_screen_reader_hears_the_prediction_after_a_pause(opened):
+def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
     from selenium.webdriver.support.ui import WebDriverWait
 
     status = opened.find("id", "spoken")
     assert status.aria_role == "status"
-    opened.click("#samples button:nth-child(5)")
-    drag(opened, 30, 30)
-    WebDriverWait(opened.driver, 60).until(lambda _: "1\N{NO-BREAK SPACE}closed" in status.get_property("textContent"))
-    for words in ("a 4, ", "effective depth"):
-        assert words in status.get_property("textContent")
+    for act, words in (
+        (lambda: drag(opened, 30, 30), f"1{NBSP}layer closed: the trained net sees a 0"),
+        (lambda: opened.enter("step", 3), "it stays a 0"),
+        (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets as they come are broken"),
+    ):
+        act()
+        WebDriverWait(opened.driver, 60).until(lambda _, words=words: words in status.get_property("textContent"))

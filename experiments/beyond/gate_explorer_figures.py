@@ -1,12 +1,14 @@
 """The page of the gate explorer, viz/gate_explorer.html, and its table.
 
 The page is gate_explorer.html with one JSON object in it: configuration and weights of the net, the ten images,
-effective depths, the errors that the log of lesions has of this net, and colours. `make screenshot` draws its picture.
+effective depths, the errors that the log of lesions has of this net, accuracies of plain and highway nets by depth, and
+colours. What no log tells is left out. `make screenshot` draws the page's picture.
 """
 
 import base64
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,33 +17,46 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex
 
+import highway_lab.logs
 from highway_lab import InputError
-from highway_lab.console import name_data
+from highway_lab.console import name_data, name_numbers
 from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
-from highway_networks import DeepNet
+from highway_lab.intervals import Interval, difference, interval
+from highway_lab.logs import RunLog
+from highway_networks import Config, DeepNet
 
-from .. import lesions
+from .. import lesions, tuned_plain
+from ..common import CHANCE, group, points
 from ..models import Source
-from .gate_explorer import EXPERIMENT, GateExplorerLog
+from ..tuned_plain_figures import accuracies, lead, tuned_runs
+from .gate_explorer import ENDS, EXPERIMENT, GateExplorerLog
 
 TEMPLATE = Path(__file__).with_name("gate_explorer.html")
 PLACEHOLDER = '{"here": "goes what the page shows"}'  # of the JSON object in the template
 COLORS = 256  # of a colour map
+SWEEP = Path("run_sweep.json")
+BROKEN = 5  # points of accuracy below the shallowest nets of the same kind: the depth at which a kind of net breaks
 
 
 def page(log: GateExplorerLog) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
-    net, (path, lesioned) = load(log.model.source), lesion_curve(log)
+    net, (lesions_path, lesioned) = load(log.model.source), lesion_curve(log)
+    sweep_paths, sweep = depth_sweep()
+    sources = [*([lesions_path] if lesioned else []), *(sweep_paths if sweep else [])]
     content = {
-        "sources": [fingerprint(log.model.source.file), *([fingerprint(path)] if lesioned else [])],
+        "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
         "config": log.model.net,
         "test_score": log.model.test_score,
         "weights": packed(net.params.flat),
         "seed": log.seed,
         "pixels": [np.ravel(image).tolist() for image in log.pixels],
-        "effective_depth": {"trained": asdict(log.trained), "untrained": asdict(log.untrained)},
+        "effective_depth": {
+            name: asdict(of) | {"all": float(np.average(of.mean, weights=log.images))}
+            for name, of in (("trained", log.trained), ("untrained", log.untrained))
+        },
         "lesions": lesioned,
+        "sweep": sweep,
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
@@ -63,15 +78,73 @@ def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
     measured = lesions.EXPERIMENT.read(path) if path.exists() else None
     for net in measured.nets if measured else []:
         if net.source.sha256 and net.source.sha256 == log.model.source.sha256:
+            others = [of for of in measured.nets if of.source.training]
             return path, {
                 "images": measured.dataset.n_train,
                 "none": net.error,
                 "each": net.lesioned_error,
+                "idle": measured.idle,
+                "idle_share": net.idle_share,
                 "set_images": measured.set_images,
-                "first": net.closings["first first"].errors[0],
-                "last": net.closings["last first"].errors[0],
+                "point": measured.point,
+                "trained": {end: net.closings[order].errors[0] for end, order in ENDS.items()},
+                "untrained": log.untrained_errors,
+                "spared": {end: net.closings[order].spared[0] for end, order in ENDS.items()},
+                "nets": len(others),
+                "seeds": name_numbers([of.source.training.seed for of in others]),
+                "first_layer": value_and_half(
+                    interval([100 - 100 * of.closings[ENDS["last"]].errors[0][-1] for of in others])
+                ),
             }
     return path, None
+
+
+def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
+    """Return the paths of the logs of the depth sweep and of tuned nets, and their accuracies, if both are there."""
+    paths = [SWEEP, tuned_plain.EXPERIMENT.log_path()]
+    if not all(path.exists() for path in paths):
+        return paths, None
+    sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
+    log = tuned_plain.EXPERIMENT.read(paths[1])
+    tuned, runs = tuned_runs(log), group(sweep.runs, "block", "depth")
+    config, depths = sweep.runs[0].config, sorted({depth for _, depth in runs})
+    nets = {}
+    for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
+        untuned = [runs[arm.block, depth] for depth in depths]
+        curves = [[run.history.test_score for run in of_depth] for of_depth in untuned]
+        nets[arm.block] = by_depth(depths, map(points, untuned)) | {"curves": curves}
+        nets[f"{arm.block}, tuned"] = by_depth(depths, (accuracies(tuned[arm][depth]) for depth in depths))
+    highway, plain = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN))
+    leads = {
+        "tuned": [lead(highway[depth], plain[depth]) for depth in depths],
+        "untuned": [difference(points(runs["highway", depth]), points(runs["plain", depth])) for depth in depths],
+    }
+    seeds = [run.config.seed for run in runs[tuned_plain.PLAIN.block, depths[0]]]
+    return paths, {
+        "dataset": name_data(sweep.dataset.name),
+        "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
+        "seeds": seeds,
+        "seed_range": name_numbers(seeds),
+        "tried": len({(of.init, of.lr) for of in log.tried}),
+        "depths": depths,
+        "margin": BROKEN,
+        "chance": 100 * CHANCE,
+        "nets": nets,
+        "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
+    }
+
+
+def by_depth(depths: list[int], accuracies: Iterable[np.ndarray]) -> dict[str, Any]:
+    """Return accuracies of one kind of net in per cent, by depth: mean and interval, seeds, and where they break."""
+    seeds = [[round(float(of), 2) for of in of_depth] for of_depth in accuracies]
+    means = [value_and_half(interval(of_depth)) for of_depth in seeds]
+    broken = [depth for depth, (mean, _) in zip(depths, means, strict=True) if mean < means[0][0] - BROKEN]
+    return {"means": means, "seeds": seeds, "broken": broken[0] if broken else None}
+
+
+def value_and_half(of: Interval) -> list[float | None]:
+    """Return value and half width of an interval; null for what a single run does not have."""
+    return [round(float(number), 4) if np.isfinite(number) else None for number in of]
 
 
 def packed(weights: np.ndarray) -> str:

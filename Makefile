@@ -36,9 +36,11 @@ figures: $(INSTALLED)
 	$(PYTHON) -m benchmarks.training_step_figures
 	$(MAKE) readme
 
-screenshot:  # of the page, by Chromium; as root it needs --no-sandbox
-	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --window-size=1600,1180 \
-		--screenshot=viz/gate_explorer.png "file://$(CURDIR)/viz/gate_explorer.html#way"
+screenshot:  # of the page's figure 3, by Chromium; as root it needs --no-sandbox
+	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --hide-scrollbars \
+		--window-size=1600,3700 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
+		Image.open(path).crop((240, 2420, 1360, 3630)).save(path)'
 
 readme: $(INSTALLED)
 	$(PYTHON) -m experiments.readme_tables

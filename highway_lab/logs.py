@@ -187,6 +187,7 @@ class Trained(Result):
     config: Any
     diverged: bool
     history: History
+    in_parts = False  # whether a line may hold some epochs only
 
     @property
     def epochs(self) -> int:
@@ -197,10 +198,16 @@ class Trained(Result):
     def ended(self) -> bool:
         return self.diverged or self.history.epoch[-1] == self.epochs
 
+    @property
+    def whole(self) -> bool:
+        """Whether the record holds every epoch from the untrained net to the end."""
+        return self.history.epoch[0] == 0 and self.ended
+
     def contradiction(self) -> str | None:
         """Return in words what does not agree."""
-        if self.history.epoch[-1] > self.epochs:
-            return f"expected at most {self.epochs} epochs, found {self.history.epoch[-1]}"
+        first, last = self.history.epoch[0], self.history.epoch[-1]
+        if last > self.epochs or not (self.whole or self.in_parts):
+            return f"expected the epochs 0 to {self.epochs}, found {first} to {last}"
         if not self.diverged and self.history.train_loss[-1] is None:
             return "expected a last train_loss of a run that has not diverged, found null"
         return None
@@ -210,6 +217,7 @@ class Trained(Result):
 class Run(Trained, Generic[ConfigT]):
     """One training run."""
 
+    in_parts = True
     config: ConfigT
     n_params: Count
     metric: str  # names the scores of the history; in each, more is better and 1 is perfect
@@ -228,11 +236,6 @@ class Run(Trained, Generic[ConfigT]):
             return "expected numbers in gate_means of a run that has not diverged, found null"
         return super().contradiction()
 
-    @property
-    def whole(self) -> bool:
-        """Whether the record holds every epoch from the untrained net to the end."""
-        return self.history.epoch[0] == 0 and self.ended
-
     def rows(self, start: int, stop: int | None = None) -> Self:
         """Return the record of some epochs only."""
         history = History(*(column[start:stop] for column in self.history.columns()))
@@ -246,6 +249,11 @@ class RunLog(Log, Generic[ConfigT]):
     dataset: DatasetInfo
     runs: Annotated[list[Run[ConfigT]], rule("runs")]
     finished: bool = True
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        missing = sum(not run.whole for run in self.runs)
+        return f"expected whole runs in a finished log, found {missing} others" if self.finished and missing else None
 
 
 def joined(records: Iterable[Run]) -> list[Run]:

@@ -689,8 +689,8 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
         ({"dataset": "mnist"}, ["expected trials on digits, found some on mnist"]),
         ({"block": "brick"}, ["trial.block", "brick"]),
         ({"activation": "../relu"}, ["trial.activation", "../relu"]),
-        ({"lr": -1.0}, ["--lr", "-1"]),
-        ({"depth": 0}, ["--depth", "-1"]),
+        ({"lr": -1.0}, ["`lr`: expected", "-1"]),
+        ({"depth": 0}, ["`depth`: expected", "-1"]),
         ({"n_train": 0}, ["results[0].trial"]),
     ],
 )

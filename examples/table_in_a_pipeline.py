@@ -66,6 +66,6 @@ left.axvline(best_possible, color="black", linestyle=":")
 left.set(yticks=range(len(scores)), yticklabels=scores, xlabel="accuracy (line: best possible)", title="A dot a fold")
 for name, rows in depth.groupby(test.day):
     right.plot(test.hour[rows.index], rows, ".", label=name)
-right.set(xlabel="hour", ylabel=f"effective depth, of {net.depth} blocks", title="A dot a test row")
+right.set(xlabel="hour", xticks=range(0, 25, 6), ylabel=f"effective depth, of {net.depth}", title="A dot a test row")
 right.legend(title="day")
 figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)

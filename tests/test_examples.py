@@ -28,7 +28,7 @@ QUICK = {  # texts and what stands in for them
         ("max_iter=1000", "tol=0.01"),
     ],
 }
-EXAMPLES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")}
+EXAMPLES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))}
 
 
 @pytest.fixture

@@ -47,8 +47,8 @@ class Routing:
 
     counts: Annotated[list[int], rule("K", within=COUNT)]  # training images of each class
     difference: Annotated[list[list[list[float]]], rule("K", "L", "D")]
-    size: Annotated[list[float], rule("L")]
-    size_of_random_groups: Annotated[list[float], rule("L")]
+    size: Annotated[list[float], rule("L", within=COUNT)]
+    size_of_random_groups: Annotated[list[float], rule("L", within=COUNT)]
     share_in_first_layers: Share  # of the sum of `size`
 
 

@@ -12,8 +12,9 @@ are the same as in a dense layer (the code computes dWᵀ = x dzᵀ, which is fa
 eq. 3, pixel by pixel. Only two things are new: im2col and its adjoint, col2im. The adjoint adds to each pixel the
 gradients of all patches that it is part of.
 
-C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block.
-Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B): the batch is last, as in a dense layer.
+C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block, and
+W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B): the batch is last, as in a dense
+layer.
 The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch normalisation;
 layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
@@ -159,7 +160,7 @@ def check_stage(stage: Stage, shape: Shape) -> None:
 class Maps:
     """Maps (C, H, W) of B images, the images last, with zeros above the first and below the last row of pixels.
 
-    One pixel to the right is B columns further, one down W·B; there is no padding beside a row.
+    In memory, one pixel to the right is B numbers further, one down W·B; there is no padding beside a row.
 
     padded     (C, margin + H·W·B + margin)
     images     a view, (C, H, W, B)
@@ -194,7 +195,7 @@ def windows(maps: Maps, kernel: int, padding: int) -> np.ndarray:
                 patches[(i * k + j) * C + c, row, column] = maps[c, r, s]       # patches_forward
                 dmaps[c, r, s] += dpatches[(i * k + j) * C + c, row, column]    # patches_backward
 
-    With r outside, the view shows a margin; with s outside, the end of another row: `clear_beside` mends that.
+    With r outside, the view shows a margin; with s outside, a pixel of another row, which `clear_beside` mends.
     """
     C, H, W, B = maps.images.shape
     first = maps.padded[:, maps.margin - padding * (W + 1) * B :]
@@ -228,7 +229,7 @@ def clear_beside(patches, kernel, W, B, padding):
 
 
 def at_place(i, j, x, y, stride):
-    """Return the pixels of x at place (i, j) of each window, and the windows of y that reach so far: a slice."""
+    """Return pixel (i, j) of each window of x, a view, and the slice of y whose windows have that pixel."""
     pixels = x[:, i::stride, j::stride][:, : y.shape[1], : y.shape[2]]
     return pixels, (slice(None), slice(pixels.shape[1]), slice(pixels.shape[2]))
 
@@ -314,7 +315,7 @@ FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
 
 
 def columns_per_product(weights: int, columns: int) -> int:
-    """Return into how many columns at a time to cut a product, so that it is small and its parts are equal."""
+    """Return how many columns one product takes: as many as a small one can, equally many in each."""
     divisors = (m for m in range(FEWEST_COLUMNS, SMALL_PRODUCT // weights + 1) if columns % m == 0)
     return max(divisors, default=columns)
 
@@ -374,7 +375,7 @@ class ConvolutionLayer:
     z                  (G, D, h, W, B): rows as long as those of x; y (D, h, w, B) may have shorter ones
     chunks             slices of z's columns, whole rows of pixels, that are worked on at a time
     product_columns    how many columns a product takes
-    windows            of x, (k, k, C, N)
+    windows            of x, (k, k, C, N), N = H·W·B
     """
 
     def __init__(

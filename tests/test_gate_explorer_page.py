@@ -420,8 +420,8 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
     untuned = group(sweep.runs, "block", "depth")
     broken = {
         5: "no kind of net is",
-        10: "plain nets as they come are",
-        50: "tuned plain nets and plain nets as they come are",
+        10: "plain nets in one setting are",
+        50: "tuned plain nets and plain nets in one setting are",
     }
     for i, depth in enumerate(tuned[tuned_plain.PLAIN]):
         opened.enter("depth", i)
@@ -569,7 +569,7 @@ def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
     for act, words in (
         (lambda: drag(opened, 30, 30), f"1{NBSP}layer closed: the trained net sees a 0"),
         (lambda: opened.enter("step", 3), "it stays a 0"),
-        (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets as they come are broken"),
+        (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets in one setting are broken"),
     ):
         act()
         WebDriverWait(opened.driver, 60).until(lambda _, words=words: words in status.get_property("textContent"))

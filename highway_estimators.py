@@ -9,8 +9,8 @@
     net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
-first: on tables, depth gains little. The defaults are chosen so that cross-validation does not show them to be worse than
-scikit-learn's MLPs, by the rule of benchmarks/estimator_defaults.py.
+first: on tables, depth gains little. The defaults are chosen so that cross-validation does not show them to be worse
+than scikit-learn's MLPs, by the rule of benchmarks/estimator_defaults.py.
 
 Parameters, methods and attributes that scikit-learn's MLPClassifier and MLPRegressor have mean the same here. Inputs
 should be standardised, and so should a regressor's targets: by a StandardScaler in a pipeline (of sparse inputs with

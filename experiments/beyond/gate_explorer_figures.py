@@ -35,7 +35,7 @@ TEMPLATE = Path(__file__).with_name("gate_explorer.html")
 PLACEHOLDER = '{"here": "goes what the page shows"}'  # of the JSON object in the template
 COLORS = 256  # of a colour map
 SWEEP = Path("run_sweep.json")
-BROKEN = 5  # points of accuracy below the shallowest nets of the same kind: such nets are called broken; chosen after the runs
+BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
 
 
 def page(log: GateExplorerLog) -> str:

@@ -579,6 +579,8 @@ class LabelsMixin(ClassifierMixin):
         if y.shape[1:] != (expected := (len(self.classes_),) if self.multilabel_ else ()):
             raise ValueError(f"y: expected samples of shape {expected}, found {y.shape[1:]}; fit anew for other labels")
         if self.multilabel_:
+            if not np.isin(y, (0, 1)).all():
+                raise ValueError(f"y: expected labels of 0 and 1, found {np.unique(y)}; replace them")
             return X, y.astype(X.dtype), y.shape[1]
         if unseen := set(unique_labels(y).tolist()) - set(self.classes_.tolist()):  # before y takes on their type
             raise ValueError(f"y: expected labels among {self.classes_}, found {unseen}; fit anew to learn others")

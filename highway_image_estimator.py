@@ -85,6 +85,8 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
     def _new_config(self, given: SimpleNamespace, **shared: Any) -> ImageConfig:
+        if self.stages is not None and not len(self.stages):
+            raise ValueError("stages: expected some, found none; name them, or leave it None for those of `net`")
         names = {"lr": "learning_rate"}
         names |= {name: name for name in ("gate_bias", "batch_size", "weight_decay", "contrast", "augment")}
         chosen = {name: getattr(given, of) for name, of in names.items() if getattr(given, of) != "auto"}

@@ -164,6 +164,12 @@ def test_labels_may_be_sparse_weighted_validated_and_in_parts():
     assert parts.predict(LABELS_X).shape == (200, 4)
 
 
+@pytest.mark.parametrize("labels", [2 * LABELS, 2 * LABELS - 1], ids=["0 and 2", "-1 and 1"])
+def test_labels_other_than_0_and_1_are_refused(labels):
+    with pytest.raises(ValueError, match="y: expected labels of 0 and 1, found "):
+        small().fit(LABELS_X, labels)
+
+
 @pytest.mark.parametrize("fitted", [(LABELS_X, LABELS), (X, Y)], ids=["labels", "classes"])
 @pytest.mark.parametrize("y", [LABELS[:, :3], np.stack([Y, Y], axis=1), Y / 4], ids=["3", "2 classes", "numbers"])
 def test_targets_of_another_kind_are_refused(fitted, y):

@@ -228,7 +228,7 @@ def T_gate_evolution(log: Log) -> Axes:
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
     figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, runs_with_gates(log))}", 4.6)
-    cells = axes.imshow(means.T, vmin=0, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
+    cells = axes.imshow(means.T, vmin=min(0, means.min()), aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
     axes.set_ylabel("block, front to back")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)
@@ -299,7 +299,7 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
         number_layers(axes.xaxis, depth)
     axes.set_xlabel("block, front to back")
     scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
-    scale.ax.set_ylim(0, highest)
+    scale.ax.set_ylim(min(0, lowest), highest)
     return panels[:, 0]
 
 

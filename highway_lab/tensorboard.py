@@ -51,7 +51,8 @@ class EventFile:
             for row, epoch in enumerate(run.history.epoch[self.rows :], start=self.rows):
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
                 if run.gate_means and None not in run.gate_means[row]:
-                    histogram = make_histogram(np.array(run.gate_means[row]), BINS)
+                    # T of a user's block may lie beyond the bins
+                    histogram = make_histogram(np.clip(np.array(run.gate_means[row]), 0, 1), BINS)
                     values.append(Summary.Value(tag="T/blocks", histo=histogram))
                 self._add(epoch, summary=Summary(value=values))
             self.rows = len(run.history.epoch)

@@ -164,6 +164,15 @@ def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_
     assert shown["own"][0] != shown["highway"][0]
 
 
+def test_gates_of_a_users_block_may_lie_beyond_0_and_1(two_kinds, workdir):
+    two_kinds.runs[1].gate_means = [[1 - 5 * mean for mean in row] for row in two_kinds.runs[1].gate_means]
+    write("run.json", two_kinds)
+    own = pictures.kinds_with_gates(pictures.read_log(Path("run.json")))["own"]
+    for figure in pictures.GATE_FIGURES:
+        figure(own)
+    next(gif.frames(own))
+
+
 def test_an_animation_has_a_panel_for_the_gates_of_each_kind_of_block(two_kinds):
     (two, *_), (one, *_) = gif.frames(two_kinds), gif.frames(dataclasses.replace(two_kinds, runs=two_kinds.runs[:1]))
     assert two.shape == (one.shape[0] * 3 // 2, *one.shape[1:])

@@ -114,6 +114,15 @@ def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
     assert {step for step, value in values if value.WhichOneof("value")} == {0}
 
 
+def test_gates_of_a_users_block_beyond_0_and_1_are_told(workdir):
+    from highway_lab.tensorboard import EventFile
+
+    run = made_up_run("highway", 2, 0, 1, False)
+    run.gate_means = [[-0.5, -0.25], [1.5, 2.0]]
+    EventFile(Path("events"), "digits", run.config)(run)
+    assert len([*events(next(Path("events").iterdir()))]) > 2
+
+
 def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     words = [*SHORT, "--block", "highway", "--out", "log.json", "--tensorboard", "events"]
     assert hn.main(words) == 0

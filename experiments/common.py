@@ -15,11 +15,11 @@ import numpy as np
 
 import highway_lab.logs
 from highway_lab import InputError
-from highway_lab.cli import OneLineParser, import_words, imported, quote, run_cli
+from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, choose_dataset
-from highway_lab.files import lock_log, make_place, read_bytes
+from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import ConfigT, DatasetInfo, History, Log, Trained
+from highway_lab.logs import ConfigT, DatasetInfo, History, Log, Trained, imported
 from highway_lab.training import TrainingConfig
 from highway_networks import Dataset, load_dataset, train
 
@@ -219,17 +219,26 @@ class ExperimentJob:
         return replace(self, path=self.path.with_stem(stem))
 
     def run_missing(
-        self, function: Callable[[Any, Any], ResultT], tasks: Sequence[Any], schema: type[ResultT], **options: Any
+        self,
+        function: Callable[[Any, Any], ResultT],
+        tasks: Sequence[Any],
+        schema: type[ResultT],
+        checkpoints: Iterable[Path] = (),
+        **options: Any,
     ) -> list[ResultT]:
         """Return function(task, data) of every task; results that are on disk beside the log are not made again.
 
-        A command may call this several times, with tasks that depend on earlier results: --fresh holds for the first.
+        A command may call this several times, with tasks that depend on earlier results: --fresh, which removes the
+        `checkpoints`, too, holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
         options |= {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "old": arguments.old}
         arguments.old = None if arguments.old == "fresh" else arguments.old
         with lock_log(self.path):
             results.check()
+            if options["old"] == "fresh":
+                for path in list(checkpoints):
+                    remove(path)
             return run_missing(function, tasks, self.data, results, **options)
 
     def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:

@@ -27,19 +27,24 @@ def config_of(data: Dataset, net: str, smoke: bool, budget: dict[str, Any], **fi
     return configure(net, **fit(budget, room, smoke), n_validation=n_validation, **fields)
 
 
-def train_one(name: str, config: ConvConfig, data: Dataset) -> Run[ConvConfig]:
-    """Train one net of the log `name`, with a checkpoint after each epoch, from which a killed run resumes."""
-    return train(config, data, keep=checkpoint_path(name, config))
+def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = False) -> Run[ConvConfig]:
+    """Train one net of the log `name`, with a checkpoint after each epoch, from which a killed run resumes.
+
+    any_code: whether also from one of other code
+    """
+    return train(config, data, keep=checkpoint_path(name, config), any_code=any_code)
 
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:
-    """Return the file of a run's checkpoint; `name` is that of its log, and so tells its data set."""
-    return Path("runs") / "checkpoints" / f"{name}-{config.net}-{config.block}-{config.seed}-{digest(config)}.npz"
+    """Return the file of a run's checkpoint; its folder is named after the log, and so tells its data set."""
+    return Path("runs") / "checkpoints" / name / f"{config.net}-{config.block}-{config.seed}-{digest(config)}.npz"
 
 
 def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[Run[ConvConfig]]:
     """Train the nets of a job that are not trained yet; returns all runs."""
-    return job.run_missing(partial(train_one, job.path.stem), configs, Run[ConvConfig])
+    train_config = partial(train_one, job.path.stem, any_code=job.arguments.old == "keep")
+    kept = checkpoint_path(job.path.stem, configs[0]).parent.glob("*.npz")
+    return job.run_missing(train_config, configs, Run[ConvConfig], checkpoints=kept)
 
 
 def add_grid(experiment: Experiment, configs: Callable[[Dataset, bool], Sequence[ConvConfig]]) -> None:

@@ -114,7 +114,7 @@ def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
 def keep_net(config: ConvConfig, data: Dataset) -> None:
     """Write the net of a finished run from its last checkpoint, if that is still there."""
     training = Training(config, data)
-    if checkpoints.restore(checkpoint_path(EXPERIMENT.name, config), training):
+    if checkpoints.restore(checkpoint_path(EXPERIMENT.name, config), training, any_code=True):
         make_place(MODEL)
         training.net.save(MODEL)
         print(f"saved {MODEL}")

@@ -278,11 +278,14 @@ def run_trial(trial: Trial, data: Dataset) -> TrialResult:
     return TrialResult(None, trial, losses, training.diverged, number(time.perf_counter() - began))
 
 
-def run_best(trial: Trial, data: Dataset) -> BestRun:
-    """Train one setting, with a checkpoint after each epoch from which a killed run continues."""
+def run_best(trial: Trial, data: Dataset, *, any_code: bool = False) -> BestRun:
+    """Train one setting, with a checkpoint after each epoch from which a killed run continues.
+
+    any_code: whether also from one of other code
+    """
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    checkpoints.restore(path, training)
+    checkpoints.restore(path, training, any_code=any_code)
     for _ in training.epochs():
         checkpoints.save(path, training)
     run = training.run()
@@ -385,7 +388,8 @@ def best(job: ExperimentJob) -> None:
     if path.exists():
         EXPERIMENT.read(path)  # raises InputError for a foreign file
     beside = dataclasses.replace(job, path=path.with_stem(f"{path.stem}_best"))
-    runs = beside.run_missing(run_best, plan_best(log, flags), BestRun)
+    trials, train = plan_best(log, flags), partial(run_best, any_code=flags.old == "keep")
+    runs = beside.run_missing(train, trials, BestRun, checkpoints=map(checkpoint_path, trials))
     fields = {name: getattr(log, name) for name in ("space", "top", "level", "levels")}
     fields |= {"results": located(log.results, log), "best_command": flags.command_line, "best": runs}
     EXPERIMENT.keep(path, log.command, log.dataset, **fields)
@@ -422,7 +426,7 @@ def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
     """Save the net of a finished run; raises InputError if its checkpoint is gone."""
     training = Training(trial.config(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
-    if not checkpoints.restore(path, training):
+    if not checkpoints.restore(path, training, any_code=True):
         raise InputError(
             f"{path}: expected the checkpoint of the best run, found none; "
             f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"

@@ -28,6 +28,7 @@ class State:
     """What a checkpoint holds beside its arrays; history: null unless scores are kept."""
 
     config: dict[str, Any]
+    code: str  # fingerprint of the training code
     optimizer: dict[str, Any]
     rng: dict[str, Any]
     epoch: Count
@@ -45,6 +46,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
     """Write all that decides how training goes on, and the record so far; raises Interrupted if the disk is full."""
     state = State(
         config=asdict(training.config),
+        code=logs.environment().code,
         optimizer={name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)},
         rng=training.rng.bit_generator.state,
         epoch=training.epoch,
@@ -61,11 +63,11 @@ def save(path: str | os.PathLike, training: Any) -> None:
         raise Interrupted(str(error)) from error
 
 
-def restore(path: str | os.PathLike, training: Any) -> bool:
+def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -> bool:
     """Bring `training` to where the checkpoint was made; False if there is none, or if it belongs to another config.
 
-    False, too, after a line that says so, for a checkpoint that is not as it was written: `training` stays as it was.
-    Raises InputError for a file of something else.
+    False, too, after a line that says so, for a checkpoint that is not as it was written or, unless `any_code` will do,
+    of other code than today's: `training` stays as it was. Raises InputError for a file of something else.
     """
     if not Path(path).exists():
         return False
@@ -78,6 +80,9 @@ def restore(path: str | os.PathLike, training: Any) -> bool:
             text = packed.pop("state").text(MAX_BYTES)
             state = logs.loads(text, State)
             if state.config != asdict(training.config):
+                return False
+            if not any_code and state.code != logs.environment().code:
+                print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
                 return False
             for name in own.keys() | packed.keys():
                 check_like(name, packed.get(name), own.get(name))

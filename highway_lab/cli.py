@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from highway_lab import ArgumentError, InputError, Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
+from highway_lab.logs import environment, imported
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -84,7 +85,6 @@ def refuse_empty(argv: Sequence[str]) -> None:
 
 
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
-imported: list[str] = []  # files of the user, by --import
 
 
 def import_files(argv: Sequence[str]) -> None:
@@ -94,22 +94,34 @@ def import_files(argv: Sequence[str]) -> None:
     for file in filter(None, first.parse_known_args(argv)[0].files):
         if file not in imported:
             import_file(file)
-            imported.append(file)
 
 
 def import_file(file: str) -> None:
-    """Import a user's file, whose folder joins Python's path; raises InputError if it cannot be imported."""
+    """Import a user's file, whose folder joins Python's path; raises InputError for one that cannot be used."""
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"--import: expected a file like block.py, found {file}; check the path")
     sys.path.append(str(path.parent.absolute()))
     try:
         module = importlib.import_module(path.stem)
-    except Exception as error:  # whatever the file raises
+    except (Exception, SystemExit) as error:  # whatever the file raises
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
     if not os.path.samefile(place := getattr(module, "__file__", None) or os.devnull, path):
         raise InputError(f"{file}: expected a name that no other module has, found that of {place}; rename it")
+    check_blocks(file)
+    imported.append(file)
+    environment.cache_clear()  # the file is part of the code
+
+
+def check_blocks(file: str) -> None:
+    """Raise InputError unless what a user's file has left in BLOCKS are Blocks, by names that can be printed."""
+    from highway_networks import BLOCKS, Block  # not imported above, as it imports this module
+
+    for name, block in BLOCKS.items():
+        if not (isinstance(name, str) and name.isprintable() and isinstance(block, Block)):
+            found = f"expected Blocks by printable names in BLOCKS, found {name!r:.40}: {block!r:.40}"
+            raise InputError(f"{file}: {found}; mend it")
 
 
 def import_words(files: Sequence[str]) -> str:

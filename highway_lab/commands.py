@@ -26,7 +26,6 @@ from highway_lab.cli import (
     count,
     flag,
     import_words,
-    imported,
     list_of_numbers,
     quote,
     run_cli,
@@ -43,7 +42,7 @@ from highway_lab.console import (
 from highway_lab.datasets import DATASETS, Dataset, choose_dataset, is_dataset_name, name_of
 from highway_lab.files import check_writable, lock_log, remove, remove_torn
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
-from highway_lab.logs import DatasetInfo, Run, RunLog, environment, joined, write
+from highway_lab.logs import DatasetInfo, Run, RunLog, environment, imported, joined, write
 from highway_lab.training import TrainingConfig, train
 
 # ---------------------------------------------------------------------------------------------- the job
@@ -207,7 +206,8 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
             for watcher in watchers:
                 watcher(run)
 
-        run = train(config, data, report=report, save_model=job.save_model, keep=job.checkpoint(config))
+        kept, any_code = job.checkpoint(config), job.old == "keep"
+        run = train(config, data, report=report, save_model=job.save_model, keep=kept, any_code=any_code)
     run.net = None  # which would take memory, and time on its way from a worker
     return run
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from highway_lab import ArgumentError, InputError, Interrupted, logs
-from highway_lab.cli import count, ignore_interrupts, import_file, imported
+from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, check_regular, make_place, remove
-from highway_lab.logs import Result
+from highway_lab.logs import Result, imported
 
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
 CONNECT_SECONDS = 10.0  # after which there is no scheduler
@@ -390,6 +390,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
 
 def _with_environment(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:
     """Return the result of a task with the environment of this process, which makes it."""
+    here = logs.environment()  # before the task: meanwhile somebody may edit the code
     result = function(task, data)
-    result.environment = logs.environment()
+    result.environment = here
     return result

@@ -22,12 +22,13 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 
 from highway_lab import InputError
 from highway_lab.datasets import DATASETS, TEST_IMAGES, is_dataset_name
-from highway_lab.fields import COUNT, LARGEST, SCORE, SHARE, Count, check, rule
+from highway_lab.fields import COUNT, LARGEST, SCORE, Count, check, rule
 from highway_lab.files import atomic_write, check_regular
 
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
+imported: list[str] = []  # files of the user, by --import: part of the code
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -39,6 +40,7 @@ DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES, "classes": []},
     "environment": {"kernels": "unknown", "code": "unknown"},
+    "State": {"code": "unknown"},
     "config": DEFAULTS,
     "training": DEFAULTS,
     "history": {"validation_loss": [], "validation_score": []},
@@ -224,7 +226,7 @@ class Run(Trained, Generic[ConfigT]):
     diverged: bool
     history: History
     # Mean T of each block, one row an epoch; null without gates.
-    gate_means: Annotated[list[list[float | None]] | None, rule("rows", "L", within=SHARE)]
+    gate_means: Annotated[list[list[float | None]] | None, rule("rows", "L")]
 
     def contradiction(self) -> str | None:
         """Return in words what does not agree."""
@@ -314,15 +316,15 @@ def environment(threads: int = 1) -> Environment:
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=fingerprint(training_code()),
+        code=fingerprint(users_code() | training_code()),
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )
 
 
-def training_code(root: Path = ROOT) -> dict[str, ast.Module]:
-    """Parse the training programs and all modules below `root` that they import; return syntax trees by name."""
-    trees, names = {}, list(TRAINING_PROGRAMS)
+def training_code(root: Path = ROOT, programs: Iterable[str] = TRAINING_PROGRAMS) -> dict[str, ast.Module]:
+    """Parse programs and all modules below `root` that they import; return syntax trees by name."""
+    trees, names = {}, list(programs)
     while names:
         name = names.pop()
         module = root / name.replace(".", "/")
@@ -336,6 +338,12 @@ def training_code(root: Path = ROOT) -> dict[str, ast.Module]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return trees
+
+
+def users_code() -> dict[str, ast.Module]:
+    """Parse the files that the user has imported, and the modules beside them that they import."""
+    trees = (training_code(Path(file).parent, [Path(file).stem]) for file in imported)
+    return {name: tree for of_file in trees for name, tree in of_file.items()}
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:

@@ -338,16 +338,17 @@ def train(
     report: Callable[[Run], None] = lambda run: None,
     save_model: str | os.PathLike | None = None,
     keep: str | os.PathLike | None = None,
+    any_code: bool = False,
 ) -> Run:
     """Train one net on a random subset of `data`; return the record of the run, whose `net` is the trained net.
 
     `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
     goes on. A loss that is not finite ends the run as diverged. `save_model`: where to put the trained net; `keep`:
-    where a checkpoint is kept after each epoch, from which the run goes on if it is there.
-    Raises InputError if `data` does not suit the config, Interrupted if the disk will not have the net.
+    where a checkpoint is kept after each epoch, from which the run goes on if it is there and of today's code, or of
+    `any_code`. Raises InputError if `data` does not suit the config, Interrupted if the disk will not have the net.
     """
     training = Training(config, data)
-    if keep and checkpoints.restore(keep, training):
+    if keep and checkpoints.restore(keep, training, any_code=any_code):
         report(training.run())  # also of one whose last epoch was its checkpoint's
     for _ in training.epochs():
         if keep:

@@ -108,6 +108,14 @@ def change_state(path: Path, **changes) -> None:
     change_arrays(path, state=np.array(json.dumps(state | changes)))
 
 
+def change_sealed_state(path: Path, **changes) -> None:
+    """Change the state as if the checkpoint had been written so."""
+    change_state(path, **changes)
+    arrays = contents(path)
+    del arrays["digest"]
+    change_arrays(path, digest=np.array(checkpoints.digest(arrays)))
+
+
 def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -178,11 +186,18 @@ FALSE_STATES = {  # each sealed with its own digest
 
 @pytest.mark.parametrize("change", FALSE_STATES.values(), ids=FALSE_STATES)
 def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, capsys, change):
-    change_state(path, **change)
-    arrays = contents(path)
-    del arrays["digest"]
-    change_arrays(path, digest=np.array(checkpoints.digest(arrays)))
+    change_sealed_state(path, **change)
     assert_trained_anew(digits, path, capsys)
+
+
+def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, path, saved, capsys):
+    change_sealed_state(path, code="another")
+    training = Training(SHORT, digits)
+    assert not checkpoints.restore(path, training)
+    assert capsys.readouterr().err == f"{path}: found a checkpoint of other code; its run is trained anew\n"
+    assert_same_bits(training, Training(SHORT, digits))
+    assert checkpoints.restore(path, training, any_code=True)
+    assert_same_bits(training, saved)
 
 
 FOREIGN = {

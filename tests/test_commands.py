@@ -20,7 +20,7 @@ import conv_recipes as cn
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from highway_lab import commands, datasets, logs
+from highway_lab import checkpoints, commands, datasets, logs
 from highway_lab.commands import checkpoint_beside, lines_beside
 from highway_lab.console import full_name, summary
 from highway_lab.jobs import ResultFile
@@ -507,6 +507,10 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
     capsys.readouterr()
     LINES.write_bytes(resealed(LINES, logs.environment().code, "c0dec0dec0de"))
     assert "found 1 of other code" in refused(cn.main, words)
+    gone_on = []
+    monkeypatch.setattr(checkpoints, "restore", lambda path, training, any_code: gone_on.append(any_code))
+    assert [cn.main([*words, *old]) for old in (["--keep"], [])] == [130, 130]
+    assert gone_on == [True, False]
 
 
 def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):

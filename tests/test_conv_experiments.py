@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import made_up
 import numpy as np
@@ -96,6 +97,20 @@ def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, d
     assert (again.history, seen) == (whole.history, []), "its checkpoint is of the last epoch"
     configs, names = (config, replace(config, lr=1.0)), ("a", "a-fashion-mnist")
     assert len({conv_runs.checkpoint_path(name, of) for name in names for of in configs}) == 4
+
+
+def test_a_fresh_run_forgets_the_checkpoints_of_its_log_only(workdir, digits):
+    config = configure("digits", epochs=1, n_train=100, n_validation=20, n_test=20)
+    left = [conv_runs.checkpoint_path(name, config) for name in ("made-up", "made-up-digits")]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"of another training")
+    job = made_up.job(digits, old="fresh", jobs=1, to_continue="again")
+    (run,) = conv_runs.train_missing(job, [config])
+    assert run.history.epoch == [0, 1]
+    assert [path.read_bytes()[:2] for path in left] == [b"PK", b"of"]
+    Path("made-up.jsonl").unlink()
+    assert conv_runs.train_missing(job, [config])[0].history == run.history, "fresh once, it goes on"
 
 
 # ------------------------------------------------------------------------- section 2.2 and normalisation

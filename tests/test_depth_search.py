@@ -597,6 +597,11 @@ def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
     assert [len(log.best) for log in logs] == [0, 12, 12]
     assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
     assert not Path("models").exists(), "the nets of a smoke run are not kept"
+    left = [*Path("runs/checkpoints").iterdir()]
+    for path in left:
+        path.write_bytes(b"of another training")
+    assert main("best", "--smoke", "--fresh") == 0
+    assert {path.read_bytes()[:2] for path in left} == {b"PK"}
 
 
 COUNTS = ("run --configs", "run --epochs", "run --n-train", "run --jobs")

@@ -1,6 +1,7 @@
 """A user's own file: imported by --import; blocks, losses and nets in it; the names of the public modules."""
 
 import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ import visualize_highway_networks as viz
 from conv_recipes import ConvConfig
 from experiments import __main__ as experiments
 from experiments.common import ExperimentJob, TrainedRun, load
-from highway_lab import __version__, cli, jobs
+from highway_lab import __version__, cli, jobs, logs
+from highway_lab.logs import environment
+from highway_lab.training import Training
 from highway_networks import BLOCKS
 
 SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
@@ -29,9 +32,12 @@ def own_file(workdir, monkeypatch):
     """A file with a block; what importing it changes lasts as long as the test."""
     Path("own_block.py").write_text(OWN)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    blocks = dict(BLOCKS)
     yield "own_block.py"
-    cli.imported.clear()
-    BLOCKS.pop("own", None)
+    logs.imported.clear()
+    environment.cache_clear()
+    BLOCKS.clear()
+    BLOCKS.update(blocks)
     sys.modules.pop("own_block", None)
 
 
@@ -47,10 +53,59 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 
 @pytest.mark.slow
 def test_other_processes_import_the_users_file_too(own_file, start):
-    words = (*SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--import", own_file, "--no-save")
+    words = (*SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--import", own_file, "--out", "log.json")
     process = start(str(ROOT / "highway_networks.py"), *words)
     _, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
+    runs = json.loads(Path("log.json").read_text())["runs"]
+    assert [run["environment"] for run in runs] == [None, None], "the file is part of their code"
+
+
+def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_file):
+    codes = [environment().code]
+    Path(own_file).write_text(f"import math, beside\n{OWN}")
+    for text in ("", "A = 1", "A = 1  # a comment"):
+        Path("beside.py").write_text(text)
+        cli.import_file(own_file)
+        codes.append(environment().code)
+    sys.modules.pop("beside")
+    assert len(set(codes)) == 3
+    assert codes[2] == codes[3]
+
+
+def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkeypatch, capsys):
+    words = [*SHORT, "--block", "own", "--seeds", "0,1", "--import", own_file, "--out", "log.json"]
+    train_epoch = Training._train_epoch
+
+    def stop_second(training):
+        if training.config.seed:
+            raise KeyboardInterrupt
+        return train_epoch(training)
+
+    monkeypatch.setattr(Training, "_train_epoch", stop_second)
+    assert hn.main(words) == 130
+    Path(own_file).write_text(f"{OWN}\nBLOCKS['own'] = BLOCKS['residual']")
+    logs.imported.clear()
+    capsys.readouterr()
+    assert "found 1 of other code" in refused(hn.main, words)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("BLOCKS['own'] = None", "'own': None"),
+        ("BLOCKS[7] = BLOCKS['plain']", "7: Block("),
+        ("BLOCKS['o\\nn'] = BLOCKS['plain']", "'o\\nn': Block("),
+        ("raise SystemExit('enough')", "SystemExit: enough"),
+    ],
+)
+def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, refused, no_training, line, found):
+    Path(own_file).write_text(OWN + line)
+    error = refused(hn.main, [*SHORT, "--import", own_file])
+    assert f"{own_file}: expected " in error
+    assert f"found{':' * ('Exit' in found)} {found}" in error
+    assert error.endswith("; mend it\n")
+    assert logs.imported == []
 
 
 @pytest.mark.parametrize(

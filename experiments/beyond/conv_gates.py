@@ -23,7 +23,7 @@ import numpy as np
 from conv_highway_networks import ConvNet, average_pool_forward
 from highway_lab import InputError
 from highway_lab.fields import SHARE, Count, Share, rule
-from highway_lab.files import make_place
+from highway_lab.files import make_place, remove
 from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import Dataset, train
@@ -125,7 +125,10 @@ def train_short(job: ExperimentJob) -> Path:
     path = Path("runs") / "checkpoints" / f"{name}.npz"
     make_place(job.path)
     make_place(path)
-    train(config, job.data, keep=checkpoint_path(name, config), save_model=path)
+    kept, old = checkpoint_path(name, config), job.arguments.old
+    if old == "fresh":
+        remove(kept)
+    train(config, job.data, keep=kept, any_code=old == "keep", save_model=path)
     return path
 
 

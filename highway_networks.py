@@ -45,10 +45,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from highway_lab import InputError, checkpoints, datasets
-from highway_lab.cli import ADD_NAME, FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
+from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.commands import TrainingCommand
 from highway_lab.datasets import Dataset, as_inputs, check_prepared, load_folder
 from highway_lab.files import damaged, decompress, read_bytes
+from highway_lab.logs import ADD_NAME
 from highway_lab.threads import count_threads
 from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
 

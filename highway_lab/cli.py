@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from highway_lab import ArgumentError, InputError, Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
-from highway_lab.logs import environment, imported
+from highway_lab.logs import ADD_NAME, environment, imported
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -82,9 +82,6 @@ def refuse_empty(argv: Sequence[str]) -> None:
         if re.fullmatch("(--[^=]+=)?", word):
             found = f"expected no empty one, found one after {word or before}"
             raise InputError(f"arguments: {found}; give it a value, or leave it out")
-
-
-ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 
 
 def import_files(argv: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ SCHEMA = 1
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
 imported: list[str] = []  # files of the user, by --import: part of the code
+ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -413,7 +414,8 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
     except OSError as error:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected a valid log, found: {error}; {remedy}") from error
+        ending = "" if ADD_NAME in str(error) else f"; {remedy}"
+        raise InputError(f"{path}: expected a valid log, found: {error}{ending}") from error
 
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:

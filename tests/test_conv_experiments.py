@@ -113,6 +113,20 @@ def test_a_fresh_run_forgets_the_checkpoints_of_its_log_only(workdir, digits):
     assert conv_runs.train_missing(job, [config])[0].history == run.history, "fresh once, it goes on"
 
 
+def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, digits, monkeypatch):
+    there = []
+
+    def train(config, data, *, keep, **_):
+        there.append(keep.exists())
+        keep.parent.mkdir(exist_ok=True)
+        keep.touch()
+
+    monkeypatch.setattr(conv_gates, "train", train)
+    for old in (None, None, "fresh"):
+        conv_gates.train_short(made_up.job(digits, smoke=True, old=old))
+    assert there == [False, True, False]
+
+
 # ------------------------------------------------------------------------- section 2.2 and normalisation
 
 

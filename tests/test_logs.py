@@ -273,7 +273,6 @@ WRONG = [  # a field, a value that it cannot have, what the message names
     *((("runs", 0, "history", field), [0] * 3, ["$.runs[0].history", "found"]) for field in LOG["runs"][0]["history"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12], [0.125]], ["gate_means", "$.runs[0]"]),
     (("runs", 0, "gate_means"), [[0.12, 0.12]], ["2 rows", "found 1", "$.runs[0]"]),
-    (("runs", 0, "config", "block"), "brick", ["`block`", "brick"]),
     (("runs", 0, "config", "lr"), 0, ["`lr`", "0"]),
 ]
 

@@ -26,12 +26,14 @@ from typing import Any, NamedTuple
 import highway_lab.logs
 from benchmarks import (
     conv_step_figures,
+    estimator_defaults_figures,
     estimators_figures,
     main_job_figures,
     primitives_figures,
     training_step_figures,
 )
 from benchmarks.conv_step import ConvStepLog
+from benchmarks.estimator_defaults import DefaultsLog
 from benchmarks.estimators import EstimatorsLog
 from benchmarks.main_job import JobLog
 from benchmarks.primitives import PrimitivesLog
@@ -61,6 +63,7 @@ BENCHMARKS = {  # the module with their tables, and the class of their log
     "conv_step": (conv_step_figures, ConvStepLog),
     "main_job": (main_job_figures, JobLog),
     "estimators": (estimators_figures, EstimatorsLog),
+    "estimator_defaults": (estimator_defaults_figures, DefaultsLog),
     "primitives": (primitives_figures, PrimitivesLog),
 }
 

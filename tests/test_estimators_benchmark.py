@@ -95,14 +95,14 @@ def test_shallow_nets_differ_where_the_interval_excludes_0(left, right, word):
 @pytest.mark.slow
 def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
-    few = ("few", rng.standard_normal((60, 9), dtype=np.float32), np.arange(60) % 3)
+    few = ("mnist", rng.standard_normal((60, 9), dtype=np.float32), np.arange(60) % 3)
     monkeypatch.setattr(estimators, "images", lambda: few)
     monkeypatch.setattr(estimators, "BUNDLED", {"digits": load_wine, "diabetes": load_diabetes})
     for name, value in {"FOLDS": 2, "SEEDS": (0,), "DEPTHS": (1,), "WIDTHS": (4,), "DEPTH": 2, "EPOCHS": 1}.items():
         monkeypatch.setattr(estimators, name, value)
     log = logged(estimators.main, EstimatorsLog, tmp_path / "log.json", "--rounds", "1")
     assert {(row.dataset, row.contender) for row in log.scores} == {
-        *((of, name) for of in ("digits", "few") for name in estimators.CLASSIFIERS),
+        *((of, name) for of in ("digits", "mnist") for name in estimators.CLASSIFIERS),
         *(("diabetes", name) for name in estimators.REGRESSORS),
     }
     assert {row.precision for row in log.epochs} == {"float32", "float64"}

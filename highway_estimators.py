@@ -24,6 +24,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import formatannotation
 from numbers import Integral, Real
@@ -56,6 +57,7 @@ from highway_lab.cli import (
     one_of,
     words_of,
 )
+from highway_lab.threads import blas_pools, count_threads, quiet_threads
 from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
 from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
 
@@ -359,7 +361,8 @@ class HighwayEstimator(BaseEstimator):
     def _outputs(self, X) -> np.ndarray:
         """Return the net's outputs, (n, K)."""
         X = self._inputs(X)
-        return predict_in_parts(self.net_, X)
+        with suitable_threads(self.net_):
+            return predict_in_parts(self.net_, X)
 
 
 @dataclass(eq=False, repr=False)
@@ -388,10 +391,11 @@ class DenseEstimator(HighwayEstimator):
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Yield a slice of the samples, a block's index and T (D, B), for all slices and blocks; T is overwritten."""
         which = self.net_.block.branches.index("T")
-        for rows in gen_batches(X.shape[0], ROWS):
-            x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
-            for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
-                yield rows, l, z[which]
+        with suitable_threads(self.net_):
+            for rows in gen_batches(X.shape[0], ROWS):
+                x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
+                for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
+                    yield rows, l, z[which]
 
     @available_if(has_gates)
     def transform_gates(self, X) -> np.ndarray:
@@ -463,7 +467,7 @@ def check_finite(epoch: int, **found: Any) -> None:
 
 def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
-    with np.errstate(all="ignore"):
+    with quiet_threads(training.config.threads()):
         outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
@@ -472,6 +476,11 @@ def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
 def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
     return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
+
+
+def suitable_threads(net: Any) -> AbstractContextManager:
+    """Use as many BLAS threads as suit a DeepNet's products with ROWS samples; a ConvNet sees to its own."""
+    return blas_pools().limit(limits=count_threads(ROWS * net.config.get("hidden", 0) ** 2))
 
 
 def check_no_times(**given: Any) -> None:

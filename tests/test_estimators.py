@@ -22,8 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import highway_networks
 from highway_estimators import HighwayClassifier, HighwayRegressor, epochs_without_gain, gate_bias_for
 from highway_image_estimator import HighwayImageClassifier
+from highway_lab.threads import blas_pools
 from highway_networks import BLOCKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -168,6 +170,20 @@ def test_labels_may_be_sparse_weighted_validated_and_in_parts():
 def test_labels_other_than_0_and_1_are_refused(labels):
     with pytest.raises(ValueError, match="y: expected labels of 0 and 1, found "):
         small().fit(LABELS_X, labels)
+
+
+@pytest.mark.parametrize("method", ["predict", "transform_gates", "effective_depth"])
+def test_small_products_of_a_fitted_net_have_one_blas_thread(monkeypatch, method):
+    net, threads, forward = small().fit(X, Y), [], highway_networks.affine_forward
+
+    def watched(*arguments):
+        threads.extend(pool["num_threads"] for pool in blas_pools().info())
+        forward(*arguments)
+
+    monkeypatch.setattr(highway_networks, "affine_forward", watched)
+    with blas_pools().limit(limits=2):
+        getattr(net, method)(X)
+    assert set(threads) == {1}
 
 
 @pytest.mark.parametrize("fitted", [(LABELS_X, LABELS), (X, Y)], ids=["labels", "classes"])

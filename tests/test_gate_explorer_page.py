@@ -474,8 +474,11 @@ def swipe(browser: Browser, selector: str, dx: int, dy: int) -> float:
 
 
 def test_a_vertical_swipe_over_layers_and_maps_scrolls_and_does_nothing_else(phone):
-    for selector in ("#list", ".strip.by-unit", "#accuracies"):
+    sliders = ("#last", "#first", "#step", "#depth")
+    for selector in ("#list", ".strip.by-unit", "#accuracies", *sliders):
         assert swipe(phone, selector, 0, -200) > 100, selector
+    for selector in sliders:
+        assert phone.run("return document.querySelector(arguments[0]).value", selector) == "0", selector
     assert phone.closed() == []
     assert phone.text("#where") == "after the plain layer"
 

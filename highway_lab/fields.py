@@ -83,4 +83,4 @@ def _check_level(value: Any, place: str, lengths: dict[str, int], level: str | C
         if len(value) != expected:
             raise ValueError(f"{place}: expected {expected} entries, found {len(value)}")
     elif set(value) != set(level):
-        raise ValueError(f"{place}: expected the keys {', '.join(level)}, found {', '.join(value)}"[:300])
+        raise ValueError(f"{place}: expected the keys {', '.join(level)}, found {', '.join(value)}"[:200])

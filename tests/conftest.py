@@ -23,6 +23,7 @@ from highway_lab.training import Training
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
 settings.register_profile("project", deadline=None, derandomize=True, database=None, max_examples=100)
+settings.register_profile("thorough", settings.get_profile("project"), max_examples=200)
 settings.load_profile("project")
 
 # A shell that starts the suite in the background has it, and all that it starts, ignore Ctrl-C.

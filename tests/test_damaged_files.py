@@ -27,7 +27,7 @@ from highway_lab.training import Training
 from highway_networks import Config
 
 pytestmark = pytest.mark.slow
-MANY = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 FEW = settings(MANY, max_examples=15)
 NUMBERS = (None, -1, 0, 42, 1e15, 1e99, 1e308, math.nan, 10**18, 10**400, "a", True, [], {})
 TEXTS = ("", "no such", "../../escaped", None, 7)

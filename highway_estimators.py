@@ -426,7 +426,7 @@ class DenseEstimator(HighwayEstimator):
 
 @dataclass
 class Saved:
-    """What the file of an estimator holds beside the arrays of its net and of its optimiser."""
+    """The part of an estimator's file beside the arrays of its net and of its optimiser."""
 
     estimator: str
     parameters: dict[str, Any]

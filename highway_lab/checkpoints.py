@@ -25,7 +25,7 @@ from highway_lab.logs import History, Run
 
 @dataclass
 class State:
-    """What a checkpoint holds beside its arrays; history: null unless scores are kept."""
+    """The part of a checkpoint beside its arrays; history: null unless scores are kept."""
 
     config: dict[str, Any]
     code: str  # fingerprint of the training code

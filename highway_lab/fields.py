@@ -1,4 +1,4 @@
-"""What the fields of a log may hold: declared with each field, checked wherever a log is read."""
+"""Rules of what the fields of a log may hold: declared with each field, checked wherever a log is read."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ COUNT, SHARE, SCORE = (0, LARGEST), (0, 1), (-LARGEST, 1)  # the least and the g
 
 
 class Rule(NamedTuple):
-    """What a field of a dataclass may hold, as `Annotated[TYPE, rule(...)]` declares it.
+    """A rule of what a field of a dataclass may hold, as `Annotated[TYPE, rule(...)]` declares it.
 
     levels  for each level of nested lists and mappings: the name of a length, or the keys of a mapping
     within  the least and the greatest number

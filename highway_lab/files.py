@@ -28,7 +28,7 @@ MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress 
 
 
 class Published(NamedTuple):
-    """What is known of a file, or of its payload."""
+    """The known facts of a file, or of its payload."""
 
     length: int  # bytes
     checksum: str  # hexadecimal digits

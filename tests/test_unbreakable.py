@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sklearn.datasets
 from helpers import ROOT, files_below, limited_file_size, refused_with, small_log
 
 import conv_recipes as conv
@@ -22,7 +21,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
-from highway_lab import InputError, commands, logs
+from highway_lab import InputError, commands, datasets, logs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.fields import LARGEST
@@ -213,10 +212,9 @@ def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refu
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(
-    public_folder, as_ordinary_user, monkeypatch, refused, no_training
+    public_folder, as_ordinary_user, monkeypatch, refused, no_training, digits
 ):
-    read_before = sklearn.datasets.load_digits(return_X_y=True)  # the ordinary user may not read root's environment
-    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda **_: read_before)
+    monkeypatch.setattr(datasets, "_load_digits", lambda: digits)  # the ordinary user may not read root's environment
     monkeypatch.chdir(public_folder)
     public_folder.chmod(0o777)
     Path("log.digits.jsonl").touch(0o444)
@@ -376,11 +374,10 @@ LOST = {  # the nets, how the log's folder is lost during the second run, the co
 
 @pytest.mark.parametrize(("nets", "lose", "code", "mend", "expected"), LOST.values(), ids=LOST)
 def test_a_folder_that_is_lost_in_mid_job_is_told_in_a_line(
-    public_folder, as_ordinary_user, monkeypatch, capsys, nets, lose, code, mend, expected
+    public_folder, as_ordinary_user, monkeypatch, capsys, digits, nets, lose, code, mend, expected
 ):
-    main, words = (hn.main, SHORT) if nets == "dense" else (conv.main, CONV)
-    read_before, train, trained = sklearn.datasets.load_digits(return_X_y=True), commands.train, []
-    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda **_: read_before)
+    (main, words), train, trained = (hn.main, SHORT) if nets == "dense" else (conv.main, CONV), commands.train, []
+    monkeypatch.setattr(datasets, "_load_digits", lambda: digits)
 
     def train_or_lose(config, data, **options):
         trained.append(config.seed)

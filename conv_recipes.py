@@ -30,7 +30,7 @@ from highway_lab.datasets import CLASSES, Dataset
 from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
 from highway_networks import load_dataset
 
-__all__ = ["NETS", "ConvConfig", "Recipe", "configure", "main"]
+__all__ = ["NETS", "ConvConfig", "Recipe", "configure", "for_few_images", "main"]
 
 # ------------------------------------------------------------------------------------- the paper's nets
 
@@ -211,6 +211,15 @@ def configure(net: str, **fields: Any) -> ConvConfig:
     return ConvConfig(net=net, **(NETS[net].settings | fields))
 
 
+FEW_DROPOUT = 0.0  # factor on the recipe's rates, which need more epochs
+STEPS, FEWEST = 50, 8  # steps that an epoch of few images should have, and images that a step should
+
+
+def for_few_images(config: ConvConfig) -> dict[str, Any]:
+    """Return the fields of a config that suit a user's own images, of which there may be few."""
+    return {"dropout": FEW_DROPOUT, "batch_size": min(config.batch_size, max(config.n_train // STEPS, FEWEST))}
+
+
 # ----------------------------------------------------------------------------------------- the command
 
 COMMAND = TrainingCommand(
@@ -226,6 +235,7 @@ COMMAND = TrainingCommand(
         **{"batch_size": 20, "dropout": 0.0},
     },
     sweep={"seed": [ConvConfig.seed]},
+    of_folder=for_few_images,
     checkpoints=True,
 )
 main = COMMAND.run

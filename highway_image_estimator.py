@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from conv_highway_networks import ConvNet, Stage, as_stage
-from conv_recipes import NETS, ConvConfig
+from conv_recipes import FEW_DROPOUT, NETS, STEPS, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
 from highway_lab.cli import FINITE, POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.training import OPTIMIZERS, SCHEDULE
@@ -36,7 +36,6 @@ __all__ = ["HighwayImageClassifier"]
 
 ROWS = 100  # images whose gates are computed together
 RECIPE = "auto: that of the net's recipe."
-STEPS, FEWEST = 50, 8  # batch_size="auto": steps that an epoch should have, and images that a step should
 PIXELS = 2.0  # values from 0 up to more than this are pixels on another scale than 0 to 1
 OTHER_SCALE = 8.0  # times the largest value of `fit`
 
@@ -65,7 +64,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     batch_norm: bool = hyperparameter(False, "Normalise H's affine map over the batch.", EITHER)
     contrast: bool | str = hyperparameter("auto", f"Normalise each image's contrast; {RECIPE}", EITHER)
     augment: bool | str = hyperparameter("auto", f"Train on random crops and mirror images; {RECIPE}", EITHER)
-    dropout: float = hyperparameter(0.0, "Factor on the rates of the net's dropout; 1 needs many epochs.", UNIT)
+    dropout: float = hyperparameter(FEW_DROPOUT, "Factor on the rates of the net's dropout; 1 needs many epochs.", UNIT)
     optimizer: str = hyperparameter("momentum", "Update rule.", one_of(OPTIMIZERS))
     learning_rate: float | str = hyperparameter("auto", f"Learning rate; {RECIPE}", POSITIVE)
     schedule: str = hyperparameter(
@@ -100,8 +99,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
             **NETS[given.net].settings | shared | chosen,
         )
         if given.batch_size == "auto":
-            few = max(config.n_train // STEPS, FEWEST)
-            config = dataclasses.replace(config, batch_size=min(config.batch_size, few))
+            config = dataclasses.replace(config, batch_size=for_few_images(config)["batch_size"])
         return config
 
     def _validated(self, X, *y, reset: bool, dtype: Any) -> Any:

@@ -32,6 +32,7 @@ from highway_lab.cli import (
 )
 from highway_lab.console import (
     EpochReporter,
+    describe_chance,
     describe_scores,
     full_name,
     label,
@@ -62,6 +63,7 @@ class Job:
     save_model: Path | None = None
     tensorboard: Path | None = None  # folder of event files
     checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
+    of_folder: str = ""  # flags that were taken as they suit a folder of images
     imports: Sequence[str] = ()  # files of the user, which a program that reads log or net needs
 
     def __post_init__(self) -> None:
@@ -168,6 +170,10 @@ def run_job(job: Job, data: Dataset) -> None:
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             _remove_all(job.checkpoint_paths())
     print(f"\n{summary(runs, info)}")
+    if job.of_folder:
+        print(f"for a folder of images: {job.of_folder}")
+    if data.classes and (words := describe_chance(runs, data.test_y)):
+        print(words)
     if job.out:
         words = f"{quote(job.out)}{import_words(job.imports)}"
         print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {words}")
@@ -270,6 +276,7 @@ class TrainingCommand:
     dataset: Callable[[Any], str]  # name of the usual data set of a net, by its size
     quick: Mapping[str, Any]  # fields of a --quick job
     sweep: Mapping[str, list[int]]  # the values of seed and size in the committed sweep
+    of_folder: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # fields of a config that suit a user's images
     sizes: Collection[str] = ()  # names of the family's nets; none: a net's size is a number
     block: str = "highway"  # default of --block
     fallback: bool = False  # whether the digits stand in for MNIST where that cannot be had and no data set is named
@@ -341,8 +348,19 @@ class TrainingCommand:
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
         options = {name: getattr(given, name) for name in ("jobs", "old", "save_model", "tensorboard")}
         commands = given.command_line, given.to_continue
+        taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
+        of_folder = " ".join(f"{flag(name)} {getattr(configs[0], name)}" for name in taken)
         imports = [*([sys.argv[0]] if self.users_program() else []), *imported]
-        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints, imports=imports)
+        return Job(
+            *commands,
+            dataset,
+            configs,
+            out,
+            **options,
+            checkpoints=self.checkpoints,
+            of_folder=of_folder,
+            imports=imports,
+        )
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""
@@ -353,7 +371,10 @@ class TrainingCommand:
         check_number(len(sizes) * len(seeds) * len(blocks))
         quick = {name: value for name, value in self._quick(given).items() if name != self.config.SIZE}
         usual = self.configure(**{self.config.SIZE: sizes[0]} | quick)
-        fields = quick | fit_to(data, usual, self._given_fields(given))
+        fields = fit_to(data, usual, self._given_fields(given))
+        if data.classes:
+            fields = {**self.of_folder(dataclasses.replace(usual, n_train=fields["n_train"])), **fields}
+        fields = quick | fields
         return [
             self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block})
             for size, seed, block in product(sizes, seeds, blocks)

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 import sys
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
-from highway_lab.datasets import TEST_IMAGES
+import numpy as np
+
+from highway_lab.datasets import DATASETS, TEST_IMAGES
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, Run
 
@@ -83,8 +86,8 @@ def name_numbers(values: Sequence[int]) -> str:
 
 
 def name_data(dataset: str) -> str:
-    """Return a data set's name with the capitals of MNIST and CIFAR."""
-    return re.sub("mnist|cifar", lambda found: found[0].upper(), dataset)
+    """Return a data set's name with the capitals of MNIST and CIFAR; that of a folder as it is."""
+    return re.sub("mnist|cifar", lambda found: found[0].upper(), dataset) if dataset in DATASETS else dataset
 
 
 def name_tested(dataset: DatasetInfo) -> str:
@@ -174,6 +177,22 @@ def summary(runs: Sequence[Run], dataset: DatasetInfo) -> str:
     lines = [f"{name_tested(dataset)}: {dataset.n_train:,} training samples, {dataset.n_test:,} test samples"]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join(lines + ["±: 95 % interval over seeds"] * any("±" in line for line in lines))
+
+
+def describe_chance(runs: Sequence[Run], labels: np.ndarray) -> str:
+    """Name the runs whose test accuracy is no better than guessing, and what to try; "" if there is none.
+
+    Guessing: the share of the commonest of the test labels (n,), plus its standard error.
+    """
+    chance = np.bincount(labels).max() / len(labels)
+    most = chance + math.sqrt(chance * (1 - chance) / len(labels))
+    scored = [(run, run.history.test_score[-1]) for run in runs if run.metric == "accuracy" and not run.diverged]
+    named = [label(run.config) for run, score in scored if score <= most]
+    if not named:
+        return ""
+    more = f" and {count_of(len(named) - 3, 'run')} more" if len(named) > 3 else ""
+    guess = f"no better than guessing the commonest class ({chance:.3f})"
+    return f"{guess}: {', '.join(named[:3])}{more}; try more --epochs, another --lr or --block, or more images"
 
 
 def _by_size(group: tuple) -> Any:

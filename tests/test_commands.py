@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import ROOT, files_below, group_lives, resealed, wait_until, without_seconds
 from made_up import made_up_log
@@ -22,7 +23,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_lab import checkpoints, commands, datasets, logs
 from highway_lab.commands import checkpoint_beside, lines_beside
-from highway_lab.console import full_name, summary
+from highway_lab.console import describe_chance, full_name, summary
 from highway_lab.jobs import ResultFile
 from highway_lab.logs import Run, RunLog
 from highway_lab.training import Training
@@ -138,6 +139,14 @@ def test_the_summary_fits_a_terminal_of_80_columns_and_counts_diverged_runs():
     for row in (uncoupled, plain):
         assert all(row[start - 2 : start] == "  " != row[start] for start in starts), "columns are in line"
     assert [row[starts[-1] :] for row in (uncoupled, plain)] == ["0 of 3", "1 of 3"]
+
+
+def test_runs_that_are_no_better_than_guessing_are_named():
+    runs = made_up_log(seeds=range(4)).runs
+    said = describe_chance(runs, np.repeat([0, 1], 50))
+    assert said.startswith("no better than guessing the commonest class (0.500): plain depth 4 seed 0, plain depth")
+    assert "seed 2 and 1 run more; try more --epochs" in said
+    assert describe_chance([run for run in runs if run.config.block == "highway"], np.repeat([0, 1], 50)) == ""
 
 
 SHARED = {

@@ -198,13 +198,22 @@ def test_a_wrong_folder_or_size_is_refused(flowers, call, says):
 
 
 @pytest.mark.parametrize(
-    ("program", "net"), [(hn, ["--depth", "2"]), (conv_recipes, ["--net", "digits", "--quick"])], ids=["dense", "conv"]
+    ("program", "net", "taken", "batch_size"),
+    [
+        (hn, ["--depth", "2"], "", 128),
+        (conv_recipes, ["--net", "digits"], "for a folder of images: --dropout 0.0 --batch-size 8\n", 8),
+        (conv_recipes, ["--net", "digits", "--batch-size", "4"], "for a folder of images: --dropout 0.0\n", 4),
+    ],
 )
-def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, program, net):
+def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, capsys, program, net, taken, batch_size):
     command = [*net, "--dataset", "flowers", "--size", "8", "--epochs", "1"]
     assert program.main(command) == 0
+    out = capsys.readouterr().out
+    assert taken in out
+    assert ("for a folder" in out) == bool(taken)
     (path,) = Path().glob("run-*.json")
     log = json.loads(path.read_text())
+    assert log["runs"][0]["config"]["batch_size"] == batch_size
     assert log["dataset"]["name"] == datasets.name_of("flowers", load_folder(flowers, size=8))
     assert log["dataset"]["name"] in path.name
     assert log["dataset"]["classes"] == ["rose", "tulip"]

@@ -24,7 +24,6 @@ from highway_lab.logs import RunLog, read
 from highway_networks import Config, DeepNet
 
 pytestmark = pytest.mark.browser
-NBSP = "\N{NO-BREAK SPACE}"
 
 
 class Browser:
@@ -69,8 +68,9 @@ class Browser:
         self.show()
 
     def text(self, selector: str) -> str:
-        """Return the text of an element in the current state."""
-        return self.run("explorer.show(); return document.querySelector(arguments[0]).textContent", selector)
+        """Return the text of an element in the current state; a space that does not break is a space."""
+        code = "explorer.show(); return document.querySelector(arguments[0]).textContent.replaceAll('\\u00a0', ' ')"
+        return self.run(code, selector)
 
     def show(self) -> None:
         """Show the current state now, not in the next frame."""
@@ -214,7 +214,7 @@ def test_an_empty_canvas_says_so_everywhere(opened):
 
 def test_a_sample_that_is_drawn_big_becomes_itself(opened, log):
     for label, pixels in enumerate(log.pixels):
-        opened.click(f"#way [aria-label$=' {label}']")
+        opened.click(f"#way [aria-label$='{label}']")
         np.testing.assert_array_equal(opened.pixels(), pixels)
         opened.show()
         for pad in (0, 1):  # both show it
@@ -308,10 +308,10 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
         if len(layers) == L:
             drag(opened, L, 1)
         words = opened.text("#measured")
-        assert ("not been measured" if share is None else f" {100 * share:.2f}{NBSP}% of ") in words, layers
+        assert ("not been measured" if share is None else f" {100 * share:.2f} % of ") in words, layers
         if i in untrained:
             end, n = untrained[i]
-            assert f"untrained net {100 - 100 * log.untrained_errors[end][n]:.2f}{NBSP}%." in words
+            assert f"untrained net {100 - 100 * log.untrained_errors[end][n]:.2f} %." in words
         marked = opened.run("return [...document.querySelectorAll('#lesions circle')].map(c => c.matches('.closed'))")
         assert (np.flatnonzero(marked) + 1).tolist() == layers
 
@@ -323,11 +323,11 @@ def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
         end: [int(net.without(order[:k]).predict(x[[label]]).argmax()) for k in range(L + 1)]
         for end, order in (("back", np.arange(L)[::-1]), ("front", np.arange(L)))
     }
-    opened.click(f"#way [aria-label$=' {label}']")
+    opened.click(f"#way [aria-label$='{label}']")
     words = opened.text("#answer-says")
     for end, found in answers.items():
         changed = next((k for k, of in enumerate(found) if of != found[0]), L + 1)
-        assert f"with {changed - 1}{NBSP}layers closed from the {end}" in words
+        assert f"with {changed - 1} layers closed from the {end}" in words
     assert f"stays a {label}" in words
 
 
@@ -426,7 +426,7 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
     for i, depth in enumerate(tuned[tuned_plain.PLAIN]):
         opened.enter("depth", i)
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
-            found = opened.text(f"#readout .{arm.block}").replace(NBSP, " ").removeprefix(arm.block)
+            found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)
             expected = (points(untuned[arm.block, depth]), accuracies(tuned[arm][depth]))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
@@ -534,6 +534,7 @@ def test_it_fits_its_window_and_can_be_touched(opened, width):
         const { width, height } = element.getBoundingClientRect(); return Math.min(width, height) < 24;
     }).map(element => element.outerHTML);"""
     found = opened.run("return document.documentElement.scrollWidth"), opened.run(small)
+    assert not re.search(r"\d[ \n]%", opened.run("return document.body.innerText"))  # no % stands alone on a line
     opened.run("document.querySelectorAll('details').forEach(details => { details.open = false; })")
     opened.resize(1600)
     assert found == (width, [])
@@ -570,9 +571,9 @@ def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
     status = opened.find("id", "spoken")
     assert status.aria_role == "status"
     for act, words in (
-        (lambda: drag(opened, 30, 30), f"1{NBSP}layer closed: the trained net sees a 0"),
+        (lambda: drag(opened, 30, 30), "1 layer closed: the trained net sees a 0"),
         (lambda: opened.enter("step", 3), "it stays a 0"),
         (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets in one setting are broken"),
     ):
         act()
-        WebDriverWait(opened.driver, 60).until(lambda _, words=words: words in status.get_property("textContent"))
+        WebDriverWait(opened.driver, 60).until(lambda _, words=words: words in opened.text("#spoken"))

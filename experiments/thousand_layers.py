@@ -6,6 +6,9 @@ net of no blocks (one plain layer and a softmax), so that net is the control. Ea
 validation loss with one other seed, on half of the images: these runs would otherwise cost more than those that are
 scored.
 
+With --long, nets of 1,000 blocks that may train, and those of no blocks, are trained for 30 epochs in place of 3, at
+the rates chosen for 3: to choose anew would cost ten times as much. Is more depth put to use when there is time?
+
 A block takes part if its mean T over training images has at least doubled in training, and is above 0.01. To find how
 many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their input. The least
 k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
@@ -16,7 +19,8 @@ if __name__ == "__main__":
 
     start(__spec__.name, "EXPERIMENT.main")
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated
 
@@ -40,6 +44,7 @@ SEEDS = (0, 1, 2)
 SETTING = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "clip": 0.0}
 BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
 CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
+LONG_BLOCKS, LONG_EPOCHS = BLOCKS[1:3], 30
 GATE_IMAGES = 1_000  # training images over which mean T is taken
 GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown by this factor and is above this value
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
@@ -73,6 +78,7 @@ class DeepRun(Trained):
 class ThousandLayersLog(Log):
     """The log runs/thousand_layers.json; `tried` chose the rates of `runs`.
 
+    tried                       none with --long, whose rates are those of the log of 3 epochs
     growth, active, tolerance   by which blocks take part, and are needed
     guessing_loss               the least loss of a net that gives every training image the same answer
     """
@@ -81,11 +87,11 @@ class ThousandLayersLog(Log):
     growth: float
     active: float
     tolerance: float
-    tried: Annotated[list[TriedRate], rule("tried")]
+    tried: list[TriedRate]
     runs: Annotated[list[DeepRun], rule("runs")]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)
+EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long"})
 
 
 def entropy(y: np.ndarray) -> float:
@@ -133,13 +139,27 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:
     """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first."""
     depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
-    budget = choosing(fit(CHOOSING_BUDGET, data, smoke)) if rates is None else fit(BUDGET, data, smoke)
-    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), BLOCKS)]
+    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), BLOCKS)] + [CONTROL]
+    if rates is None:
+        return configs(dict.fromkeys(arms, tried), [CHOOSING_SEED], choosing(fit(CHOOSING_BUDGET, data, smoke)))
+    return configs({arm: [rates[arm]] for arm in arms}, seeds, fit(BUDGET, data, smoke))
+
+
+def plan_long(data: Dataset, smoke: bool, rates: dict[tuple, float]) -> list[Config]:
+    """Return the runs of --long, given rates by arm."""
+    deepest = max(depth for *_, depth in rates)
+    arms = [*((*block, deepest) for block in LONG_BLOCKS), CONTROL]
+    budget = fit(BUDGET | {"epochs": LONG_EPOCHS}, data, smoke)
+    return configs({arm: [rates[arm]] for arm in arms}, SEEDS[: 2 if smoke else None], budget)
+
+
+def configs(rates: dict[tuple, Sequence[float]], seeds: Sequence[int], budget: dict) -> list[Config]:
+    """Return the configurations of every arm for each seed and each of its rates."""
     return [
         Config(block=block, depth=depth, gate_bias=bias, lr=lr, seed=seed, **SETTING, **budget)
-        for block, bias, depth in [*arms, CONTROL]
-        for seed in ([CHOOSING_SEED] if rates is None else seeds)
-        for lr in (tried if rates is None else [rates[block, bias, depth]])
+        for (block, bias, depth), lrs in rates.items()
+        for seed in seeds
+        for lr in lrs
     ]
 
 
@@ -148,10 +168,16 @@ def arm(run: DeepRun) -> tuple[str, float, int]:
 
 
 def run(job: ExperimentJob) -> None:
-    tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
+    if job.arguments.long:
+        rates = {arm(run): run.config.lr for run in EXPERIMENT.read(job.path).runs}
+        job, tried = replace(job, path=job.path.with_stem(f"{job.path.stem}-long")), []
+        runs = job.run_missing(run_config, plan_long(job.data, job.smoke, rates), DeepRun)
+    else:
+        tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
     constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
     guessing_loss = number(entropy(job.data.train_y))
     job.keep(runs[0].config, guessing_loss=guessing_loss, **constants, tried=tried, runs=runs)
 
 
-EXPERIMENT.add_run(run, "train all nets; resumable")
+parser = EXPERIMENT.add_run(run, "train all nets; resumable")
+parser.add_argument("--long", action="store_true", help=f"the deepest nets for {LONG_EPOCHS} epochs, after run")

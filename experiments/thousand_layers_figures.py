@@ -3,8 +3,9 @@
 Rules of the verdicts, by 95 % intervals over seeds. A net trains if its training loss is below that of guessing, in
 orders of magnitude. It uses its blocks if closing all of them costs test accuracy. "Does not stall" asks for both, as
 nets of no blocks train, too. "About 95 %" means within ACCURACY_MARGIN on both sides, "about 15 blocks" that every net
-needs 10 or 20. Deeper nets struggle if they lose test accuracy against shallower ones of the same bias; BLOG_BIAS is
-left out there, as its nets use no block at any depth.
+needs 10 or 20. These are judged by the longest runs from a bias: those of --long, where there are any. Deeper nets
+struggle if they lose test accuracy against shallower ones of the same bias; BLOG_BIAS is left out there, as its nets
+use no block at any depth, and so are the long runs, as there are no shallower ones.
 """
 
 import numpy as np
@@ -20,7 +21,8 @@ from .common_figures import draw_dots, judge_each, lead, minus, name_arm, scale_
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
-ERROR_TICKS = (5, 10, 20, 50, 90)  # %
+ERROR_TICKS = (2, 5, 10, 20, 50, 90)  # %
+SMALLEST_ERROR = 1.5  # %, that is drawn
 LOST_TICKS = (0, 0.1, 1, 10)  # points of test accuracy
 STALLS = {Verdict.NOT_REPRODUCED: "stalls", Verdict.INCONCLUSIVE: "may stall"}  # by the verdict on training
 BLOG_BIAS, BLOG_ACCURACY, BLOG_BLOCKS = -20.0, 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
@@ -35,11 +37,14 @@ def split(log: ThousandLayersLog) -> tuple[Arms, list[DeepRun], list[int]]:
     return arms, control, sorted({depth for _, _, depth in arms})
 
 
-def deepest(log: ThousandLayersLog) -> dict[float, list[DeepRun]]:
-    """Return the runs of the deepest highway nets by bias, the highest first."""
-    arms, _, depths = split(log)
-    biases = sorted({bias for block, bias, _ in arms if block == "highway"}, reverse=True)
-    return {bias: arms["highway", bias, depths[-1]] for bias in biases}
+def deepest(*logs: ThousandLayersLog) -> dict[float, list[DeepRun]]:
+    """Return the runs of the deepest highway nets by bias, the highest first; the last log that has a bias counts."""
+    found = {}
+    for arms, _, depths in map(split, logs):
+        found |= {
+            bias: runs for (block, bias, depth), runs in arms.items() if (block, depth) == ("highway", depths[-1])
+        }
+    return dict(sorted(found.items(), reverse=True))
 
 
 def lost(runs: list[DeepRun]) -> np.ndarray:
@@ -59,6 +64,15 @@ def shows_blocks(log: ThousandLayersLog, runs: list[DeepRun]) -> bool:
     return runs[0].config.block == "highway" and judge_training(log, runs) == Verdict.REPRODUCED
 
 
+def panels(*logs: ThousandLayersLog) -> list[tuple[str, ThousandLayersLog, int]]:
+    """Return the title, the log and the depth of each panel."""
+    return [
+        (f"{depth:,} blocks" + (f", {log.runs[0].config.epochs} epochs" if log is not logs[0] else ""), log, depth)
+        for log in logs
+        for depth in split(log)[2]
+    ]
+
+
 def figure_title(log: ThousandLayersLog) -> str:
     return title(log.dataset, log.runs, f"SGD, {log.runs[0].config.epochs} epochs, best rate of each")
 
@@ -67,26 +81,32 @@ def name_row(block: str, bias: float) -> str:
     return block if block == "plain" else f"$b_T$ = {minus(bias)}"
 
 
-def depth_figure(log: ThousandLayersLog) -> Figure:
+def depth_figure(*logs: ThousandLayersLog) -> Figure:
     """Draw test error, a panel a depth, a row an arm: of whole nets and, if they train, with all blocks closed."""
-    arms, control, depths = split(log)
-    rows, no_blocks = sorted({key[:2] for key in arms}), 100 - points(control).mean()
-    figure, panels = new_figure(figure_title(log), 3.6, ncols=len(depths), sharey=True)
-    for axes, depth in zip(panels, depths, strict=True):
+    rows = sorted({key[:2] for key in split(logs[0])[0]})
+    seen = panels(*logs)
+    figure, grid = new_figure(figure_title(logs[0]), 3.6, ncols=len(seen), sharey=True)
+    grid = np.atleast_1d(grid)  # a single panel comes alone
+    for axes, (words, log, depth) in zip(grid, seen, strict=True):
+        arms, control, _ = split(log)
+        no_blocks = 100 - points(control).mean()
         for error, label, side in ((no_blocks, " no blocks", "left"), (100 - 100 * CHANCE, "guessing ", "right")):
             axes.axvline(error, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
             axes.text(error, len(rows) - 0.45, label, size=9, ha=side, va="center")
         for height, key in enumerate(rows):
-            runs, color = arms[*key, depth], COLORS[key[0]]
+            runs, color = arms.get((*key, depth), []), COLORS[key[0]]
+            if not runs:
+                axes.text(ERROR_TICKS[0], height, "not run", size=9, va="center")
+                continue
             draw_dots(axes, 100 - points(runs), height + 0.13, label="whole net", color=color)
             if shows_blocks(log, runs):
                 errors = 100 - points(runs) + lost(runs)[:, 0]
                 draw_dots(axes, errors, height - 0.13, label="all blocks closed", color=color, markerfacecolor="white")
         scale_errors(axes, ERROR_TICKS)
-        axes.set(title=f"{depth:,} blocks", xlabel="test error (%)", xlim=(4, 100))
-    panels[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
-    panels[0].set_ylim(-0.5, len(rows) - 0.2)
-    handles, labels = panels[0].get_legend_handles_labels()
+        axes.set(title=words, xlabel="test error (%)", xlim=(SMALLEST_ERROR, 100))
+    grid[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
+    grid[0].set_ylim(-0.5, len(rows) - 0.2)
+    handles, labels = grid[0].get_legend_handles_labels()
     first = [labels.index(label) for label in dict.fromkeys(labels)]
     figure.legend(
         [handles[i] for i in first], [labels[i] for i in first], ncols=2, loc="outside lower center", frameon=False
@@ -94,47 +114,43 @@ def depth_figure(log: ThousandLayersLog) -> Figure:
     return figure
 
 
-def kept_figure(log: ThousandLayersLog) -> Figure:
+def kept_figure(*logs: ThousandLayersLog) -> Figure:
     """Draw the points lost with all but the k blocks of highest mean T closed, a panel a depth, a line a bias."""
-    arms, _, depths = split(log)
-    figure, panels = new_figure(figure_title(log), 4.4, ncols=len(depths), sharey=True)
-    for axes, depth in zip(panels, depths, strict=True):
-        for row, (bias, color) in enumerate(zip(deepest(log), SETTINGS, strict=True)):
-            runs, label = arms["highway", bias, depth], name_row("highway", bias)
+    seen, colors = panels(*logs), dict(zip(deepest(logs[0]), SETTINGS, strict=False))
+    figure, grid = new_figure(figure_title(logs[0]), 4.4, ncols=len(seen), sharey=True)
+    grid = np.atleast_1d(grid)  # a single panel comes alone
+    for axes, (words, log, depth) in zip(grid, seen, strict=True):
+        arms, *_ = split(log)
+        for row, bias in enumerate(deepest(log)):
+            runs, label, color = arms["highway", bias, depth], name_row("highway", bias), colors[bias]
             if shows_blocks(log, runs):
                 draw_seeds(axes, runs[0].gates.kept[::-1], lost(runs)[:, ::-1], label=label, color=color)
             else:
-                words = f"{label} {STALLS[judge_training(log, runs)]}"
-                axes.text(0.97, 0.97 - 0.07 * row, words, transform=axes.transAxes, color=color, ha="right", va="top")
+                stalls = f"{label} {STALLS[judge_training(log, runs)]}"
+                axes.text(0.97, 0.97 - 0.07 * row, stalls, transform=axes.transAxes, color=color, ha="right", va="top")
         draw_level(axes, 100 * log.tolerance, "_")
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({tick for tick in (0, 1, 10, depth) if tick <= depth})
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        axes.set(xlabel="open blocks", xlim=(depth, 0), title=f"{depth:,} blocks")
-    panels[0].set_yscale("symlog", linthresh=LOST_TICKS[1])
-    panels[0].set_yticks(LOST_TICKS, LOST_TICKS)
-    panels[0].set_ylim(-0.03, 30)
-    panels[0].set_ylabel("points of test accuracy lost\n(linear up to 0.1)")
-    panels[-1].text(0, 75 * log.tolerance, "tolerance", ha="right", va="center", size=9)
-    for axes in panels:
+        axes.set(xlabel="open blocks", xlim=(depth, 0), title=words)
+    grid[0].set_yscale("symlog", linthresh=LOST_TICKS[1])
+    grid[0].set_yticks(LOST_TICKS, LOST_TICKS)
+    grid[0].set_ylim(-0.03, 30)
+    grid[0].set_ylabel("points of test accuracy lost\n(linear up to 0.1)")
+    grid[-1].text(0, 75 * logs[0].tolerance, "tolerance", ha="right", va="center", size=9)
+    for axes in grid:
         label_ends(axes)
     return figure
 
 
-def arms_table(log: ThousandLayersLog) -> str:
+def arms_table(log: ThousandLayersLog, *more: ThousandLayersLog) -> str:
     """Tabulate by arm the chosen rate, test accuracy beside the control's, training loss, and what the blocks do."""
-    arms, control, _ = split(log)
-    shallow_first = sorted(arms.items(), key=lambda item: (item[0][2], item[0][0], -item[0][1]))
-    rows = []
-    for key, runs in [(CONTROL, control), *shallow_first]:
-        gap = str(lead(runs, control)) if key != CONTROL else ""
-        score, loss = final(runs, "test_score", percent=True), final(runs, "train_loss")
-        cells = gate_cells(runs) if shows_blocks(log, runs) else [""] * 3
-        rows.append([f"{key[2]:,}", name(*key), f"{runs[0].config.lr:g}", score, gap, loss, *cells])
-    header = ["blocks", "net", "rate", "test accuracy (%)", "minus no blocks", "training loss"]
+    rows = [row for of in (log, *more) for row in arm_rows(of)]
+    header = ["blocks", "net", "epochs", "rate", "test accuracy (%)", "minus no blocks", "training loss"]
     header += ["lost, all closed", "blocks needed", "mean T"]
-    taking_part = max((run.gates.taking_part for run in log.runs if run.gates), default=0)
+    taking_part = max((run.gates.taking_part for of in (log, *more) for run in of.runs if run.gates), default=0)
     edges = edge_note(log.tried, log.runs, arm, lambda *arm: f"{arm[2]:,} {name(*arm)}" if arm[2] else name(*arm))
+    edges = edges if log.tried else ""
     return (
         f"{markdown(header, rows)}\n\n{seeds_of(run.config for run in log.runs)} Differences are points (Welch's t); "
         f"a diverged run counts as {CHANCE:.0%}. Guessing has a loss of {log.guessing_loss:.3f}. Lost: points that "
@@ -143,6 +159,20 @@ def arms_table(log: ThousandLayersLog) -> str:
         f"training. Blocks whose mean T has grown {log.growth:g}-fold and exceeds {log.active:g}: {taking_part} in a "
         f"net at most. {edges}"
     )
+
+
+def arm_rows(log: ThousandLayersLog) -> list[list[str]]:
+    """Return the rows of a log's arms, the shallow first."""
+    arms, control, _ = split(log)
+    shallow_first = sorted(arms.items(), key=lambda item: (item[0][2], item[0][0], -item[0][1]))
+    rows = []
+    for key, runs in [(CONTROL, control), *shallow_first]:
+        gap = str(lead(runs, control)) if key != CONTROL else ""
+        score, loss = final(runs, "test_score", percent=True), final(runs, "train_loss")
+        cells = gate_cells(runs) if shows_blocks(log, runs) else [""] * 3
+        config = runs[0].config
+        rows.append([f"{key[2]:,}", name(*key), str(config.epochs), f"{config.lr:g}", score, gap, loss, *cells])
+    return rows
 
 
 def name(block: str, bias: float, depth: int) -> str:
@@ -156,21 +186,21 @@ def gate_cells(runs: list[DeepRun]) -> list[str]:
     return [str(interval(lost(runs)[:, 0])), needed, f"{np.mean([of.trained for of in gates]):.1e}"]
 
 
-def claims(log: ThousandLayersLog) -> list[Claim]:
-    return [stall_claim(log), blog_claim(log), struggle_claim(log)]
+def claims(log: ThousandLayersLog, *more: ThousandLayersLog) -> list[Claim]:
+    return [stall_claim(log, *more), blog_claim(log, *more), struggle_claim(log)]
 
 
-def stall_claim(log: ThousandLayersLog) -> Claim:
+def stall_claim(*logs: ThousandLayersLog) -> Claim:
     """Judge from which biases the deepest nets train and use their blocks."""
     verdicts, costs = {}, []
-    for bias, runs in deepest(log).items():
-        verdicts[bias] = judge_training(log, runs)
+    for bias, runs in deepest(*logs).items():
+        verdicts[bias] = judge_training(logs[0], runs)
         if verdicts[bias] == Verdict.REPRODUCED:
             cost = interval(lost(runs)[:, 0])
             verdicts[bias] = judge_better(cost, ACCURACY_MARGIN)
-            costs.append(f"{minus(bias)}: {cost}")
+            costs.append(f"{minus(bias)}: {cost}{after_epochs(runs)}")
         else:
-            costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}")
+            costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}{after_epochs(runs)}")
     used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "training by SGD does not stall with more than 1,000 layers"
     why = (
@@ -180,16 +210,21 @@ def stall_claim(log: ThousandLayersLog) -> Claim:
     return Claim("2.2", paper, why, combine(verdicts.values()))
 
 
-def blog_claim(log: ThousandLayersLog) -> Claim:
+def blog_claim(*logs: ThousandLayersLog) -> Claim:
     """Judge whether the deepest nets from BLOG_BIAS reach about 95 %, and whether each uses about 15 blocks."""
-    runs, (_, control, _) = deepest(log)[BLOG_BIAS], split(log)
+    runs, (_, control, _) = deepest(*logs)[BLOG_BIAS], split(logs[-1])
     scores, needed = interval(points(runs)), [run.gates.needed for run in runs if run.gates]
     above = interval(points(runs) - BLOG_ACCURACY)
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
     beside = f"no blocks: {interval(points(control)):.2f} %, n = {len(runs)}"
-    why = f"{scores:.2f} % ({beside}); blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
+    needs = f"blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
+    why = f"{scores:.2f} %{after_epochs(runs)} ({beside}); {needs}"
     return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
+
+
+def after_epochs(runs: list[DeepRun]) -> str:
+    return f" after {runs[0].config.epochs} epochs"
 
 
 def struggle_claim(log: ThousandLayersLog) -> Claim:

@@ -34,6 +34,13 @@ def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
     assert all((run.gates is None) == (run.config.block == "plain") for run in log.runs)
     assert log.guessing_loss == pytest.approx(math.log(10), abs=0.01)
 
+    assert tl.EXPERIMENT.main(["run", "--smoke", "--long"]) == 0
+    long = tl.EXPERIMENT.read(LOG.with_stem("thousand_layers-smoke-long"))
+    assert {tl.arm(run): run.config.lr for run in long.runs}.items() <= best_rates(log.tried).items()
+    assert {run.config.depth for run in long.runs} == {0, 6}
+    for draw in thousand_layers_figures.FIGURES.values():
+        draw(long)  # alone, a single panel
+
     runs = [replace(run, diverged=True, gates=None) if run.config.depth == 6 else run for run in log.runs]
     for draw in thousand_layers_figures.FIGURES.values():
         draw(replace(log, runs=runs))  # though the deepest nets have all diverged
@@ -152,9 +159,9 @@ def test_training_is_judged_by_the_interval_of_the_loss():
 
 def test_nets_of_one_seed_are_not_said_to_stall():
     log = log_of(b4_1000=STALLED)
-    assert "−4: stalls; " in claims(log)[0].why
+    assert "−4: stalls after 12 epochs; " in claims(log)[0].why
     log.runs = [run for run in log.runs if run.config.seed == 0]
-    assert claims(log)[0].why.endswith("−4: may stall; −6: may stall; −20: may stall")
+    assert claims(log)[0].why.count("may stall after 12 epochs") == 3
     draw_depths, draw_kept = thousand_layers_figures.FIGURES.values()
     words = [text for text in draw_kept(log).axes[0].texts if "stall" in text.get_text()]
     assert len({text.get_position() for text in words}) == 3, "none hides another"
@@ -176,6 +183,18 @@ def test_the_blogs_net_reaches_about_95_percent_by_about_15_blocks(score, lost, 
     _, claim, _ = claims(log_of(b20_1000=(score, 0.2, lost)))
     assert claim.verdict == verdict
     assert "(no blocks: 95.00 ± 0.25 %, n = 3)" in claim.why
+
+
+def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
+    idle = dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.95, 0.2, 0.0))
+    short, long = log_of(**idle), log_of(b20_1000=(0.95, 0.2, 0.0))
+    kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
+    long.runs = [replace(run, config=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
+    stall, blog, struggle = claims(short, long)
+    assert "use their blocks: −6; " in stall.why
+    assert "−4: +0.00 ± 0.00 after 12 epochs; −6: +2.00 ± 0.00 after 30 epochs; " in stall.why
+    assert "% after 30 epochs (no blocks" in blog.why
+    assert struggle == claims(short)[-1]
 
 
 def test_deeper_nets_struggle_if_they_surely_lose_accuracy():

@@ -35,7 +35,7 @@ class Experiment:
     doc       the module's docstring
     log       the class of its log
     datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
-    more      further committed logs of a single data set: what their names end with, and the step that makes each
+    more      further committed logs of the first data set: what their names end with, and the step that makes each
     nets      by data set, the saved net that its committed log looks into, if any
     """
 
@@ -136,7 +136,7 @@ class Experiment:
         """Module with FIGURES and TABLES: functions of the logs, by the name of the file or table.
 
         They take at most one log for each of `datasets`, and those of `more`. If it judges the paper, its claims are of
-        one log and those of `more`.
+        all logs of one data set.
         """
         return importlib.import_module(f"{self.module}_figures")
 
@@ -152,9 +152,10 @@ class Experiment:
         return figures.TABLES | judged
 
     def judge(self, logs: Sequence[Log]) -> Iterator[tuple[Log, Any]]:
-        """Yield each claim and its log; each log is judged alone, those of `more` with the first."""
-        for log, *more in [logs] if self.more else [[log] for log in logs]:
-            yield from ((log, claim) for claim in self.figures.claims(log, *more))
+        """Yield each claim and its log, the first of its data set; each data set is judged alone."""
+        for dataset in dict.fromkeys(log.dataset and log.dataset.name for log in logs):
+            of = [log for log in logs if (log.dataset and log.dataset.name) == dataset]
+            yield from ((of[0], claim) for claim in self.figures.claims(*of))
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print the tables of logs, and the verdicts of committed ones; draw all figures into the first's folder."""
@@ -217,6 +218,10 @@ class ExperimentJob:
             raise InputError(f"--model: expected a path of printable characters, found {str(model)!r}; rename it")
         stem = f"{self.path.stem}-{model.stem}-{sha256_of(model)[:8]}"
         return replace(self, path=self.path.with_stem(stem))
+
+    def for_more(self, ending: str) -> "ExperimentJob":
+        """Return the job of a further log, whose name ends so; see Experiment.more."""
+        return replace(self, path=self.path.with_stem(f"{self.path.stem}-{ending}"))
 
     def run_missing(
         self,

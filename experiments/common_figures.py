@@ -1,7 +1,8 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +11,14 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from highway_lab.console import name_tested
 from highway_lab.figures import draw_seeds
 from highway_lab.intervals import Interval, difference
-from highway_lab.logs import DatasetInfo
+from highway_lab.logs import DatasetInfo, Log
 from highway_networks import Config
 
 from .claims import Verdict, combine
 from .common import curve, final_values, points
 
 FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
+LogT = TypeVar("LogT", bound=Log)
 Runs = Sequence[Any]  # with a `config` and a `history` each
 
 
@@ -24,6 +26,11 @@ def title(dataset: DatasetInfo, runs: Runs, words: str) -> str:
     """Return a figure's title: data set, training images, `words`, the number of seeds."""
     seeds = len({run.config.seed for run in runs})
     return f"{name_tested(dataset)}: {runs[0].config.n_train:,} training images, {words}, seeds: {seeds}"
+
+
+def joined(name: str, logs: Sequence[LogT]) -> LogT:
+    """Return the first of some logs of one data set, its list of that name followed by those of the others."""
+    return replace(logs[0], **{name: [entry for log in logs for entry in getattr(log, name)]})
 
 
 def minus(value: float) -> str:

@@ -1,6 +1,6 @@
 """Budgets of the experiments on convolutional nets, and runs that resume where they were killed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from highway_lab.console import digest
 from highway_lab.logs import Run
 from highway_networks import Dataset, train
 
-from .common import Experiment, ExperimentJob, fit
+from .common import ExperimentJob, fit
 
 N_VALIDATION = 5000  # training images for validation by epoch, so that test images are scored once
 FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # chosen by conv_tables, highway and plain; the recipe's are for 300 epochs
@@ -45,13 +45,3 @@ def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[Run
     train_config = partial(train_one, job.path.stem, any_code=job.arguments.old == "keep")
     kept = checkpoint_path(job.path.stem, configs[0]).parent.glob("*.npz")
     return job.run_missing(train_config, configs, Run[ConvConfig], checkpoints=kept)
-
-
-def add_grid(experiment: Experiment, configs: Callable[[Dataset, bool], Sequence[ConvConfig]]) -> None:
-    """Add the `run` of an experiment that trains a fixed list of nets, configs(data, smoke)."""
-
-    def run(job: ExperimentJob) -> None:
-        runs = train_missing(job, configs(job.data, job.smoke))
-        job.keep(runs[0].config, runs=runs)
-
-    experiment.add_run(run, "train all nets; resumable")

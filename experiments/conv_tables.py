@@ -4,6 +4,8 @@ The budget is a small part of the paper's. Its schedule, a tenth of the rate aft
 becomes half a cosine. What else a short budget needs is chosen for each kind of block on 5,000 validation images, by
 one shorter run of each candidate. Test images are scored once a run, after its last epoch. Highway B and C would take
 days here: their parameters are counted and one training step is timed.
+
+With --more-seeds, table 1's larger net again, from three other seeds for more epochs, by the settings chosen before.
 """
 
 if __name__ == "__main__":
@@ -55,6 +57,7 @@ TABLES = {  # net, epochs, number of seeds, fields that differ from the recipe
     ),
     "digits": (("digits", 2, 2, HIGHWAY), ("digits", 2, 1, PLAIN)),
 }
+MORE_SEEDS = {"mnist": ("mnist-32", 20, (2, 3, 4)), "digits": ("digits", 2, (2,))}  # net, epochs, seeds; both blocks
 COSTED = {"mnist": (), "cifar-10": ("highway-b", "highway-c"), "digits": ("digits",)}  # nets that are only timed
 MODEL = Path("models") / "conv-mnist-16.npz"  # the net of table 1's first seed, which `conv_gates` looks into
 
@@ -73,19 +76,20 @@ class Cost:
 class ConvTablesLog(Log):
     """The logs runs/conv_tables.json, of MNIST, and runs/conv_tables-cifar-10.json.
 
-    choosing   a run of each candidate with each kind of block
+    choosing   a run of each candidate with each kind of block; none with --more-seeds
     chosen     by block, the fields of the best candidate
     runs       the table's
     """
 
     dataset: DatasetInfo
-    choosing: Annotated[list[Run[ConvConfig]], rule("choosing")]
+    choosing: list[Run[ConvConfig]]
     chosen: dict[str, dict[str, float | str]]
     runs: Annotated[list[Run[ConvConfig]], rule("runs")]
     costs: list[Cost]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
+MORE = {"more-seeds": "run --more-seeds"}
+EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 
 def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> dict[str, dict]:
@@ -122,8 +126,12 @@ def keep_net(config: ConvConfig, data: Dataset) -> None:
 
 def run(job: ExperimentJob) -> None:
     dataset, data = job.dataset, job.data
-    if dataset not in CHOICES:
-        raise InputError(f"--dataset: expected one of {', '.join(CHOICES)}, found {dataset}; choose one of these")
+    known = MORE_SEEDS if job.arguments.more_seeds else CHOICES
+    if dataset not in known:
+        raise InputError(f"--dataset: expected one of {', '.join(known)}, found {dataset}; choose one of these")
+    if job.arguments.more_seeds:
+        run_more_seeds(job)
+        return
     net, epochs, candidates = CHOICES[dataset]
     arms = [(block, fields) for block in ("highway", "plain") for fields in candidates]
     choosing = train_missing(
@@ -142,4 +150,17 @@ def run(job: ExperimentJob) -> None:
         keep_net(configs[0], data)
 
 
-EXPERIMENT.add_run(run, "choose, train, time")
+def run_more_seeds(job: ExperimentJob) -> None:
+    """Train other seeds of one net with both kinds of block, as the log of `run` chose for them."""
+    chosen, (net, epochs, seeds) = EXPERIMENT.read(job.path).chosen, MORE_SEEDS[job.dataset]
+    configs = [
+        config_of(job.data, net, False, {"epochs": epochs}, seed=seed, **chosen[block["block"]], **block)
+        for seed in seeds
+        for block in (HIGHWAY, PLAIN)
+    ]
+    job = job.for_more("more-seeds")
+    job.keep(configs[0], choosing=[], chosen=chosen, runs=train_missing(job, configs), costs=[])
+
+
+parser = EXPERIMENT.add_run(run, "choose, train, time")
+parser.add_argument("--more-seeds", action="store_true", help="more seeds of the net of 32 maps, after run")

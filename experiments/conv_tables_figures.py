@@ -1,18 +1,19 @@
 """Pictures, tables and claims of tables 1 and 2: what the nets reach here in a part of the paper's budget.
 
-The rules of the verdicts were put in this form after the runs. A net reproduces the paper's number if it is as good, in
-its longest budget: the 95 % interval of its lead over the paper's mean excludes a loss of the margin. The interval is
-that over seeds; a single seed has that of its test images. Where our test images are a part of the paper's, both count.
-A shorter budget than the paper's can reach its number, but not refute it: the verdict is then inconclusive.
+The rules of the verdicts were put in this form after the runs but those of --more-seeds. A net reproduces the paper's
+number if it is as good, in its longest budget: the 95 % interval of its lead over the paper's mean excludes a loss of
+the margin. The interval is that over seeds; a single seed has that of its test images. Where our test images are a part
+of the paper's, both count. A shorter budget than the paper's can reach its number, but not refute it: the verdict is
+then inconclusive.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import FigureBase
+from matplotlib.figure import Figure, FigureBase
 
 from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final, name_data, name_tested
@@ -22,7 +23,7 @@ from highway_lab.logs import Run
 
 from .claims import ACCURACY_MARGIN, Claim, Verdict, judge_as_good
 from .common import group_by, points
-from .common_figures import Runs, draw_epochs, gains
+from .common_figures import Runs, draw_epochs, gains, joined
 from .conv_tables import ConvTablesLog, Cost
 
 STEPS = 200_000  # of a run of table 2, taken from the authors' file of table 3's net
@@ -67,6 +68,12 @@ def name_net(net: str) -> str:
     return PAPER[net].net if net in PAPER else net
 
 
+def by_dataset(logs: Sequence[ConvTablesLog]) -> list[ConvTablesLog]:
+    """Return a log of each data set, with all its runs."""
+    names = dict.fromkeys(log.dataset.name for log in logs)
+    return [joined("runs", [log for log in logs if log.dataset.name == name]) for name in names]
+
+
 def rows(log: ConvTablesLog) -> dict[tuple[str, int, str], Runs]:
     return group_by(log.runs, lambda run: (run.config.net, run.config.epochs, kind(run.config)))
 
@@ -90,7 +97,7 @@ def lead(runs: Runs, level: float) -> Interval:
 
 
 @part_each(height=3.5)
-def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
+def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
     """Draw validation error by epoch, a panel for each net and budget; right of it each seed's test error."""
     set_title(figure, f"{name_data(log.dataset.name)}: error (%) on validation images; dots: {log.dataset.test_set}")
     panels = list(dict.fromkeys((net, epochs) for net, epochs, _ in rows(log)))
@@ -114,8 +121,12 @@ def curves_figure(figure: FigureBase, log: ConvTablesLog) -> None:
         label_ends(axes)
 
 
+def curves_figure(*logs: ConvTablesLog) -> Figure:
+    return draw_curves(*by_dataset(logs))
+
+
 def main_table(*logs: ConvTablesLog) -> str:
-    cells = []
+    cells, logs = [], by_dataset(logs)
     for log in logs:
         cells += [row_cells(rows(log), *row) for row in rows(log)]
         quoted = QUOTED.get(log.dataset.name, {})
@@ -189,8 +200,9 @@ def days(cost: Cost) -> float:
     return STEPS * cost.seconds_a_step / (24 * 60 * 60)
 
 
-def claims(log: ConvTablesLog) -> list[Claim]:
+def claims(*logs: ConvTablesLog) -> list[Claim]:
     """Judge each net of the paper that was trained, and plain nets of its layers; name what was not tested."""
+    (log,) = by_dataset(logs)
     longest = {(net, of): runs for (net, _, of), runs in rows(log).items()}  # epochs rise
     nets = [net for net, of in longest if of == "highway" and net in PAPER]
     found = [net_claim(log, longest[net, "highway"], longest[net, "plain"]) for net in nets]

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -139,7 +139,7 @@ def searched(job: ExperimentJob) -> list[Source]:
 
 def run(job: ExperimentJob) -> None:
     if job.arguments.searched:
-        job, sources, deep = replace(job, path=job.path.with_stem(f"{job.path.stem}-searched")), searched(job), []
+        job, sources, deep = job.for_more("searched"), searched(job), []
     else:
         settings = models.by_setting(job.dataset, job.data, job.smoke)
         sources, deep = [source for seeds in settings.values() for source in seeds], [deep_net(job)]

@@ -6,9 +6,7 @@ after the runs.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial, wraps
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,7 +19,7 @@ from highway_lab.intervals import interval
 
 from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require, share_of_nets
 from .common import group_by
-from .common_figures import name_setting
+from .common_figures import joined, name_setting
 from .lesions import PAPER_IDLE
 from .lesions_figures import draw_idle, judge_any, judge_idle, rise
 from .section_4 import NetSeen, Section4Log, Seen
@@ -35,11 +33,6 @@ DOTTED = {"color": FAINT_INK, "linewidth": 0.8, "linestyle": ":"}
 LINEAR = 0.1  # points; below, the axis of rises in error is linear
 
 Rule = Callable[[np.ndarray, np.ndarray], Verdict]  # of one measure of trained and of untrained nets, (seeds,) each
-
-
-def of_all_nets(function: Callable[[Section4Log], Any]) -> Callable[..., Any]:
-    """Return a function of a log as one of several: it sees the nets of all of them."""
-    return wraps(function)(lambda *logs: function(replace(logs[0], nets=[net for log in logs for net in log.nets])))
 
 
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
@@ -104,9 +97,9 @@ def over_nets(log: Section4Log, nets: list[NetSeen], name: str, state: str = "tr
     return np.array([measures(getattr(net, state), log)[name] for net in nets])
 
 
-@of_all_nets
-def section_4_figure(log: Section4Log) -> Figure:
+def section_4_figure(*logs: Section4Log) -> Figure:
     """Draw a column a setting; rows: change so far, class differences, rise in error, trained and untrained."""
+    log = joined("nets", logs)
     by_setting = settings(log)
     title = f"By layer, trained and untrained: {name_data(log.dataset.name)}, all training images"
     figure, grid = new_figure(title, 9.0, nrows=4, ncols=len(by_setting), sharex=True, sharey="row", squeeze=False)
@@ -157,8 +150,8 @@ def states_table(log: Section4Log, columns: dict[str, str]) -> str:
     return markdown(["nets", *columns], rows)
 
 
-@of_all_nets
-def gates_table(log: Section4Log) -> str:
+def gates_table(*logs: Section4Log) -> str:
+    log = joined("nets", logs)
     shares = ("mean T, %", "gates closed, %", "gates selective, %", "change in the first layers, %")
     columns = {"training error, %": ".2f", "biases lowered, %": ".1f", "mean change of biases": ".3f"}
     groups = settings_and_deep(log).items()
@@ -170,9 +163,9 @@ def gates_table(log: Section4Log) -> str:
     )
 
 
-@of_all_nets
-def classes_table(log: Section4Log) -> str:
+def classes_table(*logs: Section4Log) -> str:
     """Tabulate figure 3."""
+    log = joined("nets", logs)
     columns = {
         "class difference": ".4f",
         "random groups' difference": ".4f",
@@ -185,9 +178,9 @@ def classes_table(log: Section4Log) -> str:
     )
 
 
-@of_all_nets
-def lesions_table(log: Section4Log) -> str:
+def lesions_table(*logs: Section4Log) -> str:
     """Tabulate figure 4: shares of idle layers, and the mean rise in error by a closed layer."""
+    log = joined("nets", logs)
     shares = [*(f"idle by the {rule}, %" for rule in RULES), "costly early layers, %", "costly late layers, %"]
     rises = ("rise, early", "rise, late", "early minus late")
     begin, end = log.late
@@ -223,8 +216,8 @@ def alone(rule: Callable[[np.ndarray], Verdict]) -> Rule:
     return lambda trained, _: rule(trained)
 
 
-@of_all_nets
-def claims(log: Section4Log) -> list[Claim]:
+def claims(*logs: Section4Log) -> list[Claim]:
+    log = joined("nets", logs)
     judge, figure_2, figure_4 = partial(judge_settings, log), "4, figure 2", "4.2, figure 4"
     first, (begin, end) = log.first, log.late
     is_selective = partial(is_raised, least=SELECTIVE)

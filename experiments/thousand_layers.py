@@ -20,7 +20,7 @@ if __name__ == "__main__":
     start(__spec__.name, "EXPERIMENT.main")
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
 
@@ -170,7 +170,7 @@ def arm(run: DeepRun) -> tuple[str, float, int]:
 def run(job: ExperimentJob) -> None:
     if job.arguments.long:
         rates = {arm(run): run.config.lr for run in EXPERIMENT.read(job.path).runs}
-        job, tried = replace(job, path=job.path.with_stem(f"{job.path.stem}-long")), []
+        job, tried = job.for_more("long"), []
         runs = job.run_missing(run_config, plan_long(job.data, job.smoke, rates), DeepRun)
     else:
         tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)

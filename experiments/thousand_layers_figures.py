@@ -21,8 +21,7 @@ from .common_figures import draw_dots, judge_each, lead, minus, name_arm, scale_
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
-ERROR_TICKS = (2, 5, 10, 20, 50, 90)  # %
-SMALLEST_ERROR = 1.5  # %, that is drawn
+ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 LOST_TICKS = (0, 0.1, 1, 10)  # points of test accuracy
 STALLS = {Verdict.NOT_REPRODUCED: "stalls", Verdict.INCONCLUSIVE: "may stall"}  # by the verdict on training
 BLOG_BIAS, BLOG_ACCURACY, BLOG_BLOCKS = -20.0, 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
@@ -103,7 +102,7 @@ def depth_figure(*logs: ThousandLayersLog) -> Figure:
                 errors = 100 - points(runs) + lost(runs)[:, 0]
                 draw_dots(axes, errors, height - 0.13, label="all blocks closed", color=color, markerfacecolor="white")
         scale_errors(axes, ERROR_TICKS)
-        axes.set(title=words, xlabel="test error (%)", xlim=(SMALLEST_ERROR, 100))
+        axes.set(title=words, xlabel="test error (%)", xlim=(4, 100))
     grid[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
     grid[0].set_ylim(-0.5, len(rows) - 0.2)
     handles, labels = grid[0].get_legend_handles_labels()

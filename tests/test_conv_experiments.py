@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import product
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from experiments.beyond import batch_norm, conv_gates
 from experiments.beyond.batch_norm_figures import gains_table
 from experiments.beyond.conv_gates_figures import gates_figure, gates_table, inner_pixels, mosaic
 from experiments.claims import Verdict
+from experiments.common import load
 from experiments.common_figures import gains
 from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
 from experiments.conv_bias_figures import claims as bias_claims
@@ -167,6 +168,7 @@ OTHER = {(layers, bias) for layers, bias in product(conv_bias.NETS, conv_bias.BI
 def test_the_guideline_suits_if_more_of_its_nets_learn(failing, verdict):
     (claim,) = bias_claims(bias_log(failing))
     assert claim.verdict == verdict
+    assert bias_claims(bias_log(), bias_log(failing)) == [claim], "new seeds judge alone"
 
 
 def test_nets_that_learn_are_compared_by_fishers_exact_test():
@@ -446,3 +448,20 @@ def test_a_data_set_that_does_not_suit_is_refused(workdir, refused, digits, monk
     monkeypatch.setattr(common, "load_data", lambda arguments: ("colour", colour))
     assert "found colour; choose " in refused(experiment.EXPERIMENT.main, ["run"])
     assert list(workdir.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "flag"), [("conv_bias", "--new-seeds"), ("conv_tables", "--more-seeds")])
+def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name, flag, workdir, monkeypatch):
+    experiment, log = load(name), {}
+    train = lambda job, configs: [made_up.conv_run(config, 0.9) for config in configs]  # noqa: E731
+    monkeypatch.setattr(f"experiments.{name}.train_missing", train)
+    for words in ([], [flag]):
+        assert experiment.main(["run", "--smoke", *words]) == 0
+        path = experiment.log_path(smoke=True)
+        log[flag in words] = experiment.read(path.with_stem(path.stem + flag[1:] * len(words)))
+    settings = [{astuple(replace(run.config, seed=0)) for run in log[new].runs} for new in (False, True)]
+    seeds = [{run.config.seed for run in log[new].runs} for new in (False, True)]
+    assert settings[1] <= settings[0]
+    assert seeds[0].isdisjoint(seeds[1])
+    for table in (*experiment.tables.values(), *experiment.figures.FIGURES.values()):
+        assert table(log[False], log[True])

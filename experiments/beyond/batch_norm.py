@@ -14,8 +14,8 @@ from conv_recipes import ConvConfig
 from highway_lab.logs import RunLog
 from highway_networks import Dataset
 
-from ..common import Experiment
-from ..conv_runs import FEW_EPOCHS, add_grid, config_of
+from ..common import Experiment, ExperimentJob
+from ..conv_runs import FEW_EPOCHS, config_of, train_missing
 
 NET = "mnist-16"
 BLOCKS = ("highway", "plain")
@@ -35,4 +35,9 @@ def configs(data: Dataset, smoke: bool) -> list[ConvConfig]:
     ]
 
 
-add_grid(EXPERIMENT, configs)
+def run(job: ExperimentJob) -> None:
+    runs = train_missing(job, configs(job.data, job.smoke))
+    job.keep(runs[0].config, runs=runs)
+
+
+EXPERIMENT.add_run(run, "train all nets; resumable")

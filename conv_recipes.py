@@ -35,6 +35,7 @@ __all__ = ["NETS", "ConvConfig", "Recipe", "configure", "for_few_images", "main"
 # ------------------------------------------------------------------------------------- the paper's nets
 
 
+PIXELS = (lambda value: 0 <= value <= 32, "a number in [0, 32]")
 SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # images of a data set
 
 
@@ -120,7 +121,7 @@ def mean_image(images: np.ndarray, rows: int = 1000) -> np.ndarray:
     return sum(part.sum(axis=0, dtype=np.float64) for part in parts) / len(images)
 
 
-def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int = 8) -> np.ndarray:
+def crop_and_mirror(x: np.ndarray, rng: np.random.Generator, padding: int) -> np.ndarray:
     """Return images (n, C, H, W), each padded with zeros and cropped to its size at random, half of them mirrored."""
     n, _, H, W = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
@@ -159,6 +160,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
     dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
     augment: bool = hyperparameter(False, "train on random crops and mirror images")
+    padding: int = hyperparameter(8, "pixels by which a random crop may be off the middle", PIXELS)
 
     SIZE = "net"
 
@@ -203,7 +205,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
 
     def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return preprocessed images x (B, C, H, W) randomly cropped and mirrored, if the config says so."""
-        return crop_and_mirror(x, rng) if self.augment else x
+        return crop_and_mirror(x, rng, self.padding) if self.augment else x
 
 
 def configure(net: str, **fields: Any) -> ConvConfig:

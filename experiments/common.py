@@ -35,7 +35,7 @@ class Experiment:
     doc       the module's docstring
     log       the class of its log
     datasets  the data sets of its committed logs, the default first; NO_DATA if it needs none
-    more      further committed logs of the first data set: what their names end with, and the step that makes each
+    more      further committed logs: what their names end with, and the step that makes each
     nets      by data set, the saved net that its committed log looks into, if any
     """
 
@@ -93,13 +93,17 @@ class Experiment:
         logs = {self.log_path(name): step_words("run", name) for name in datasets or self.datasets}
         return logs | {self.log_path(ending): step.split() for ending, step in self.more.items()}
 
+    def dataset_of(self, step: str) -> str | None:
+        """Return the data set of a further log, given the step that makes it."""
+        return step.partition("--dataset ")[2] or self.datasets[0]
+
     def existing_logs(self) -> list[Path]:
         """Return the paths of the committed logs that exist."""
         return [path for path in self.log_steps() if path.exists()]
 
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
-        more = {self.log_path(ending): self.datasets[0] for ending in self.more}
+        more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
         committed = {self.log_path(name): name for name in self.datasets} | more
         remedy = " ".join(["make it with", self.parser.prog, *self.log_steps().get(path, ["run"])])
 

@@ -73,12 +73,16 @@ def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
     """Draw a field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
 
+    Runs without validation images have their error on test images drawn.
     The caller labels the lines, as panels that share an axis change one another's heights.
     """
     for label, (style, runs) in arms.items():
-        values = np.array([curve(run, field)[1:] for run in runs])
+        n, on = runs[0].config.n_validation, field
+        if field == "validation_score" and not n:
+            n, on = runs[0].config.n_test, "test_score"
+        values = np.array([curve(run, on)[1:] for run in runs])
         if field == "validation_score":
-            values = np.maximum(100 * (1 - values), 50 / runs[0].config.n_validation)  # none wrong is half an image
+            values = np.maximum(100 * (1 - values), 50 / n)  # none wrong is half an image
         draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
     axes.set(xlabel="epoch", title=FIELDS[field])
     axes.margins(x=0)

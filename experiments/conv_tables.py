@@ -5,6 +5,10 @@ becomes half a cosine. What else a short budget needs is chosen for each kind of
 one shorter run of each candidate. Test images are scored once a run, after its last epoch. Highway B and C would take
 days here: their parameters are counted and one training step is timed.
 
+With --long, Highway A for as long as we can afford, on all 50,000 training images of CIFAR-10. Its rate, then the
+padding of its random crops, are chosen by validation images, by one run of 12 epochs for each candidate; so are those
+of the plain net. What the schedule and dropout are was chosen before.
+
 With --more-seeds, table 1's larger net again, from three other seeds for more epochs, by the settings chosen before.
 """
 
@@ -58,6 +62,10 @@ TABLES = {  # net, epochs, number of seeds, fields that differ from the recipe
     "digits": (("digits", 2, 2, HIGHWAY), ("digits", 2, 1, PLAIN)),
 }
 MORE_SEEDS = {"mnist": ("mnist-32", 20, (2, 3, 4)), "digits": ("digits", 2, (2,))}  # net, epochs, seeds; both blocks
+LONG = {  # net, epochs that choose, rates, paddings beside the recipe's; epochs, then seeds by block
+    "cifar-10": ("highway-a", 12, (0.03, 0.06, 0.12, 0.25), (4,), 200, {"highway": (0, 1), "plain": (0,)}),
+    "digits": ("digits", 1, (0.05, 0.1), (4,), 2, {"highway": (0,), "plain": (0,)}),
+}
 COSTED = {"mnist": (), "cifar-10": ("highway-b", "highway-c"), "digits": ("digits",)}  # nets that are only timed
 MODEL = Path("models") / "conv-mnist-16.npz"  # the net of table 1's first seed, which `conv_gates` looks into
 
@@ -88,7 +96,7 @@ class ConvTablesLog(Log):
     costs: list[Cost]
 
 
-MORE = {"more-seeds": "run --more-seeds"}
+MORE = {"more-seeds": "run --more-seeds", "cifar-10-long": "run --long --dataset cifar-10"}
 EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 
@@ -125,13 +133,15 @@ def keep_net(config: ConvConfig, data: Dataset) -> None:
 
 
 def run(job: ExperimentJob) -> None:
+    known, measure = job.arguments.part
+    if job.dataset not in known:
+        raise InputError(f"--dataset: expected one of {', '.join(known)}, found {job.dataset}; choose one of these")
+    measure(job)
+
+
+def run_tables(job: ExperimentJob) -> None:
+    """Choose settings, train the nets of the tables, time those that are too large."""
     dataset, data = job.dataset, job.data
-    known = MORE_SEEDS if job.arguments.more_seeds else CHOICES
-    if dataset not in known:
-        raise InputError(f"--dataset: expected one of {', '.join(known)}, found {dataset}; choose one of these")
-    if job.arguments.more_seeds:
-        run_more_seeds(job)
-        return
     net, epochs, candidates = CHOICES[dataset]
     arms = [(block, fields) for block in ("highway", "plain") for fields in candidates]
     choosing = train_missing(
@@ -162,5 +172,30 @@ def run_more_seeds(job: ExperimentJob) -> None:
     job.keep(configs[0], choosing=[], chosen=chosen, runs=train_missing(job, configs), costs=[])
 
 
+def run_long(job: ExperimentJob) -> None:
+    """Choose a rate and a padding for each kind of block, and train longer, on all training images."""
+    net, epochs, rates, paddings, long_epochs, seeds = LONG[job.dataset]
+    before, job = EXPERIMENT.read(job.path).chosen, job.for_more("long")
+
+    def train_each(arms: list[tuple[str, dict]], epochs: int = epochs, **more: int) -> list[Run[ConvConfig]]:
+        configs = [config_of(job.data, net, False, {"epochs": epochs}, block=of, **fields) for of, fields in arms]
+        return train_missing(job, [replace(config, **more) for config in configs])
+
+    arms = [(block, before[block] | {"lr": rate}) for block in seeds for rate in rates]
+    choosing = train_each(arms)
+    padded = [(block, fields | {"padding": of}) for block, fields in best(arms, choosing).items() for of in paddings]
+    choosing += train_each(padded)
+    chosen = best(arms + padded, choosing)
+    seeded = [(block, chosen[block] | {"seed": seed}) for block in seeds for seed in seeds[block]]
+    runs = train_each(seeded, long_epochs, n_train=len(job.data.train_x), n_validation=0)
+    job.keep(runs[0].config, choosing=choosing, chosen=chosen, runs=runs, costs=[])
+
+
 parser = EXPERIMENT.add_run(run, "choose, train, time")
-parser.add_argument("--more-seeds", action="store_true", help="more seeds of the net of 32 maps, after run")
+parser.set_defaults(part=(CHOICES, run_tables))
+parts = parser.add_mutually_exclusive_group()
+for flag, part, of in (
+    ("--long", (LONG, run_long), "Highway A for longer, on all training images"),
+    ("--more-seeds", (MORE_SEEDS, run_more_seeds), "more seeds of the net of 32 maps"),
+):
+    parts.add_argument(flag, dest="part", action="store_const", const=part, help=f"{of}; after run")

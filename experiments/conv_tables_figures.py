@@ -145,8 +145,9 @@ def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, 
     if of == "highway":
         gain = str(interval(gains(runs, plain))) if plain else ""
         paper = PAPER[net].accuracy if net in PAPER else ""
-    scores = [final(runs, field, percent=True) for field in ("validation_score", "test_score")]
-    cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), *scores]
+    validation = final(runs, "validation_score", percent=True) if runs[0].config.n_validation else ""
+    test = final(runs, "test_score", percent=True)
+    cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), validation, test]
     return [*cells, f"{images_error(runs):.2f}", gain, paper]
 
 

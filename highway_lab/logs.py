@@ -54,6 +54,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
     "trial": {"repeat": 0},
 }
+ADDED_TO_AUGMENT = {"padding": 8}  # of configurations that have `augment`
 RENAMED = {
     "train_acc": "train_score",
     "test_acc": "test_score",
@@ -451,9 +452,10 @@ def completed(raw: Any, name: str) -> Any:
         return [completed(entry, name) for entry in raw]
     if not isinstance(raw, dict):
         return raw
+    added = ADDED.get(name, {}) | (ADDED_TO_AUGMENT if "augment" in raw else {})
     inside = {key: completed(value, key if key in ADDED else f"{name}.{key}") for key, value in raw.items()}
     renamed = {key: new for key, new in RENAMED.items() if new not in raw}
-    return ADDED.get(name, {}) | {renamed.get(key, key): value for key, value in inside.items()}
+    return added | {renamed.get(key, key): value for key, value in inside.items()}
 
 
 def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:

@@ -158,7 +158,7 @@ SHARED = {
 OWN = {
     hn: {"depth": 2, "hidden": 9, "activation": "relu", "optimizer": "momentum", "nesterov": True, "clip": 0.0},
     cn: {"net": "digits", "activation": "tanh", "optimizer": "adam", "nesterov": False, "clip": 1.0}
-    | {"batch_norm": True, "dropout": 0.5, "contrast": True, "augment": True},
+    | {"batch_norm": True, "dropout": 0.5, "contrast": True, "augment": True, "padding": 2},
 }
 
 

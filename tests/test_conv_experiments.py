@@ -450,6 +450,23 @@ def test_a_data_set_that_does_not_suit_is_refused(workdir, refused, digits, monk
     assert list(workdir.iterdir()) == []
 
 
+def test_a_long_run_takes_a_rate_then_a_padding_and_all_training_images(workdir, monkeypatch, digits):
+    """Rates of 0.1 and paddings of 4 score better here."""
+
+    def train(job, configs):
+        return [made_up.conv_run(of, 0.5 + of.lr - 0.01 * of.padding) for of in configs]
+
+    monkeypatch.setattr(conv_tables, "train_missing", train)
+    assert [conv_tables.EXPERIMENT.main(["run", "--smoke", *words]) for words in ([], ["--long"])] == [0, 0]
+    log = conv_tables.EXPERIMENT.read(Path("runs/conv_tables-smoke-long.json"))
+    assert log.chosen["highway"].items() >= {"lr": 0.1, "padding": 4}.items()
+    tried = {(run.config.block, run.config.lr, run.config.padding) for run in log.choosing}
+    assert tried == {(block, *of) for block in ("highway", "plain") for of in ((0.05, 8), (0.1, 8), (0.1, 4))}
+    assert all(run.config.n_validation and run.config.n_train < len(digits.train_x) for run in log.choosing)
+    config = log.runs[0].config
+    assert (config.n_train, config.n_validation, config.lr, config.padding) == (len(digits.train_x), 0, 0.1, 4)
+
+
 @pytest.mark.parametrize(("name", "flag"), [("conv_bias", "--new-seeds"), ("conv_tables", "--more-seeds")])
 def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name, flag, workdir, monkeypatch):
     experiment, log = load(name), {}

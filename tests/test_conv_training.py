@@ -141,11 +141,13 @@ def test_every_crop_of_the_padded_image_and_its_mirror_occurs():
 
 def test_crops_are_drawn_from_the_generator_alone_each_image_for_itself():
     x = np.random.default_rng(0).standard_normal((50, 3, 32, 32)).astype(np.float32)
-    first, same, other = (crop_and_mirror(x, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    first, same, other = (crop_and_mirror(x, np.random.default_rng(seed), 8) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, same, strict=True)
     assert (first.shape, first.dtype) == (x.shape, x.dtype)
     assert (first != other).any()
-    assert len({image.tobytes() for image in crop_and_mirror(x[:1].repeat(50, axis=0), np.random.default_rng(1))}) > 30
+    assert (
+        len({image.tobytes() for image in crop_and_mirror(x[:1].repeat(50, axis=0), np.random.default_rng(1), 8)}) > 30
+    )
 
 
 def test_a_net_takes_pixels_from_0_to_1_or_contrast_minus_the_mean_image():
@@ -233,7 +235,7 @@ OTHER_VALUES = {
     **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
     **{"n_train": 110, "n_validation": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
     **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
-    **{"lr_decay": 0.9, "momentum": 0.8},
+    **{"lr_decay": 0.9, "momentum": 0.8, "padding": 2},
 }
 
 
@@ -251,7 +253,10 @@ def usual_outcome(digits) -> tuple[object, list[float]]:
 @pytest.mark.parametrize("name", OTHER_VALUES)
 def test_every_hyperparameter_changes_the_run(digits, usual_outcome, name):
     """One that changed nothing would be a setting that the log states and the run ignores."""
-    assert outcome(dataclasses.replace(SMALL, **{name: OTHER_VALUES[name]}), digits) != usual_outcome
+    if name == "padding":  # of crops, which are drawn with `augment` alone
+        usual_outcome = outcome(dataclasses.replace(SMALL, augment=True), digits)
+    config = dataclasses.replace(SMALL, **({"augment": name == "padding"} | {name: OTHER_VALUES[name]}))
+    assert outcome(config, digits) != usual_outcome
 
 
 def test_every_hyperparameter_is_checked_above():

@@ -13,12 +13,14 @@ if __name__ == "__main__":
 
     start(__spec__.name, "EXPERIMENT.main")
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
+from highway_lab import InputError
 from highway_lab.datasets import as_inputs
 from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.jobs import run_tasks
@@ -99,7 +101,7 @@ class ClassRoutingLog(Log):
     clusters: Annotated[dict[str, Clusters], rule(CLUSTERED)]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, models.DATASETS, nets=models.NETS)
+EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), nets=models.NETS)
 
 
 def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -154,6 +156,7 @@ def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int
 
     Returns the number, the kind of features and, by classifier, the accuracies on the other sets.
     """
+    from sklearn.dummy import DummyClassifier
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import NearestCentroid
@@ -162,11 +165,15 @@ def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int
     from threadpoolctl import threadpool_limits
 
     index, (kind, (fitted, *others)) = task
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)  # which nothing here divides by
         prepare = make_pipeline(VarianceThreshold(), StandardScaler())  # some pixels are black in every image
+        classifiers = NearestCentroid(), LogisticRegression(max_iter=ITERATIONS)
+        if not np.ptp(fitted, axis=0).any():  # such as gates that are closed for every image
+            prepare, classifiers = StandardScaler(), [DummyClassifier() for _ in CLASSIFIERS]
         fitted, others = prepare.fit_transform(fitted), [prepare.transform(other) for other in others]
         scores = []
-        for classifier in (NearestCentroid(), LogisticRegression(max_iter=ITERATIONS)):
+        for classifier in classifiers:
             classifier.fit(fitted, labels[0])
             pairs = zip(others, labels[1:], strict=True)
             scores.append([float(classifier.score(other, of_other)) for other, of_other in pairs])
@@ -185,6 +192,9 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
     sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
     tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
     labels = (*(data.train_y[of] for of in chosen), data.test_y)
+    if len(np.unique(labels[0])) < 2 or not len(labels[1]):
+        found = f"{len(data.train_x)} of which classifiers would see {len(np.unique(labels[0]))}"
+        raise InputError(f"--dataset: expected training images of several classes, found {found}; add images")
     done = run_tasks(classify, tasks, labels, jobs=min(jobs, number_of_tasks))
     found = {"gates": [], "outputs": [], "untrained": [], "pixels": []}
     for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers finish in any order
@@ -225,7 +235,7 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
     found = []
     with threadpool_limits(1):  # once more, as the limit holds only for libraries that are already loaded
         for seed in CLUSTER_SEEDS:
-            kmeans = MiniBatchKMeans(classes, random_state=seed)
+            kmeans = MiniBatchKMeans(min(classes, len(batches[0])), random_state=seed)
             for batch in batches * CLUSTER_PASSES:
                 kmeans.partial_fit(batch)
             found.append(kmeans.predict(vectors))

@@ -40,12 +40,14 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
     set_title(figure, f"{name_data(log.dataset.name)}: mean T of a class minus mean of all, scale ±{end:.2f}")
-    grid = figure.subplots(nrows=2, ncols=DRAWN // 2, sharex=True, sharey=True)
-    for index, (axes, values) in enumerate(zip(grid.flat, maps, strict=False)):
+    grid = figure.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
+    names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
+    for axes, values, name in zip(grid.flat, maps, names, strict=False):
         image = draw_map(axes, values, **differences(end))
-        axes.set_title(f"class {index}")
+        axes.set_title(f"{name:.16}", parse_math=False)
         axes.set(xlabel="unit", ylabel="layer")
         axes.label_outer()
+    grid.flat[-1].set_visible(len(maps) % 2 == 0)
     figure.colorbar(image, ax=grid, location="bottom", aspect=50, label="difference of mean T", pad=0.02, extend="both")
 
 
@@ -61,7 +63,7 @@ def error_panel(axes: Axes, found: Accuracies, chance: float) -> None:
     """Draw a classifier's test error by layer for gates and outputs, beside untrained gates, pixels and chance."""
 
     def error(accuracies: list[float]) -> np.ndarray:
-        return 100 * (1 - np.array([accuracies]))  # (1, L)
+        return np.maximum(100 * (1 - np.array([accuracies])), TICKS[-1][0])  # (1, L); no logarithm shows 0
 
     draw_by_layer(axes, error(found.untrained.test), color=pale(COLORS["highway"], 0.55), label="gates, untrained")
     draw_by_layer(axes, error(found.gates.test), color=COLORS["highway"], label="gates")
@@ -78,12 +80,13 @@ def error_panel(axes: Axes, found: Accuracies, chance: float) -> None:
 
 def size_panel(axes: Axes, routing: Routing, first: int) -> None:
     """Draw the mean |difference| of class means by layer, beside random groups, and the first layers' share."""
-    axes.axvspan(1, first, color=INK, alpha=0.07, linewidth=0)
     draw_by_layer(axes, np.array([routing.size]), color=COLORS["highway"], label="classes")
     draw_by_layer(axes, np.array([routing.size_of_random_groups]), color=INK, linewidth=1.5, label="random groups")
     axes.set(title="mean |class difference of mean T|", xlabel="layer", ylim=(0, None))
-    words = f"{routing.share_in_first_layers:.0%} of the sum\n    (evenly: {first / len(routing.size):.0%})"
-    axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top", clip_on=True)
+    if first < len(routing.size):
+        axes.axvspan(1, first, color=INK, alpha=0.07, linewidth=0)
+        words = f"{routing.share_in_first_layers:.0%} of the sum\n    (evenly: {first / len(routing.size):.0%})"
+        axes.text(first + 1, 0.98, f"← {words}", transform=axes.get_xaxis_transform(), va="top")
     label_ends(axes)
 
 

@@ -14,9 +14,9 @@ from typing import Any, Generic
 import numpy as np
 
 import highway_lab.logs
-from highway_lab import InputError
+from highway_lab import InputError, commands
 from highway_lab.cli import OneLineParser, import_words, quote, run_cli
-from highway_lab.datasets import DATASETS, choose_dataset
+from highway_lab.datasets import DATASETS
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import ConfigT, DatasetInfo, History, Log, Trained, imported
@@ -63,9 +63,18 @@ class Experiment:
         return parser
 
     def add_run(
-        self, measure: Callable[["ExperimentJob"], None], help: str, dataset: str | None = "mnist", name: str = "run"
+        self,
+        measure: Callable[["ExperimentJob"], None],
+        help: str,
+        dataset: str | None = "mnist",
+        name: str = "run",
+        folders: bool = False,
     ) -> argparse.ArgumentParser:
-        """Add a sub-command that calls measure(job); returns its parser. `dataset`: the default, None for no data."""
+        """Add a sub-command that calls measure(job); returns its parser.
+
+        dataset    the default; None for an experiment without data
+        folders    whether it takes folders of images
+        """
 
         def run(arguments: argparse.Namespace) -> None:
             dataset_name, data = load_data(arguments) if dataset else (None, None)
@@ -74,7 +83,7 @@ class Experiment:
 
         parser = self.add(name, run, help)
         if dataset:
-            add_data_flags(parser, dataset)
+            add_data_flags(parser, dataset, folders)
         else:
             parser.add_argument("--smoke", action="store_true", help="take a budget of seconds")
         add_job_flags(parser)
@@ -115,7 +124,8 @@ class Experiment:
         log = highway_lab.logs.read(path, self.log, remedy)
         dataset = log.dataset and log.dataset.name
         if path not in committed:
-            check(NO_DATA if self.datasets == NO_DATA else DATASETS, dataset)
+            if (dataset is None) != (self.datasets == NO_DATA):
+                check(DATASETS if dataset is None else NO_DATA, dataset)
             return log
         check([committed[path]], dataset)
         net = self.nets.get(dataset)
@@ -211,6 +221,16 @@ class ExperimentJob:
         """Whether the budget is one of seconds."""
         return self.arguments.smoke
 
+    def saved_net(self) -> Path | None:
+        """Return the path of --model, else of the net of the committed log if it is there; a folder's must be given."""
+        usual = self.experiment.nets.get(self.dataset)
+        there = usual and not self.smoke and usual.exists()
+        path = self.arguments.model or (usual if there else None)
+        if not path and self.data.classes:
+            found = "expected a net that was trained on the folder's images, found none"
+            raise InputError(f"--model: {found}; train one with the same --dataset and --size, and --save-model")
+        return path
+
     def named_after(self, model: Path | None) -> "ExperimentJob":
         """Return the job with its log named after a user's net, by file and content: so no committed log is named.
 
@@ -259,7 +279,8 @@ class ExperimentJob:
         info = None
         if self.data is not None:
             config = config or argparse.Namespace(n_train=len(self.data.train_x), n_test=len(self.data.test_x))
-            info = DatasetInfo(self.dataset, config.n_train, config.n_test, self.data.test_set)
+            of_data = self.data.test_set, list(self.data.classes)
+            info = DatasetInfo(self.dataset, config.n_train, config.n_test, *of_data)
         self.experiment.keep(self.path, self.arguments.command_line, info, **measured)
 
 
@@ -293,18 +314,17 @@ def step_words(step: str, dataset: str | None) -> list[str]:
     return [step] if dataset is None else [step, "--dataset", dataset]
 
 
-def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist") -> None:
-    parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
-    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist", folders: bool = False) -> None:
+    """Add --dataset, of a folder only if `folders` says so, --data-dir and --smoke."""
+    commands.add_data_flags(parser, default, folders=folders)
     parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
 
 
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
-    name = "digits" if arguments.smoke else arguments.dataset
-    if name == "auto":
-        name = choose_dataset(arguments.data_dir)
-    return name, load_dataset(name, arguments.data_dir)
+    if arguments.smoke:
+        return "digits", load_dataset("digits")
+    return commands.load_data(load_dataset, arguments.dataset, arguments)
 
 
 def hold_out(data: Dataset, share: float) -> Dataset:

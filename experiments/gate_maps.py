@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from highway_lab.datasets import as_inputs
-from highway_lab.fields import SHARE, Count, Share, rule
+from highway_lab.fields import Count, Share, rule
 from highway_lab.logs import Log, number, numbers
 from highway_networks import Dataset, DeepNet
 
@@ -38,8 +38,8 @@ class Maps:
     """Maps of the figure, each (L, D)."""
 
     b_T: Annotated[list[list[float]], rule("L", "D")]
-    mean_T: Annotated[list[list[float]], rule("L", "D", within=SHARE)]
-    sample_T: Annotated[list[list[float]], rule("L", "D", within=SHARE)]
+    mean_T: Annotated[list[list[float]], rule("L", "D")]  # from 0 to 1, but for blocks of a user
+    sample_T: Annotated[list[list[float]], rule("L", "D")]
     sample_y: Annotated[list[list[float]], rule("L", "D")]
 
 
@@ -51,7 +51,7 @@ class Claims:
     bias_change: float  # mean over gates
     closed_for_a_sample: Share  # mean over samples
     closed_in_the_mean: Share  # mean T is below `closed`
-    mean_T: Share
+    mean_T: float
     ever_open: Share
     selective: Share  # open for some samples, not for all
     selective_beyond_rare: Share  # open for at least `rare` of the samples, and not for at least `rare`
@@ -79,7 +79,7 @@ class GateMapsLog(Log):
     rare: float
 
 
-EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, models.DATASETS, nets=models.NETS)
+EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), nets=models.NETS)
 
 
 class Activity(NamedTuple):

@@ -42,22 +42,24 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
     moved, tanh = maps["b_T"] - net["gate_bias"], net["activation"] == "tanh"
     bias_end, mean_end = (np.quantile(np.abs(values), SHOWN) for values in (moved, maps["mean_T"]))
     end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
+    gates = maps["mean_T"], maps["sample_T"]
+    lowest, highest = min(0, *map(np.min, gates)), max(1, *map(np.max, gates))  # beyond 0 and 1: blocks of a user
     outputs = differences(end) if tanh else {"vmin": 0}
     panels = (
         ("change of bias", "$b_T$, after − before", moved, differences(bias_end), "both"),
-        ("mean gate", "T, mean of all images", maps["mean_T"], {"vmin": 0, "vmax": mean_end}, "max"),
-        ("gate, one image", "T", maps["sample_T"], {"vmin": 0, "vmax": 1}, "neither"),
+        ("mean gate", "T, mean of all images", maps["mean_T"], {"vmin": lowest, "vmax": mean_end}, "max"),
+        ("gate, one image", "T", maps["sample_T"], {"vmin": lowest, "vmax": highest}, "neither"),
         ("output, same image", "y", maps["sample_y"], outputs, "neither"),
     )
-    start = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
+    origin = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
     set_title(
-        figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({start})", math=True
+        figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({origin})", math=True
     )
     grid = figure.subplots(ncols=len(panels), sharey=True)
     for axes, (title, label, values, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)
-        lowest, highest = image.get_clim()
-        scale = f"±{highest:.2g}" if lowest < 0 else f"0~to~{highest:.2g}"
+        start, end = image.get_clim()
+        scale = f"±{end:.2g}" if start == -end else f"{start:.2g}~to~{end:.2g}"
         axes.set(title=f"{title}\n$\\bf{{scale~{scale}}}$", xlabel="unit")
         bar = figure.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend, label=label)
         bar.ax.xaxis.set_major_locator(MaxNLocator(2))

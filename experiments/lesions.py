@@ -76,7 +76,7 @@ class LesionsLog(Log):
     nets: Annotated[list[NetLesions], rule("nets")]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, models.DATASETS, nets=models.NETS)
+EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, tuple(models.NETS), nets=models.NETS)
 
 
 class Lesioned(NamedTuple):

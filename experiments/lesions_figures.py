@@ -26,6 +26,7 @@ from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
 FIRST = slice(0, 40)  # layers that the paper finds to cost, of its net for CIFAR-100
 COSTLY = {"1 to 14": slice(0, 14), "15 to 45": slice(14, 45), "1 to 40": FIRST}
+LAST = 45  # layer of these: a shorter net is not split
 ABOUT = 10  # points: margin of "about 60 % of the layers"
 NEARLY_ALL = 80  # % of the layers that count as "any of them": the paper's borders are approximate
 ORDERS = {  # by their names in the log: their names here, and their dashes, as the third curve lies on the first
@@ -62,10 +63,11 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
         color = COLORS["highway"] if nets[0].source.training else INK
         draw_by_layer(axes, np.array([rise(net) for net in nets]), label=name, color=color)
     draw_idle(axes, 100 * log.idle)
-    top = axes.get_ylim()[1]
-    axes.set(xlabel="closed layer", ylabel="rise in error (points)", ylim=(-0.18 * top, 1.2 * top))  # room for words
+    bottom, top = axes.get_ylim()
+    axes.set(xlabel="closed layer", ylabel="rise in error (points)")
+    axes.set_ylim(min(bottom, -0.18 * top), 1.2 * top)  # room for words
     layers, words = PAPER_LAYERS["cifar" if log.dataset.name.startswith("cifar") else "mnist"]
-    if layers[1] <= axes.get_xlim()[1]:
+    if layers[1] <= axes.get_xlim()[1] and not log.dataset.classes:
         place = {"transform": axes.get_xaxis_transform()}
         axes.plot(layers, [0.9, 0.9], color=FAINT_INK, linewidth=1, **place)
         axes.text(layers[1], 0.93, words, horizontalalignment="right", size=9, **place)
@@ -102,26 +104,27 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
 
 def lesions_table(*logs: LesionsLog) -> str:
     """Tabulate, by net, its error, its idle layers by several thresholds, and the layers that it needs."""
-    log = logs[0]
+    log, depths = logs[0], [len(net.lesioned_error) for of in logs for net in of.nets]
+    costly = COSTLY if min(depths) >= LAST else {f"1 to {max(depths)}": slice(None)}
     thresholds = [value for value in log.idle_thresholds if log.idle / 2 <= value <= 2 * log.idle]
     rows = [
         [
             name_net(of, net),
             f"{net.error:.2%}",
             *(f"{net.idle[of.idle_thresholds.index(value)] / len(net.lesioned_error):.0%}" for value in thresholds),
-            *(f"{np.count_nonzero(rise(net)[part] > 100 * of.idle)}" for part in COSTLY.values()),
+            *(f"{np.count_nonzero(rise(net)[part] > 100 * of.idle)}" for part in costly.values()),
             f"{len(net.needed)}",
         ]
         for of in logs
         for net in of.nets
     ]
     idle = [f"idle, {100 * value:g} points" for value in thresholds]
-    costly = [f"costly, layers {words}" for words in COSTLY]
     note = (
         f"Idle: layers whose closing changes the error by less than this. Costly: closing raises it by over "
         f"{100 * log.idle:g} points. Very costly: by over {100 * log.point:g}."
     )
-    return f"{markdown(['net', 'training error', *idle, *costly, 'very costly'], rows)}\n\n{note}"
+    names = [f"costly, layers {words}" for words in costly]
+    return f"{markdown(['net', 'training error', *idle, *names, 'very costly'], rows)}\n\n{note}"
 
 
 def sets_table(*logs: LesionsLog) -> str:

@@ -49,7 +49,6 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
     momentum=0.986845,
 )
 NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}
-DATASETS = tuple(NETS)
 CHECKPOINTS = Path("runs") / "checkpoints"
 ROWS = 512  # images a batch: their activations fit in the processor's cache
 
@@ -84,7 +83,7 @@ class Model:
 
 def add_run(experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str) -> argparse.ArgumentParser:
     """Add the `run` of an experiment that looks into nets; returns its parser."""
-    parser = experiment.add_run(measure, help)
+    parser = experiment.add_run(measure, help, folders=True)
     nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
     parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
     return parser
@@ -112,9 +111,7 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
 
 def find_net(job: ExperimentJob) -> Source | None:
     """Return the net of --model, else that of NETS for the data set if it is there."""
-    usual = NETS.get(job.dataset)
-    there = usual and not job.smoke and usual.exists()
-    path = job.arguments.model or (usual if there else None)
+    path = job.saved_net()
     return path and from_file(path, job.data)
 
 
@@ -204,7 +201,7 @@ def load(path: Path, data: Dataset) -> DeepNet:
     if (d_in, d_out) != (pixels, data.outputs):
         raise InputError(
             f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
-            "give its own --dataset"
+            "give its own --dataset, and --size"
         )
     with np.errstate(all="ignore"):
         if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN

@@ -197,7 +197,10 @@ def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
     config = json.loads(tensors.pop("config").text())
     if config["dtype"] not in ("float32", "float64"):
         raise ValueError(f"a net of {config['dtype']}")
-    net = kind(**config, rng=None)  # takes no memory yet for what the config claims
+    try:
+        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
+    except TypeError as error:
+        raise ValueError(f"a net of another kind: of {', '.join(config)}") from error
     expected = tensors_of(net)
     for name in expected.keys() | tensors.keys():
         check_like(name, tensors.get(name), expected.get(name))

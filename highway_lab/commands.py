@@ -319,12 +319,7 @@ class TrainingCommand:
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
         parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")
         add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
-        usual = "auto" if self.fallback else None
-        text = f"auto (MNIST, else digits), {', '.join(DATASETS)} or a folder with a subfolder of images for each class"
-        text = f"{text} (default: {usual or 'that of the net'})"
-        parser.add_argument("--dataset", default=usual, metavar="NAME|FOLDER", help=text)
-        parser.add_argument("--size", type=count, metavar="N", help="scale a folder's images to N x N pixels")
-        parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+        add_data_flags(parser, "auto" if self.fallback else None)
         add_job_flags(parser)
         text = "default: run.json or run_sweep.json; settings that differ from the default are appended to the name"
         log = parser.add_mutually_exclusive_group()
@@ -336,11 +331,7 @@ class TrainingCommand:
         return parser
 
     def load_data(self, given: argparse.Namespace) -> tuple[str, Dataset]:
-        dataset = given.dataset or self.dataset(self._sizes(given)[0])
-        if dataset == "auto":
-            dataset = choose_dataset(given.data_dir)
-        data = self.load(dataset, given.data_dir, given.size)
-        return name_of(dataset, data), data
+        return load_data(self.load, given.dataset or self.dataset(self._sizes(given)[0]), given)
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
         """Return the job that the flags describe; raises InputError."""
@@ -410,6 +401,26 @@ class TrainingCommand:
         """Return the hyperparameters that flags of their own have set."""
         fields = {field.name for field in dataclasses.fields(self.config)} - {"block"}
         return {name: value for name, value in vars(given).items() if name in fields}
+
+
+def add_data_flags(parser: argparse.ArgumentParser, default: str | None, *, folders: bool = True) -> None:
+    """Add --dataset, --data-dir and, where it takes folders of images, --size; default None: that of the net."""
+    if folders:
+        text = f"auto (MNIST, else digits), {', '.join(DATASETS)} or a folder with a subfolder of images for each class"
+        text = f"{text} (default: {default or 'that of the net'})"
+        parser.add_argument("--dataset", default=default, metavar="NAME|FOLDER", help=text)
+        parser.add_argument("--size", type=count, metavar="N", help="scale a folder's images to N x N pixels")
+    else:
+        parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
+        parser.set_defaults(size=None)
+    parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
+
+
+def load_data(load: Callable[..., Dataset], dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
+    """Return the name in logs, and the samples, of a data set or folder; load(name, data directory, size) reads it."""
+    dataset = choose_dataset(given.data_dir) if dataset == "auto" else dataset
+    data = load(dataset, given.data_dir, given.size)
+    return name_of(dataset, data), data
 
 
 def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int, dest: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from helpers import SOME_ENVIRONMENT
 
 from conv_recipes import ConvConfig
-from experiments.common import ExperimentJob, TrainedRun
+from experiments.common import ExperimentJob, TrainedRun, load
 from experiments.depth_search import SPACE, BestRun, DepthSearchLog, Trial, TrialResult
 from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
 from highway_networks import Config, Dataset
@@ -31,7 +31,7 @@ def history(*train_loss: float | None, **columns: list) -> History:
 def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> ExperimentJob:
     """Return the job of an experiment's `run` with these flags."""
     flags = argparse.Namespace(**{"model": None, "smoke": False} | flags)
-    return ExperimentJob(None, flags, dataset, data, Path("made-up.json"))
+    return ExperimentJob(load("lesions"), flags, dataset, data, Path("made-up.json"))
 
 
 def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:

@@ -23,10 +23,10 @@ from experiments.common import load
 from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
 from highway_lab import InputError
-from highway_lab.datasets import DATASETS, as_inputs
+from highway_lab.datasets import DATASETS, as_inputs, name_of
 from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
-from highway_networks import BLOCKS, Block, DeepNet, sigmoid_forward
+from highway_networks import BLOCKS, Block, DeepNet, load_folder, sigmoid_forward
 
 INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED, Verdict.NOT_TESTED
 PARTLY, REPRODUCED = Verdict.PARTLY, Verdict.REPRODUCED
@@ -268,11 +268,11 @@ def test_nets_are_trained_by_the_best_setting_of_the_grid(digits, workdir):
     assert log.epochs < 20
 
 
-def test_each_data_set_has_its_net(workdir, monkeypatch):
+def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
     monkeypatch.setattr(models, "from_file", lambda path, data: path)
 
     def found(dataset: str, smoke: bool = False, model: str | None = None):
-        return models.find_net(made_up.job(None, dataset, smoke=smoke, model=model))
+        return models.find_net(made_up.job(digits, dataset, smoke=smoke, model=model))
 
     assert found("mnist") is found("cifar-10") is None
     depth_search.MODEL.parent.mkdir()
@@ -494,13 +494,35 @@ def test_the_first_layers_differ_by_class_if_each_beats_untrained_gates(least, v
     assert claim.verdict == verdict
 
 
+def stretched_forward(x, z, y, activation):
+    H, T = z
+    activation.forward(H)
+    sigmoid_forward(T)
+    T[...] = 1.2 * T - 0.1
+    y[...] = H * T + x * (1 - T)
+
+
+@pytest.fixture
+def own_folder(workdir, digits, monkeypatch) -> list[str]:
+    """The flags that name a folder of three classes, and a net for it whose T leave the range from 0 to 1."""
+    monkeypatch.setitem(BLOCKS, "stretched", Block("HT", stretched_forward, None))
+    for label in range(3):
+        Path(f"images/no $_{label}").mkdir(parents=True)
+        for i, image in enumerate(digits.train_x[digits.train_y == label][:20]):
+            Image.fromarray(image[0]).save(f"images/no $_{label}/{i}.png")
+    net = DeepNet(36, 3, depth=3, hidden=5, block="stretched", rng=np.random.default_rng(0))
+    net.params["b_T"][0], net.params["b_T"][1] = -50, 50
+    net.save("mine.npz")
+    return ["--dataset", "images", "--size", "6", "--model", "mine.npz"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_users_net_has_its_own_log_and_each_log_its_part_of_a_picture(name, workdir, refused):
-    digits_net(dtype=np.float32).save("mine.npz")  # untrained: some of its statistics are constant
+def test_a_users_net_and_images_have_a_log_and_each_log_its_part_of_a_picture(name, own_folder, refused):
     experiment = load(name)
-    assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
-    log = str(log_of_net(f"{name}-digits", "mine.npz"))
+    assert experiment.main(["run", *own_folder]) == 0
+    log = str(log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz"))
+    assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
     folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
     assert experiment.main(["plot", log]) == 0
     alone = {path.name: Image.open(io.BytesIO(path.read_bytes())) for path in folder.iterdir()}
@@ -511,6 +533,26 @@ def test_a_users_net_has_its_own_log_and_each_log_its_part_of_a_picture(name, wo
             assert (two.width, two.height) == (one.width, 2 * one.height)
             assert two.text["Source"] == "\n".join([one.text["Source"]] * 2)
     assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
+    assert "--model: expected a net that was trained on the folder's images" in refused(
+        experiment.main, ["run", *own_folder[:-2]]
+    )
+
+
+def test_gates_beyond_0_and_1_are_logged_and_drawn(own_folder):
+    assert gate_maps.EXPERIMENT.main(["run", *own_folder]) == 0
+    (path,) = Path("runs").iterdir()
+    log = gate_maps.EXPERIMENT.read(path)
+    assert [np.unique(T).tolist() for T in log.maps.mean_T[:2]] == [[-0.1], [1.1]]
+    figure = Figure()
+    gate_maps.EXPERIMENT.figures.gate_maps_figure.__wrapped__(figure, log)
+    assert figure.axes[2].images[0].get_clim() == (-0.1, 1.1)
+
+
+def test_a_short_nets_costly_layers_are_not_counted_in_the_papers_ranges():
+    log = load("lesions").read(committed_log("runs/lesions.json"))
+    assert "| costly, layers 1 to 14 | costly, layers 15 to 45 |" in lesions_figures.lesions_table(log)
+    short = replace(log, nets=[replace(log.nets[0], lesioned_error=log.nets[0].lesioned_error[:5])])
+    assert "0.2 points | costly, layers 1 to 5 | very costly |" in lesions_figures.lesions_table(short)
 
 
 def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, capsys):

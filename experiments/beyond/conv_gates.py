@@ -114,7 +114,9 @@ def load(path: Path, data: Dataset) -> ConvNet:
         found = f"{net.depth} {net.config['block']} blocks"
         raise InputError(f"{path}: expected a net with gates, found {found}; train one with --block highway")
     if shape != wanted:
-        raise InputError(f"{path}: expected a net for images {wanted}, found one for {shape}; give its own --dataset")
+        raise InputError(
+            f"{path}: expected a net for images {wanted}, found one for {shape}; give its own --dataset, and --size"
+        )
     return net
 
 
@@ -133,10 +135,10 @@ def train_short(job: ExperimentJob) -> Path:
 
 
 def run(job: ExperimentJob) -> None:
-    data, usual = job.data, EXPERIMENT.nets.get(job.dataset)
+    data = job.data
     if data.train_x.shape[1] > 1:
         raise InputError(f"--dataset: expected grey images of strokes, found {job.dataset}; choose mnist")
-    model = job.arguments.model or (usual if usual and usual.exists() else train_short(job))
+    model = job.saved_net() or train_short(job)
     net, job = load(model, data), job.named_after(job.arguments.model)
     untrained = ConvNet(**net.config, rng=np.random.default_rng(0))
     drawn, images = data.test_x[first_of_each_class(data)], data.test_x[:IMAGES]
@@ -154,5 +156,5 @@ def run(job: ExperimentJob) -> None:
     )
 
 
-parser = EXPERIMENT.add_run(run, "look into a net")
+parser = EXPERIMENT.add_run(run, "look into a net", folders=True)
 parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {MODEL}, else train one")

@@ -346,6 +346,16 @@ def test_new_seeds_alone_tell_whether_deep_highway_nets_perform_alike(old, new, 
     assert judged(PAPER | old, more=foreign) == without, "runs of other settings are no seeds of these"
 
 
+def test_the_runs_of_most_epochs_judge_all_but_what_has_its_own_seeds():
+    short = PAPER | ABOVE | {("plain", 100): 1e-3}
+    at_40, at_400 = judged(short, 40), judged(PAPER | HIGHWAY_WORSE, 400)
+    found = judged(short, 40, more=trained(PAPER | HIGHWAY_WORSE, 400))
+    assert [found[0], found[1], *found[4:6]] == [at_400[0], at_400[1], *at_400[4:6]]
+    assert found[2:4] == at_40[2:4]
+    some_arms = {arm: loss for arm, loss in PAPER.items() if arm != ("plain", 10)}
+    assert judged(short, 40, more=trained(some_arms, 400)) == at_40
+
+
 def test_new_seeds_have_a_row_and_a_place_in_the_picture():
     searched = [result(arm, 0, 0.3) for arm in product(ds.BLOCKS, (10, 50))]
     log = made_up.search_log(searched, trained({("highway", 10): 0.1, ("highway", 50): 0.01}))

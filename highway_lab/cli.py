@@ -94,10 +94,20 @@ def import_files(argv: Sequence[str]) -> None:
 
 
 def import_file(file: str) -> None:
-    """Import a user's file, whose folder joins Python's path; raises InputError for one that cannot be used."""
-    path = Path(file)
+    """Import a user's file, unless it is the program that runs; raises InputError for one that cannot be used."""
+    path, program = Path(file), getattr(sys.modules["__main__"], "__file__", None) or os.devnull
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"--import: expected a file like block.py, found {file}; check the path")
+    if not os.path.samefile(path, program):
+        import_by_name(file)
+    check_blocks(file)
+    imported.append(file)
+    environment.cache_clear()  # the file is part of the code
+
+
+def import_by_name(file: str) -> None:
+    """Import a file whose folder joins Python's path; raises InputError if that fails, or finds another module."""
+    path = Path(file)
     sys.path.append(str(path.parent.absolute()))
     try:
         module = importlib.import_module(path.stem)
@@ -106,9 +116,6 @@ def import_file(file: str) -> None:
         raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
     if not os.path.samefile(place := getattr(module, "__file__", None) or os.devnull, path):
         raise InputError(f"{file}: expected a name that no other module has, found that of {place}; rename it")
-    check_blocks(file)
-    imported.append(file)
-    environment.cache_clear()  # the file is part of the code
 
 
 def check_blocks(file: str) -> None:

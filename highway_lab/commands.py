@@ -25,6 +25,7 @@ from highway_lab.cli import (
     add_hyperparameters,
     count,
     flag,
+    import_file,
     import_words,
     list_of_numbers,
     quote,
@@ -64,7 +65,6 @@ class Job:
     tensorboard: Path | None = None  # folder of event files
     checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
     of_folder: str = ""  # flags that were taken as they suit a folder of images
-    imports: Sequence[str] = ()  # files of the user, which a program that reads log or net needs
 
     def __post_init__(self) -> None:
         """Raise InputError if log or net could not be written, or if their names do not say what they are.
@@ -175,7 +175,7 @@ def run_job(job: Job, data: Dataset) -> None:
     if data.classes and (words := describe_chance(runs, data.test_y)):
         print(words)
     if job.out:
-        words = f"{quote(job.out)}{import_words(job.imports)}"
+        words = f"{quote(job.out)}{import_words(imported)}"
         print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {words}")
 
 
@@ -286,6 +286,8 @@ class TrainingCommand:
         """Parse `argv` (else sys.argv), train, and return the exit code."""
 
         def action(given: argparse.Namespace) -> None:
+            if (program := self.users_program()) and program not in imported:
+                import_file(program)  # it is part of the code, and whoever reads log or net needs it
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
             dataset, data = self.load_data(given)
@@ -298,14 +300,16 @@ class TrainingCommand:
         """Name of the installed program."""
         return self.module.replace("_", "-")
 
-    def users_program(self) -> bool:
-        """Return whether this program is a user's file that calls `main`."""
-        is_main = getattr(sys.modules["__main__"], "main", None) == self.run
-        return is_main and Path(sys.argv[0]).name != self.script
+    def users_program(self) -> str | None:
+        """Return the path of the program that runs, if it is a user's file that calls `main`."""
+        program = sys.modules["__main__"]
+        calls = any(getattr(getattr(of, "main", of), "__self__", None) is self for of in vars(program).values())
+        file = getattr(program, "__file__", None)  # a notebook has none
+        return os.path.relpath(file) if calls and file else None
 
     def parser(self) -> OneLineParser:
         installed = Path(sys.argv[0]).name == self.script
-        program = f"python {quote(sys.argv[0]) if self.users_program() else f'{self.module}.py'}"
+        program = f"python {quote(self.users_program() or f'{self.module}.py')}"
         parser = OneLineParser(prog=self.script if installed else program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:
@@ -341,17 +345,7 @@ class TrainingCommand:
         commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
         of_folder = " ".join(f"{flag(name)} {getattr(configs[0], name)}" for name in taken)
-        imports = [*([sys.argv[0]] if self.users_program() else []), *imported]
-        return Job(
-            *commands,
-            dataset,
-            configs,
-            out,
-            **options,
-            checkpoints=self.checkpoints,
-            of_folder=of_folder,
-            imports=imports,
-        )
+        return Job(*commands, dataset, configs, out, **options, checkpoints=self.checkpoints, of_folder=of_folder)
 
     def plan(self, given: argparse.Namespace, data: Dataset) -> list[TrainingConfig]:
         """Return a config for every size, seed and block that is asked for."""

@@ -164,6 +164,8 @@ def run_tasks(
     if not tasks:
         return
     losses = _losses(scheduler)
+    if imported and (scheduler or jobs > 1):
+        function = functools.partial(_with_imports, [*map(os.path.abspath, imported)], function)
     try:
         if scheduler is None:
             yield from _on_this_machine(function, tasks, data, jobs)
@@ -208,7 +210,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
         from multiprocessing.spawn import get_preparation_data
 
         main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main, imported)}
+        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
     with ignore_interrupts():  # processes that are started meanwhile inherit it
         finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
             delayed(function)(task, data) for task in tasks
@@ -221,11 +223,10 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
                 get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _begin_process(parent: int, processes: int, main: dict[str, str], files: list[str]) -> None:
+def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
 
-    It imports that one's program, `main`, as multiprocessing does, and the `files` that it has imported: a user's
-    file may hold blocks and losses.
+    It imports that one's program, `main`, as multiprocessing does.
     """
     from multiprocessing.spawn import prepare
 
@@ -242,8 +243,14 @@ def _begin_process(parent: int, processes: int, main: dict[str, str], files: lis
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
     prepare(main)
+
+
+def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:
+    """Return function(task, data) after this process has imported a user's files: they may hold blocks and losses."""
     for file in files:
-        import_file(file)
+        if file not in imported:
+            import_file(file)
+    return function(task, data)
 
 
 def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: str) -> Iterator:

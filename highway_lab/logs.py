@@ -28,7 +28,7 @@ from highway_lab.files import atomic_write, check_regular
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
-imported: list[str] = []  # files of the user, by --import: part of the code
+imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096}

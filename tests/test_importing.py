@@ -52,13 +52,19 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 
 
 @pytest.mark.slow
-def test_other_processes_import_the_users_file_too(own_file, start):
-    words = (*SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--import", own_file, "--out", "log.json")
-    process = start(str(ROOT / "highway_networks.py"), *words)
-    _, error = process.communicate(timeout=120)
+@pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
+def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
+    Path(own_file).write_text(
+        f"{OWN}\nimport highway_networks\n\nif __name__ == '__main__':\n    highway_networks.main()"
+    )
+    process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
+    out, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
-    runs = json.loads(Path("log.json").read_text())["runs"]
-    assert [run["environment"] for run in runs] == [None, None], "the file is part of their code"
+    assert out.endswith(f"log.json --import {own_file}\n")
+    log = json.loads(Path("log.json").read_text())
+    assert [run["environment"] for run in log["runs"]] == [None, None]
+    cli.import_file(own_file)
+    assert log["environment"]["code"] == environment().code
 
 
 def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_file):

@@ -97,27 +97,27 @@ def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_side_by_side_give_the_same_log_but_for_times(tmp_path):
+def test_runs_side_by_side_give_the_same_log_but_for_times(workdir, capfd):
     found = []
     for n in ("1", "2"):
-        words = ("--depths", "1,3", "--seeds", "0,1", "--out", "log.json", "--jobs", n)
-        done = run(hn, *WITHOUT_DEPTH, *words, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        found.append([without_seconds(r) for r in read(tmp_path / "log.json").runs])
+        assert hn.main([*WITHOUT_DEPTH, "--depths", "1,3", "--seeds", "0,1", "--out", "log.json", "--jobs", n]) == 0
+        found.append([without_seconds(r) for r in read("log.json").runs])
+    assert capfd.readouterr().err == ""
     assert found[0] == found[1]
     order = [(r.config.depth, r.config.seed, r.config.block) for r in found[0]]
     assert order == [(d, s, b) for d in (1, 3) for s in (0, 1) for b in ("highway", "plain")]
 
 
 @pytest.mark.slow
-def test_each_epoch_of_long_runs_side_by_side_is_told(tmp_path):
+def test_each_epoch_of_long_runs_side_by_side_is_told(workdir, capfd):
     """A run of a convolutional net may take half an hour."""
-    words = ("--net", "digits", "--seeds", "0,1", "--epochs", "2", "--jobs", "2", "--out", "log.json")
-    done = run(cn, *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    words = ("--net", "digits", "--n-train", "100", "--seeds", "0,1", "--epochs", "2", "--jobs", "2")
+    assert cn.main([*words, "--out", "log.json"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
     told = [f"highway digits seed {seed}  epoch {epoch}/2" for seed in (0, 1) for epoch in (0, 1, 2)]
-    assert sorted(line[: len(told[0])] for line in done.stdout.splitlines() if " epoch " in line) == told
-    assert list(files_below(tmp_path)) == ["log.json"]
+    assert sorted(line[: len(told[0])] for line in out.splitlines() if " epoch " in line) == told
+    assert list(files_below(workdir)) == ["log.json"]
 
 
 def test_the_summary_has_a_row_a_depth_with_intervals_over_seeds(workdir, capsys):
@@ -338,11 +338,13 @@ def test_a_wrong_argument_is_refused_and_nothing_written(workdir, capsys, progra
 
 
 @pytest.mark.slow
-def test_an_error_in_a_worker_process_is_one_line_too(tmp_path):
-    done = run(hn, "--dataset", "digits", "--n-train", "1438", "--depth", "1", "--jobs", "2", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(r"python highway_networks\.py: error: --n-train: .*1437.*1438.*\n", done.stderr)
-    assert files_below(tmp_path) == {}
+def test_an_error_in_a_worker_process_is_one_line_too(workdir, capfd):
+    with pytest.raises(SystemExit) as stopped:
+        hn.main(["--dataset", "digits", "--n-train", "1438", "--depth", "1", "--jobs", "2"])
+    output, error = capfd.readouterr()
+    assert (stopped.value.code, output) == (2, "")
+    assert re.fullmatch(r"python highway_networks\.py: error: --n-train: .*1437.*1438.*\n", error)
+    assert files_below(workdir) == {}
 
 
 # ---------------------------------------------------------------------------------- jobs that are cut short
@@ -460,12 +462,12 @@ SIDE_BY_SIDE = ("--block", "both", "--jobs", "2", "--tensorboard", "events")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "others"),
-    [(signal.SIGKILL, WITH_MODEL), (signal.SIGTERM, WITH_MODEL), (signal.SIGKILL, SIDE_BY_SIDE)],
+    [(signal.SIGTERM, WITH_MODEL), (signal.SIGKILL, SIDE_BY_SIDE)],
 )
 def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys, number, others):
     pytest.importorskip("tensorboardX")
     words = ["--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20"]
-    words += ["--epochs", "40", "--out", "log.json", *others]
+    words += ["--epochs", "24", "--out", "log.json", *others]
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "whole")
@@ -483,13 +485,13 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     assert not Path("log.json").exists()
     assert {path.name[:32] for path in Path().glob("*.npz")} >= {"log.digits-highway-digits-seed-0"}
     left = commands.read_unfinished(LINES, cn.ConvConfig).runs
-    assert 1 <= left[0].history.epoch[-1] < 40
+    assert 1 <= left[0].history.epoch[-1] < 24
     for run in left:
         assert without_seconds(run) == whole[run.config].rows(0, len(run.history.epoch))
 
     capsys.readouterr()
     assert cn.main(words) == 0
-    assert "epoch  0/40" not in capsys.readouterr().out
+    assert "epoch  0/24" not in capsys.readouterr().out
     runs = read("log.json", cn).runs
     assert [without_seconds(run) for run in runs] == list(whole.values())
     assert {path.name for path in Path().iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}

@@ -28,7 +28,8 @@ from highway_networks import Config
 
 pytestmark = pytest.mark.slow
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-FEW = settings(MANY, max_examples=15)
+SOME = settings(MANY, max_examples=MANY.max_examples // 3)  # of each kind of log
+FEW = settings(MANY, max_examples=10)
 NUMBERS = (None, -1, 0, 42, 1e15, 1e99, 1e308, math.nan, 10**18, 10**400, "a", True, [], {})
 TEXTS = ("", "no such", "../../escaped", None, 7)
 SMALL = 3  # entries of a list that are kept in a small form of a log
@@ -91,7 +92,7 @@ KINDS[Path("run.json")] = RunLog[Config]
 
 
 @pytest.mark.parametrize("path", KINDS, ids=str)
-@MANY
+@SOME
 @given(data=st.data())
 def test_a_changed_log_is_read_or_refused_in_one_line(path, data, tmp_path):
     place = tmp_path / "log.json"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from helpers import MNIST_FILES, ROOT, Handler, end, write_small_mnist
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
 from highway_lab.datasets import IDX_SOURCES
@@ -35,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "real_mnist" in getattr(item, "fixturenames", ()):
             item.add_marker("mnist")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """BLAS and OpenMP have one thread each: others would spin while other tests have the processors."""
+    import sklearn  # noqa: F401, which loads OpenMP and SciPy's BLAS
+
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture

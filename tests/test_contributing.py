@@ -46,7 +46,7 @@ def python(start):
 
 def test_the_page_has_an_example_of_each_kind():
     assert len(EXAMPLES) == 5
-    assert len(COMMANDS) == 10
+    assert len(COMMANDS) == 11
 
 
 def test_the_examples_obey_ruff(checkout, python):
@@ -63,7 +63,8 @@ def test_every_command_of_the_page_runs(checkout, python):
     folder = "viz/digits-quick-highway,addgate-seed0,1"
     for made in ("addgate.npz", f"{folder}/T_gate_bars-addgate.png", "viz/smoke/width.png"):
         assert Path(made).exists()
-    assert len([*Path("runs").glob("gate_maps-digits-addgate-*.json")]) == 1
+    for name in ("gate_maps", "gate_explorer"):
+        assert len([*Path("runs").glob(f"{name}-digits-addgate-*.json")]) == 1
 
 
 @pytest.mark.parametrize(

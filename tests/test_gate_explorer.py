@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, digits_net, files_below, log_of_net, refused_with
+from helpers import assert_says, files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
 from experiments import lesions
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
+from experiments.beyond.recording import Equation
 from highway_lab import InputError
 from highway_lab.datasets import as_inputs
-from highway_networks import INITS, Dataset, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, INITS, Block, Dataset, DeepNet, highway_backward, highway_forward
 
 TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
@@ -190,9 +191,50 @@ def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     assert len(held["lesions"]["each"]) == held["config"]["depth"]
 
 
-def test_blocks_whose_equation_the_page_does_not_compute_are_refused(digits):
-    with refused_with("--model: expected highway blocks", "found highway-uncoupled blocks"):
-        gate_explorer.look(digits_net(block="highway-uncoupled"), digits, 1)
+def forward_of(step: str) -> Block:
+    """Return a highway block whose forward function begins with another step."""
+    code = f"def forward(x, z, y, activation):\n H, T = z\n {step}\n highway_forward(x, z, y, activation)"
+    names: dict = {}
+    exec(code, {"np": np, "highway_forward": highway_forward}, names)
+    return Block("HT", names["forward"], highway_backward)
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ("H -= H.mean(axis=0)", "found the attribute mean"),
+        ("H -= np.mean(H, axis=0)", "found mean axis"),
+        ("H -= np.add.reduce(H, axis=0)", "found add reduce axis"),
+        ("np.cumsum(H, axis=0, out=H)", "found cumsum"),
+        ("H[...] = np.array(H)", "found a conversion to an array"),
+        ("H *= -1 if H[0, 0] > 0 else 1", "found a condition on a value"),
+        ("H *= np.arange(5.0)[:, None]", "found only 0-dimensional arrays"),
+        ("H[:2] = x[:2]", "found a step that depends on other units"),
+    ],
+)
+def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, step, found):
+    monkeypatch.setitem(BLOCKS, "mine", forward_of(step))
+    with refused_with("block mine: expected a forward function of elementwise NumPy functions", found):
+        gate_explorer.look(net_for(digits, block="mine"), digits, 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "formula"),
+    [
+        ("pass", "({H} − {x})·{T} + {x}"),
+        ("np.maximum(H, 0, out=H); H[H > 6] = 6; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
+        ("np.clip(T, -5, 5, out=T); T[...] = np.where(T < 0, 2 * T, T); z[1:] -= 3", "({H} − {x})·{T} + {x}"),
+        ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}^2))·{T} + {x} − 0.5·({x} − 1)/{x}^2"),
+    ],
+)
+def test_the_formula_of_a_block_is_read_off_its_function(step, formula):
+    equation = Equation("mine", forward_of(step), ACTIVATIONS["tanh"], 5)
+    assert equation.formula() == formula
+
+
+def test_a_long_formula_is_cut():
+    equation = Equation("mine", forward_of("for _ in range(40): x = np.sin(x) * x"), ACTIVATIONS["relu"], 5)
+    assert equation.formula() == "({H} − sin(…)·…)·{T} + sin(…)·…"
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 8, 4)], ids=["colour", "oblong"])
@@ -234,5 +276,5 @@ def test_the_template_fetches_nothing_and_runs_no_foreign_code():
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=(?!\"data:)|url\(|@import|\bfetch\(|XMLHttpRequest|\son\w+=", text)
     assert "http" not in text.replace("http-equiv", "")
-    assert TEMPLATE.count(gate_explorer_figures.PLACEHOLDER) == 1
+    assert [TEMPLATE.count(placeholder) for placeholder in gate_explorer_figures.PLACEHOLDERS] == [1, 1]
     assert min(map(int, re.findall(r"font(?:-size)?: (\d+)px", TEMPLATE))) >= 13

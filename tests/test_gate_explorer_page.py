@@ -3,25 +3,30 @@
 Skipped without Chromium, its driver or selenium. One browser serves all tests of this file.
 """
 
+import itertools
 import re
+import runpy
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT, log_of_net
+from helpers import ROOT, log_of_net, swapped_block
 from picture_helpers import committed_log
+from test_contributing import EXAMPLES
 
 from experiments import lesions, tuned_plain
 from experiments.beyond import gate_explorer
+from experiments.beyond.recording import Equation
 from experiments.common import group, points
 from experiments.tuned_plain_figures import accuracies, tuned_runs
 from highway_lab.datasets import as_inputs
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
-from highway_networks import Config, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, Config, DeepNet
 
 pytestmark = pytest.mark.browser
 
@@ -38,11 +43,14 @@ class Browser:
 
     def open(self, page: Path) -> None:
         """Open a page with an empty message log, and wait until it is ready."""
-        from selenium.webdriver.support.ui import WebDriverWait
-
         self.driver.get_log("browser")
         self.driver.get(page.as_uri())
-        WebDriverWait(self.driver, 60).until(lambda _: self.run("return Boolean(window.explorer)"))
+        self.wait(lambda: self.run("return Boolean(window.explorer)"))
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 60, poll_frequency=0.02).until(lambda _: condition())
 
     def resize(self, width: int, scheme: str = "light", height: int = 1000) -> None:
         """Resize the window to this size in pixels, for a visitor who prefers this colour scheme."""
@@ -73,7 +81,7 @@ class Browser:
         return self.run(code, selector)
 
     def show(self) -> None:
-        """Show the current state now, not in the next frame."""
+        """Show what is to be shown anew now, not in the next frame."""
         self.run("explorer.show()")
 
     def actions(self) -> Any:
@@ -122,9 +130,22 @@ def browser() -> Iterator[Browser]:
     driver.quit()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def log() -> gate_explorer.GateExplorerLog:
     return gate_explorer.EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
+
+
+@pytest.fixture(scope="module")
+def sweep() -> dict[tuple[str, int], list]:
+    """Return the runs of the depth sweep, by block and depth."""
+    return group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
+
+
+@pytest.fixture
+def addgate(workdir, monkeypatch) -> None:
+    """Add the block of CONTRIBUTING.md."""
+    Path("addgate.py").write_text(EXAMPLES["addgate.py"])
+    monkeypatch.setitem(BLOCKS, "addgate", runpy.run_path("addgate.py")["BLOCKS"].pop("addgate"))
 
 
 @pytest.fixture
@@ -133,10 +154,15 @@ def opened(browser) -> Browser:
     page = committed_log("viz/gate_explorer.html")
     if browser.run("return location.href") != page.as_uri():
         browser.open(page)
-    for selector in ("#reset", "[value=trained]", "#draw .samples button"):
-        browser.click(selector)
-    for slider in ("step", "depth"):
-        browser.enter(slider, 0)
+    browser.run(
+        """for (const selector of ["#reset", "[value=trained]", "#draw .samples button"])
+            document.querySelector(selector).click();
+        for (const slider of ["step", "depth"]) {
+            document.getElementById(slider).value = 0;
+            document.getElementById(slider).dispatchEvent(new Event("input"));
+        }
+        explorer.show();"""
+    )
     return browser
 
 
@@ -155,15 +181,46 @@ def phone(opened) -> Iterator[Browser]:
 # ------------------------------------------------------------------------------------------- the net
 
 
-@pytest.mark.parametrize(("activation", "init"), [("tanh", "glorot"), ("relu", "uniform"), ("elu", "gaussian")])
-def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activation, init):
-    net = DeepNet(64, 10, hidden=7, depth=4, activation=activation, init="he", rng=np.random.default_rng(1))
+def test_the_page_computes_what_blocks_do(browser, addgate, monkeypatch):
+    """The largest error is below 1e-6, of values of moderate size, in the page's float32 as in NumPy's."""
+    monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
+    D, rng = 20, np.random.default_rng(0)
+    x, z = rng.normal(size=D).astype(np.float32), rng.normal(0, 2, 3 * D).astype(np.float32)
+    kinds = [(block, activation) for block in BLOCKS for activation in ACTIVATIONS if block != "lstm"]
+    code, expected = [], []
+    for block, activation in kinds:
+        of, G = BLOCKS[block].for_depth(5), len(BLOCKS[block].branches)
+        code.append(Equation(block, of, ACTIVATIONS[activation], D).javascript())
+        branches, y = z[: G * D].reshape(G, D, 1).copy(), np.empty((D, 1), np.float32)
+        of.forward(x[:, None], branches, y, ACTIVATIONS[activation])
+        expected.append([*y.ravel(), *branches.ravel()])
+    found = browser.run(
+        f"""const D = {D}, [x, z_row] = [...arguments].map(row => new Float32Array(row));
+        return [{", ".join(code)}].map(equation => {{
+            const z = z_row.slice(), y = new Float32Array(D);
+            equation(x, z, y);
+            return [...y, ...z];
+        }});""",
+        x.tolist(),
+        z.tolist(),
+    )
+    for kind, of_page, of_numpy in zip(kinds, found, expected, strict=True):
+        np.testing.assert_allclose(of_page[: len(of_numpy)], of_numpy, rtol=0, atol=1e-6, err_msg=str(kind))
+
+
+@pytest.mark.parametrize(
+    ("block", "activation", "init"),
+    [("highway", "tanh", "glorot"), ("highway-uncoupled", "relu", "uniform"), ("addgate", "elu", "gaussian")],
+)
+def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, activation, init):
+    kind = {"block": block, "activation": activation, "init": "he"}
+    net = DeepNet(64, 10, hidden=7, depth=4, **kind, rng=np.random.default_rng(1))
     net.config["init"] = init
     net.save("mine.npz")
     assert gate_explorer.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
     assert gate_explorer.EXPERIMENT.main(["plot", str(log)]) == 0
-    browser.open(workdir / "viz" / log.stem.removeprefix("gate_explorer-") / "gate_explorer.html")
+    browser.open(Path("viz", log.stem.removeprefix("gate_explorer-"), "gate_explorer.html").absolute())
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)
@@ -171,6 +228,8 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, workdir, activati
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert not browser.find("id", "break").is_displayed()  # there are no logs of the sweep and of lesions
     assert not browser.find("id", "measured").is_displayed()
+    assert browser.text("[data-is=block]") == block
+    assert browser.find("id", "own-block").is_displayed() == (block != "highway")
     assert browser.driver.get_log("browser") == []
 
 
@@ -248,8 +307,8 @@ def test_the_centre_of_mass_lies_in_the_middle_and_edges_are_smooth(opened):
 
 def drag(browser: Browser, start: int, end: int) -> None:
     """Drag over layers, counted from 1."""
-    options = browser.see("#list").find_elements("css selector", "[role=option]")
-    browser.actions().click_and_hold(options[start - 1]).move_to_element(options[end - 1]).release().perform()
+    first, last = (browser.see(f"#list :nth-child({l})") for l in (start, end))
+    browser.actions().click_and_hold(first).move_to_element(last).release().perform()
 
 
 def test_a_click_and_a_drag_close_layers_and_open_them_again(opened):
@@ -375,8 +434,6 @@ def test_each_state_is_read_by_the_output_layer(opened, log):
 
 
 def test_the_way_is_stepped_and_played_to_its_end(opened, log):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     L = log.model.net["depth"]
     for button, expected in (("next", "1"), ("next", "2"), ("back", "1")):
         opened.click(f"#{button}")
@@ -384,7 +441,7 @@ def test_the_way_is_stepped_and_played_to_its_end(opened, log):
     opened.enter("step", L - 3)
     opened.click("#play")
     assert opened.text("#play") == "Pause"
-    WebDriverWait(opened.driver, 60).until(lambda _: opened.text("#where") == f"after layer {L} of {L}")
+    opened.wait(lambda: opened.text("#where") == f"after layer {L} of {L}")
     assert opened.text("#play") == "Play"
 
 
@@ -393,12 +450,11 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
     numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", opened.text("#unit-equation").replace("−", "-"))]
     layer, unit = (int(opened.find("id", f"at-{of}").get_property("value")) for of in ("layer", "unit"))
     assert (layer, unit) == ((log.model.net["depth"] + 1) / 2, log.model.net["hidden"] / 2 + 1)
-    H, T, x, carry, y = numbers
-    assert carry == pytest.approx(1 - T, abs=0.011)
-    assert y == pytest.approx(H * T + x * carry, abs=0.01 * (2 + abs(H) + abs(x)))
+    H, x, T, _, y = numbers  # y = (H − x)·T + x
+    assert y == pytest.approx((H - x) * T + x, abs=0.01 * (2 + abs(H - x)))
     net = DeepNet.load(ROOT / log.model.source.file)
     _, cache = net.forward(as_inputs(np.array(log.pixels[0], np.uint8)[None]))
-    expected = [of[layer - 1, unit - 1, 0] for of in (cache.H, cache.T, cache.x, 1 - cache.T, cache.x[1:])]
+    expected = [of[layer - 1, unit - 1, 0] for of in (cache.H, cache.x, cache.T, cache.x, cache.x[1:])]
     np.testing.assert_allclose(numbers, expected, atol=0.0051)
 
 
@@ -414,10 +470,8 @@ def test_layer_1_shows_the_weights_of_its_input_as_an_image(opened):
 # --------------------------------------------------------------------------------------------- break it
 
 
-def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
-    sweep = read(committed_log("run_sweep.json"), RunLog[Config], "")
+def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
     tuned = tuned_runs(tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json")))
-    untuned = group(sweep.runs, "block", "depth")
     broken = {
         5: "no kind of net is",
         10: "plain nets in one setting are",
@@ -427,18 +481,17 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
         opened.enter("depth", i)
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
             found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)
-            expected = (points(untuned[arm.block, depth]), accuracies(tuned[arm][depth]))
+            expected = (points(sweep[arm.block, depth]), accuracies(tuned[arm][depth]))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
 
 
-def test_a_run_is_replayed_from_the_log(opened):
-    runs = group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
+def test_a_run_is_replayed_from_the_log(opened, sweep):
     opened.enter("depth", 1)
     for _ in range(2):
         opened.click("#train")
         seed, epoch, *found = map(float, re.findall(r"[\d.]+", opened.text("#curve-says")))
-        expected = [100 * runs[block, 10][int(seed)].history.test_score[int(epoch)] for block in ("plain", "highway")]
+        expected = [100 * sweep[block, 10][int(seed)].history.test_score[int(epoch)] for block in ("plain", "highway")]
         np.testing.assert_allclose(found, expected, atol=0.0501)
     assert len(opened.driver.find_elements("css selector", "#curves line.plain.mean")) == int(epoch) == 12
 
@@ -449,11 +502,14 @@ def test_a_run_is_replayed_from_the_log(opened):
 def touch(browser: Browser, x: float, y: float, dx: int, dy: int) -> None:
     """Put a finger down at a place of the window, move it by this much, and lift it."""
 
+    times = itertools.count(time.time() - 1, 0.1)  # of each event, in seconds: the page does not scroll on by itself
+
     def dispatch(kind: str, *points: dict) -> None:
-        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        event = {"type": kind, "touchPoints": points, "timestamp": next(times)}
+        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
 
     dispatch("touchStart", {"x": x, "y": y})
-    for part in np.arange(1, 7) / 6 if dx or dy else ():
+    for part in (0.3, 0.7, 1) if dx or dy else ():
         dispatch("touchMove", {"x": x + dx * part, "y": y + dy * part})
     dispatch("touchEnd")
 
@@ -467,10 +523,8 @@ def swipe(browser: Browser, selector: str, dx: int, dy: int) -> float:
         selector,
     )
     touch(browser, x, y, dx, dy)
-    at_rest = """const done = arguments[0];
-    const wait = last => last === scrollY ? done(last) : setTimeout(wait, 100, scrollY);
-    wait();"""
-    return browser.driver.execute_async_script(at_rest) - top
+    next_frame = "requestAnimationFrame(() => requestAnimationFrame(() => arguments[0](scrollY)))"
+    return browser.driver.execute_async_script(next_frame) - top
 
 
 def test_a_vertical_swipe_over_layers_and_maps_scrolls_and_does_nothing_else(phone):
@@ -559,15 +613,15 @@ def test_nothing_moves_when_words_change(opened, width, log):
 
 
 def test_every_control_and_picture_has_a_name(opened):
-    for kind in ("button", "input", "section", *(f"[role={role}]" for role in ("img", "listbox", "option", "group"))):
-        found = opened.driver.find_elements("css selector", kind)[:20]
-        assert found, kind
-        assert [e.get_attribute("outerHTML") for e in found if e.is_displayed() and not e.accessible_name] == []
+    nodes = opened.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        names.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    for role in ("button", "slider", "radio", "region", "image", "listbox", "option", "radiogroup", "link"):
+        assert all(names[role]), (role, names[role])
 
 
 def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     status = opened.find("id", "spoken")
     assert status.aria_role == "status"
     for act, words in (
@@ -576,4 +630,4 @@ def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
         (lambda: opened.enter("depth", 1), "At 10 blocks, plain nets in one setting are broken"),
     ):
         act()
-        WebDriverWait(opened.driver, 60).until(lambda _, words=words: words in opened.text("#spoken"))
+        opened.wait(lambda words=words: words in opened.text("#spoken"))

@@ -27,6 +27,7 @@ from highway_networks import Dataset, DeepNet
 from .. import lesions, models
 from ..common import Experiment
 from ..models import Model
+from .recording import Equation
 
 SEED = 0  # of the untrained net
 ENDS = {"first": "first first", "last": "last first"}  # of closing layers, by their names in the log of lesions
@@ -135,10 +136,8 @@ def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDe
 
 
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
-    """Return the fields of the log; raises InputError unless blocks are highway blocks, images square and grey."""
-    if (block := net.config["block"]) != "highway":
-        found = f"expected highway blocks, whose equation the page computes, found {block} blocks"
-        raise InputError(f"--model: {found}; look into them with gate_maps, class_routing or lesions")
+    """Return the fields of the log; raises InputError unless images are square and grey, blocks elementwise."""
+    Equation(net.config["block"], net.block, net.activation, net.hidden)
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"

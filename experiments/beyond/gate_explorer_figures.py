@@ -1,8 +1,8 @@
 """The page of the gate explorer, viz/gate_explorer.html, and its table.
 
-The page is gate_explorer.html with one JSON object in it: configuration and weights of the net, the ten images,
-effective depths, the errors that the log of lesions has of this net, accuracies of plain and highway nets by depth, and
-colours. What no log tells is left out. `make screenshot` draws the page's picture.
+The page is gate_explorer.html with the equations of its layers in it and one JSON object: configuration and weights of
+the net, the ten images, effective depths, the errors that the log of lesions has of this net, accuracies of plain and
+highway nets by depth, and colours. What no log tells is left out. `make screenshot` draws the page's picture.
 """
 
 import base64
@@ -23,16 +23,17 @@ from highway_lab.console import name_data, name_numbers
 from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
-from highway_networks import Config, DeepNet
+from highway_networks import BLOCKS, Config, DeepNet
 
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points
 from ..models import Source
 from ..tuned_plain_figures import accuracies, lead, tuned_runs
 from .gate_explorer import ENDS, EXPERIMENT, GateExplorerLog
+from .recording import Equation
 
 TEMPLATE = Path(__file__).with_name("gate_explorer.html")
-PLACEHOLDER = '{"here": "goes what the page shows"}'  # of the JSON object in the template
+PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')  # in the template
 COLORS = 256  # of a colour map
 SWEEP = Path("run_sweep.json")
 BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
@@ -41,12 +42,16 @@ BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets 
 def page(log: GateExplorerLog) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
     net, (lesions_path, lesioned) = load(log.model.source), lesion_curve(log)
+    signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
+    plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
     sources = [*([lesions_path] if lesioned else []), *(sweep_paths if sweep else [])]
     content = {
         "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
         "config": log.model.net,
+        "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
+        "formula": equation.formula(),
         "test_score": log.model.test_score,
         "weights": packed(net.params.flat),
         "seed": log.seed,
@@ -60,7 +65,10 @@ def page(log: GateExplorerLog) -> str:
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
-    return TEMPLATE.read_text(encoding="utf-8").replace(PLACEHOLDER, text)
+    page = TEMPLATE.read_text(encoding="utf-8")
+    for placeholder, here in zip(PLACEHOLDERS, (f"[{plain.javascript()}, {equation.javascript()}]", text), strict=True):
+        page = page.replace(placeholder, here)
+    return page
 
 
 def load(source: Source) -> DeepNet:

@@ -266,8 +266,7 @@ class ExperimentJob:
         with lock_log(self.path):
             results.check()
             if options["old"] == "fresh":
-                for path in list(checkpoints):
-                    remove(path)
+                remove(*checkpoints)
             return run_missing(function, tasks, self.data, results, **options)
 
     def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:

@@ -130,7 +130,7 @@ def run_job(job: Job, data: Dataset) -> None:
             for config in job.configs:
                 events_of(job.tensorboard, job.dataset, config)
         if job.old == "fresh":
-            _remove_all(job.checkpoint_paths())
+            remove(*job.checkpoint_paths())
         side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
 
         def report(done: list[Run]) -> str | None:
@@ -168,7 +168,7 @@ def run_job(job: Job, data: Dataset) -> None:
             _write_log(job, job.out, runs, info, lines)
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
-            _remove_all(job.checkpoint_paths())
+            remove(*job.checkpoint_paths())
     print(f"\n{summary(runs, info)}")
     if job.of_folder:
         print(f"for a folder of images: {job.of_folder}")
@@ -225,11 +225,6 @@ def _write_log(job: Job, out: Path, runs: list[Run], dataset: DatasetInfo, lines
         raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
 
-def _remove_all(paths: Collection[Path]) -> None:
-    for path in paths:
-        remove(path)
-
-
 # ---------------------------------------------------------------------------- epochs that have been trained
 
 
@@ -276,7 +271,7 @@ class TrainingCommand:
     dataset: Callable[[Any], str]  # name of the usual data set of a net, by its size
     quick: Mapping[str, Any]  # fields of a --quick job
     sweep: Mapping[str, list[int]]  # the values of seed and size in the committed sweep
-    of_folder: Callable[[Any], Mapping[str, Any]] = lambda config: {}  # fields of a config that suit a user's images
+    of_folder: Callable[[Any], dict[str, Any]] = lambda config: {}  # fields of a config that suit a user's images
     sizes: Collection[str] = ()  # names of the family's nets; none: a net's size is a number
     block: str = "highway"  # default of --block
     fallback: bool = False  # whether the digits stand in for MNIST where that cannot be had and no data set is named
@@ -290,15 +285,10 @@ class TrainingCommand:
                 import_file(program)  # it is part of the code, and whoever reads log or net needs it
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
-            dataset, data = self.load_data(given)
+            dataset, data = load_data(self.load, given.dataset or self.dataset(self._sizes(given)[0]), given)
             run_job(self.job(given, dataset, data), data)
 
         return run_cli(self.parser(), action, argv)
-
-    @property
-    def script(self) -> str:
-        """Name of the installed program."""
-        return self.module.replace("_", "-")
 
     def users_program(self) -> str | None:
         """Return the path of the program that runs, if it is a user's file that calls `main`."""
@@ -308,9 +298,12 @@ class TrainingCommand:
         return os.path.relpath(file) if calls and file else None
 
     def parser(self) -> OneLineParser:
-        installed = Path(sys.argv[0]).name == self.script
-        program = f"python {quote(self.users_program() or f'{self.module}.py')}"
-        parser = OneLineParser(prog=self.script if installed else program, description=self.description)
+        program, installed = (
+            f"python {quote(self.users_program() or f'{self.module}.py')}",
+            self.module.replace("_", "-"),
+        )
+        program = installed if Path(sys.argv[0]).name == installed else program
+        parser = OneLineParser(prog=program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:
             parser.add_argument(flag(name), dest="sizes", nargs=1, choices=self.sizes, help=f"default: {default}")
@@ -321,7 +314,8 @@ class TrainingCommand:
         text = f"{', '.join(kinds)}, or several: highway,residual; both: highway,plain (default: {self.block})"
         parser.add_argument("--block", default=self.block, metavar="KIND,...", help=text)
         fields = ", ".join(f"{name} {value}" for name, value in self.quick.items())
-        parser.add_argument("--quick", action="store_true", help=f"a smaller job: {fields}")
+        text = f"a smaller job: {fields}"
+        parser.add_argument("--quick", action="store_const", const=self.quick, default={}, help=text)
         add_hyperparameters(parser, self.config, leave_out=("seed", "block", name))
         add_data_flags(parser, "auto" if self.fallback else None)
         add_job_flags(parser)
@@ -333,9 +327,6 @@ class TrainingCommand:
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
         parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=text)
         return parser
-
-    def load_data(self, given: argparse.Namespace) -> tuple[str, Dataset]:
-        return load_data(self.load, given.dataset or self.dataset(self._sizes(given)[0]), given)
 
     def job(self, given: argparse.Namespace, dataset: str, data: Dataset) -> Job:
         """Return the job that the flags describe; raises InputError."""
@@ -354,11 +345,11 @@ class TrainingCommand:
         if len(blocks) > len(set(blocks)):
             raise InputError(f"--block: expected different kinds, found {given.block}; name each once")
         check_number(len(sizes) * len(seeds) * len(blocks))
-        quick = {name: value for name, value in self._quick(given).items() if name != self.config.SIZE}
+        quick = {name: value for name, value in given.quick.items() if name != self.config.SIZE}
         usual = self.configure(**{self.config.SIZE: sizes[0]} | quick)
         fields = fit_to(data, usual, self._given_fields(given))
         if data.classes:
-            fields = {**self.of_folder(dataclasses.replace(usual, n_train=fields["n_train"])), **fields}
+            fields = self.of_folder(dataclasses.replace(usual, n_train=fields["n_train"])) | fields
         fields = quick | fields
         return [
             self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block})
@@ -374,9 +365,9 @@ class TrainingCommand:
         found = {name: list(dict.fromkeys(getattr(config, name) for config in configs)) for name in self.sweep}
         several = any(len(values) > 1 for values in found.values())
         expected = {**self.sweep} if several else {name: [getattr(self.config, name)] for name in found}
-        expected |= {name: found[name] for name in found if name in self._quick(given) and not given.sizes}
+        expected |= {name: found[name] for name in found if name in given.quick and not given.sizes}
         names = [size] if self.sizes else []
-        names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * given.quick
+        names += [dataset] * (dataset != self.dataset(size)) + ["quick"] * bool(given.quick)
         names += [given.block] * (given.block != self.block)
         names += [f"{name}{name_numbers(values)}" for name, values in found.items() if values != expected[name]]
         usual = self.configure(**{self.config.SIZE: size})
@@ -386,10 +377,7 @@ class TrainingCommand:
 
     def _sizes(self, given: argparse.Namespace) -> list:
         name = self.config.SIZE
-        return given.sizes or [self._quick(given).get(name, getattr(self.config, name))]
-
-    def _quick(self, given: argparse.Namespace) -> Mapping[str, Any]:
-        return self.quick if given.quick else {}
+        return given.sizes or [given.quick.get(name, getattr(self.config, name))]
 
     def _given_fields(self, given: argparse.Namespace) -> dict[str, Any]:
         """Return the hyperparameters that flags of their own have set."""

@@ -248,13 +248,14 @@ def remove_torn(path: str | os.PathLike) -> None:
                 torn.unlink()
 
 
-def remove(path: str | os.PathLike) -> None:
-    """Remove a file if it is there; raises InputError if it cannot be removed."""
-    try:
-        Path(path).unlink(missing_ok=True)
-    except OSError as error:
-        found = f"expected a file that may be removed, found: {error.strerror}"
-        raise InputError(f"{path}: {found}; allow it, or choose another log") from error
+def remove(*paths: str | os.PathLike) -> None:
+    """Remove files that are there; raises InputError for one that cannot be removed."""
+    for path in paths:
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            found = f"expected a file that may be removed, found: {error.strerror}"
+            raise InputError(f"{path}: {found}; allow it, or choose another log") from error
 
 
 def check_writable(path: str | os.PathLike) -> None:

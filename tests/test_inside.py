@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
-from conv_highway_networks import Blocks, ConvNet
 from experiments import class_routing, class_routing_figures, depth_search, gate_maps, lesions, lesions_figures, models
 from experiments.beyond import gate_explorer
 from experiments.claims import Verdict
@@ -23,7 +22,7 @@ from experiments.common import load
 from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
 from highway_lab import InputError
-from highway_lab.datasets import DATASETS, as_inputs, name_of
+from highway_lab.datasets import as_inputs, name_of
 from highway_lab.logs import DatasetInfo, write
 from highway_lab.training import LOSSES, evaluate
 from highway_networks import BLOCKS, Block, DeepNet, load_folder, sigmoid_forward
@@ -568,19 +567,12 @@ def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, caps
         assert len(re.findall(rf"^4.*: .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE)) == verdicts
 
 
-@pytest.mark.parametrize("name", ["gate_maps", "beyond.conv_gates"])
-def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(name, small_mnist, workdir):
-    experiment, logs = load(name), set()
-    for folder, seed in (("a", 0), ("b", 1)):
-        model, rng = Path(folder) / "cifar-10.npz", np.random.default_rng(seed)
-        model.parent.mkdir()
-        is_dense = name == "gate_maps"
-        net = DeepNet(16, 10, depth=2, rng=rng) if is_dense else ConvNet((1, 4, 4), 10, stages=[Blocks(1)], rng=rng)
-        net.save(model)
-        assert experiment.main(["run", "--data-dir", str(small_mnist), "--model", str(model)]) == 0
-        assert {path.name for path in Path("runs").iterdir()} - logs == {log_of_net(experiment.name, model).name}
-        logs = {path.name for path in Path("runs").iterdir()}
-    assert logs.isdisjoint(experiment.log_path(dataset).name for dataset in DATASETS)
+def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir):
+    job, model, logs = made_up.job(dataset="mnist"), Path("cifar-10.npz"), {"made-up.json", "made-up-cifar-10.json"}
+    for content in ("one", "another"):
+        model.write_text(content)
+        logs.add(job.named_after(model).path.name)
+    assert len(logs) == 4
 
 
 def test_a_net_whose_path_could_not_stand_in_a_log_is_refused(workdir, refused):

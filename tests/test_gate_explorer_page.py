@@ -272,13 +272,13 @@ def test_an_empty_canvas_says_so_everywhere(opened):
 
 
 def test_a_sample_that_is_drawn_big_becomes_itself(opened, log):
+    code = """const { pads, show, state } = explorer;
+    document.querySelector(`#way [aria-label$='${arguments[0]}']`).click();
+    show();  // on both papers
+    return [state.pixels, ...pads.map(pad => { pad.look(); return state.pixels; })].map(pixels => [...pixels]);"""
     for label, pixels in enumerate(log.pixels):
-        opened.click(f"#way [aria-label$='{label}']")
-        np.testing.assert_array_equal(opened.pixels(), pixels)
-        opened.show()
-        for pad in (0, 1):  # both show it
-            opened.run(f"explorer.pads[{pad}].look()")
-            np.testing.assert_array_equal(opened.pixels(), pixels)
+        for found in opened.run(code, label):
+            assert found == np.ravel(pixels).tolist()
 
 
 def test_a_drawing_is_scaled_and_moved_into_its_place(opened):
@@ -598,16 +598,22 @@ def test_it_fits_its_window_and_can_be_touched(opened, width):
 def test_nothing_moves_when_words_change(opened, width, log):
     opened.resize(width)
     L = log.model.net["depth"]
-    selector = "h2, h3, svg, .strip, button, details, footer"
-    places = f"""explorer.show(); return [...document.querySelectorAll('{selector}')].map(
-        element => Math.round(element.getBoundingClientRect().top + scrollY))"""
-    before, moved = opened.run(places), []
     changes = [("last", 19), ("last", L), ("first", L), ("first", 4), *(("depth", i) for i in range(5)), ("step", 1)]
     changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]", "#train"]
     changes += [f"#way .samples button:nth-child({i})" for i in (8, 10)]
-    for change in changes:
-        opened.click(change) if isinstance(change, str) else opened.enter(*change)
-        moved += [change] * (opened.run(places) != before)
+    moved = opened.run(
+        """const elements = [...document.querySelectorAll("h2, h3, svg, .strip, button, details, footer")];
+        const places = () => elements.map(of => Math.round(of.getBoundingClientRect().top + scrollY)).join();
+        const before = places();
+        return arguments[0].filter(change => {
+            const [name, value] = Array.isArray(change) ? change : [], field = document.getElementById(name);
+            if (field) { field.value = value; field.dispatchEvent(new Event("input")); }
+            else document.querySelector(change).click();
+            explorer.show();
+            return places() !== before;
+        });""",
+        changes,
+    )
     opened.resize(1600)
     assert moved == []
 

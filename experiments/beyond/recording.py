@@ -28,7 +28,9 @@ CALLS = {
     **{name: f"Math.{name}({{}})" for name in ("cos", "exp", "expm1", "log", "log1p", "sign", "sin", "sqrt", "tanh")},
     "absolute": "Math.abs({})",
     "arctan": "Math.atan({})",
+    "copy": "{}",
     "clip": "Math.min(Math.max({}, {}), {})",
+    "empty_like": "0",
     "expit": "1 / (1 + Math.exp(-{}))",
     "logaddexp": "Math.max({0}, {1}) + Math.log1p(Math.exp(-Math.abs({0} - {1})))",
     "maximum": "Math.max({}, {})",
@@ -37,6 +39,7 @@ CALLS = {
     "reciprocal": "1 / {}",
     "square": "{0} * {0}",
     "where": "{} ? {} : {}",
+    "zeros_like": "0",
 }
 JAVASCRIPT = {name: f"{{}} {sign} {{}}" for name, (sign, _, _) in INFIX.items()} | CALLS
 LONGEST = 60  # characters of a part of a formula; a longer one becomes "…"
@@ -80,6 +83,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, function, types, operands, options):
         return self.__array_ufunc__(function, "__call__", *operands, out=(options.pop("out", None),), **options)
+
+    def copy(self):
+        return np.copy(self)
 
     def __array__(self, *_, **__):
         raise TypeError("a conversion to an array")

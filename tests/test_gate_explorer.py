@@ -144,11 +144,10 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     for net, path in ((net_for(digits, depth=4), "other.npz"), (saved, "mine.npz")):
         net.save(path)
         assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", path]) == 0
-        log_of_net("lesions-digits", path).rename("runs/lesions-digits.json")
-        found = run_and_plot()["lesions"]
         if path == "other.npz":
-            assert found is None
-    log = lesions.EXPERIMENT.read(Path("runs/lesions-digits.json"))
+            log_of_net("lesions-digits", path).rename("runs/lesions-digits.json")
+            assert run_and_plot()["lesions"] is None
+    found, log = run_and_plot()["lesions"], lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
     assert (found["none"], found["each"]) == (log.nets[0].error, log.nets[0].lesioned_error)
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left

@@ -81,11 +81,13 @@ def load(source: Source) -> DeepNet:
 
 
 def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
-    """Return the path of the log of lesions, and the errors of this very net with layers closed, if it is there."""
-    path = lesions.EXPERIMENT.log_path(log.dataset.name)
-    measured = lesions.EXPERIMENT.read(path) if path.exists() else None
-    for net in measured.nets if measured else []:
-        if net.source.sha256 and net.source.sha256 == log.model.source.sha256:
+    """Return the path of a log of lesions, and the errors of this very net with layers closed, if it is there."""
+    path, sha256 = lesions.EXPERIMENT.log_path(log.dataset.name), log.model.source.sha256 or "none"
+    logs = [path, *path.parent.glob(f"{path.stem}-*-{sha256[:8]}.json")]  # the second by lesions run --model
+    for path in filter(Path.exists, logs):
+        measured = lesions.EXPERIMENT.read(path)
+        net = next((net for net in measured.nets if net.source.sha256 == sha256), None)
+        if net:
             others = [of for of in measured.nets if of.source.training]
             return path, {
                 "images": measured.dataset.n_train,

@@ -189,12 +189,12 @@ def choose_images(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: int) -> dict[str, Accuracies]:
     chosen = choose_images(len(data.train_x))
-    sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
-    tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
     labels = (*(data.train_y[of] for of in chosen), data.test_y)
     if len(np.unique(labels[0])) < 2 or not len(labels[1]):
-        found = f"{len(data.train_x)} of which classifiers would see {len(np.unique(labels[0]))}"
-        raise InputError(f"--dataset: expected training images of several classes, found {found}; add images")
+        found = f"expected enough training images for classifiers, found {len(data.train_x)}"
+        raise InputError(f"--dataset: {found}; add some to each class")
+    sets = [as_inputs(x, net.dtype) for x in (*(data.train_x[of] for of in chosen), data.test_x)]
+    tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
     done = run_tasks(classify, tasks, labels, jobs=min(jobs, number_of_tasks))
     found = {"gates": [], "outputs": [], "untrained": [], "pixels": []}
     for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers finish in any order

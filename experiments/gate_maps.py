@@ -124,6 +124,8 @@ def layer_of_most(change: np.ndarray) -> int:
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     """Return Pearson's correlation; None if either is constant."""
+    if a.size < 2:
+        return None
     with np.errstate(invalid="ignore", divide="ignore"):
         return number(np.corrcoef(a.ravel(), b.ravel())[0, 1], digits=3)
 

@@ -200,8 +200,9 @@ def spread(positions: np.ndarray, gap: float, lowest: float, highest: float) -> 
 def draw_by_layer(axes: Axes, curves: np.ndarray, **style: Any) -> None:
     """Draw curves (seeds, L) with `draw_seeds` against the layers 1 to L."""
     depth = curves.shape[1]
-    draw_seeds(axes, np.arange(1, depth + 1), curves, **style)
-    axes.set_xlim(1, depth)
+    point = {"marker": "o"} if depth == 1 else {}  # no line shows it
+    draw_seeds(axes, np.arange(1, depth + 1), curves, **style, **point)
+    axes.set_xlim(1, max(depth, 2))
     number_layers(axes.xaxis, depth)
 
 

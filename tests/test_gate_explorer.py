@@ -246,6 +246,12 @@ def test_images_that_nobody_can_draw_are_refused(digits, shape):
     assert_says(error.value, "--dataset: expected square grey images", " x ".join(map(str, shape)))
 
 
+def test_a_class_with_a_single_test_image_is_refused(digits):
+    data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
+    with refused_with("--dataset: expected two test images or more of each class", "found 1"):
+        gate_explorer.look(net_for(data), data, 1)
+
+
 def luminance(color: str) -> float:
     """Return the relative luminance of #rrggbb (WCAG 2.2)."""
     shares = np.frombuffer(bytes.fromhex(color[1:]), np.uint8) / 255

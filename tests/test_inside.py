@@ -10,7 +10,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, assert_says, digits_net, files_below, log_of_net, swapped, swapped_block
+from helpers import ROOT, assert_says, digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
 from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
@@ -209,6 +209,12 @@ def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validatio
     assert (len(fitted), len(validating)) == (n_fitted, n_validation)
     assert len({*fitted, *validating}) == n_fitted + n_validation
     assert max(*fitted, *validating) < n
+
+
+def test_too_few_images_for_classifiers_are_refused(digits):
+    few = digits._replace(train_x=digits.train_x[:4], train_y=digits.train_y[:4])
+    with refused_with("--dataset: expected enough training images", "found 4"):
+        class_routing.measure_accuracies(digits_net(), digits_net(), few, 1)
 
 
 def test_the_test_images_have_no_say_in_which_layer_is_chosen(digits):

@@ -142,6 +142,8 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"
         raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist")
+    if (least := min(np.bincount(data.test_y, minlength=data.outputs))) < 2:
+        raise InputError(f"--dataset: expected two test images or more of each class, found {least}; add some")
 
     fresh, gates = untrained(net), mean_gates(net, data.test_x)
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)

@@ -52,8 +52,7 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
         bars[kind] = viz.draw_gates(gates, of_kind, epoch=0)
         gates.set_ylim(min(0, 1.05 * means[kind].min()), max(0, 1.05 * means[kind].max()))
         gates.set_title(kind if len(kinds) > 1 else "")
-        label_ends(gates)
-    labels = label_ends(accuracy)
+    labels = label_ends(accuracy, *panels)[accuracy]
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)

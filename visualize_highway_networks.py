@@ -192,7 +192,7 @@ def learning_curves(log: Log) -> np.ndarray:
         draw_history(axes, log, field)
         mark_guessing(axes, log, field)
         axes.set_title(f"{images} images")
-        label_ends(axes)
+    label_ends(*panels)
     return panels
 
 
@@ -218,8 +218,7 @@ def depth_sweep(log: Log) -> np.ndarray:
         axes.set(xlabel="blocks", xticks=depths, xlim=(0, max(depths[-1], 1)))
         axes.set_title(title)
         mark_guessing(axes, log, field)
-    for axes in panels:
-        label_ends(axes)
+    label_ends(*panels)
     return panels
 
 

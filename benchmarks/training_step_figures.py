@@ -54,8 +54,7 @@ def step_figure(log: StepLog) -> Figure:
         draw_times(axes, log, ours | others)
         axes.set_title(library)
     panels[0].set_ylabel("milliseconds")
-    for axes in panels:
-        label_ends(axes)
+    label_ends(*panels)
     return figure
 
 

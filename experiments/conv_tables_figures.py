@@ -117,8 +117,7 @@ def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
             title += f" (paper: {PAPER[net].epochs})"
         axes.set_xticks([1, epochs // 2, epochs, places.mean()], ["1", f"{epochs // 2}\nepoch", epochs, "\ntest"])
         axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="", title=title)
-    for axes in grid:
-        label_ends(axes)
+    label_ends(*grid)
 
 
 def curves_figure(*logs: ConvTablesLog) -> Figure:

@@ -130,7 +130,7 @@ def settings_figure(log: DepthSearchLog, *_: DepthSearchLog) -> Figure:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, handletextpad=0.2)
     for row in axes:
         row[0].set_ylabel("training loss")
-        label_ends(row[-1])
+    label_ends(*axes[:, -1])
     return figure
 
 

@@ -137,8 +137,7 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
     grid[0].set_ylim(-0.03, 30)
     grid[0].set_ylabel("points of test accuracy lost\n(linear up to 0.1)")
     grid[-1].text(0, 75 * logs[0].tolerance, "tolerance", ha="right", va="center", size=9)
-    for axes in grid:
-        label_ends(axes)
+    label_ends(*grid)
     return figure
 
 

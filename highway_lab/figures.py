@@ -144,27 +144,30 @@ def draw_level(axes: Axes, value: float, label: str) -> None:
     axes.axhline(value, color=INK, linewidth=1, linestyle=(0, (3, 5)), label=label, zorder=3)
 
 
-def label_ends(axes: Axes) -> dict[Line2D, Annotation]:
-    """Write the label of every labelled line right of the axes, where the line ends; call it when all else is drawn."""
+def label_ends(*panels: Axes) -> dict[Axes, dict[Line2D, Annotation]]:
+    """Write the label of every labelled line right of its axes, where the line ends; call it when all else is drawn."""
     labels = {
-        line: axes.annotate(
-            line.get_label(),
-            xy=(1, end_height(line)),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(LABEL_PAD, 0),
-            textcoords="offset points",
-            color=line.get_color(),
-            verticalalignment="center",
-            annotation_clip=False,
-        )
-        for line in axes.lines
-        if not line.get_label().startswith("_")
+        axes: {
+            line: axes.annotate(
+                line.get_label(),
+                xy=(1, end_height(line)),
+                xycoords=axes.get_yaxis_transform(),
+                xytext=(LABEL_PAD, 0),
+                textcoords="offset points",
+                color=line.get_color(),
+                verticalalignment="center",
+                annotation_clip=False,
+            )
+            for line in axes.lines
+            if not line.get_label().startswith("_")
+        }
+        for axes in panels
     }
-    if not labels:
-        return labels
-    whole = axes.figure.figure  # of which it may be a part
+    whole = panels[0].figure.figure  # of which it may be a part
     whole.draw_without_rendering()  # only the layout knows how tall the axes are
-    place_labels(axes, labels)
+    for axes in panels:
+        if labels[axes]:
+            place_labels(axes, labels[axes])
     return labels
 
 

@@ -484,7 +484,7 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
     for height in (0.5, 0.5, 0.51):
         axes.plot([1, 10], [1, height], label=f"to {height}")
     axes.set(xscale=scale, yscale=scale, ylim=(0.1, 1))
-    labels = figures.label_ends(axes)
+    labels = figures.label_ends(axes)[axes]
     figure.draw_without_rendering()
     boxes = sorted((label.get_window_extent() for label in labels.values()), key=lambda box: box.y0)
     assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))

@@ -33,8 +33,7 @@ def norm_figure(log: RunLog[ConvConfig]) -> Figure:
             lines = {WITH[normed]: ({"color": colors[normed]}, arms[block, normed]) for normed in WITH}
             draw_epochs(axes, field, lines)
             axes.set_title(f"{block}: {FIELDS[field]}")
-    for axes in grid.flat:
-        label_ends(axes)
+    label_ends(*grid.flat)
     return figure
 
 

@@ -52,8 +52,7 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     for (top, bottom), column in zip(grid.T, COLUMNS, strict=True):
         top.set_title(column, fontsize=11)
         bottom.set_xlabel("blocks")
-    for axes in grid.flat:
-        label_ends(axes)
+    label_ends(*grid.flat)
     return figure
 
 

@@ -40,8 +40,7 @@ def gates_figure(log: ConvGatesLog) -> Figure:
     for axes, kind in zip(panels, KINDS, strict=True):
         draw_means(axes, getattr(log, kind), f"{kind} net: mean T, {log.images:,} images")
     panels[0].set_ylim(0)  # of both, so that neither is cut off by the other's range
-    for axes in panels:
-        label_ends(axes)
+    label_ends(*panels)
     return figure
 
 

@@ -64,8 +64,7 @@ def multiples_figure(log: DataMovementLog) -> Figure:
         panel.minorticks_off()
     for panel in axes[:, 0]:
         panel.set_ylabel("% more than plain")
-    for panel in axes.flat:
-        label_ends(panel)
+    label_ends(*axes.flat)
     return figure
 
 

@@ -117,8 +117,7 @@ def days_figure(log: FactorModelLog) -> Figure:
         axes.margins(x=0)
     panels[1].set_ylabel("mean T, standardised")
     panels[-1].set_xlabel("day")
-    for axes in panels:
-        label_ends(axes)
+    label_ends(*panels)
     return figure
 
 

@@ -69,8 +69,7 @@ def depth_figure(log: VeryDeepLog) -> Figure:
     left.minorticks_off()
     scale_growth(right)
     right.set(xlabel=f"block of {depths[-1]:,}", ylim=(0.3, 15))
-    for axes in (left, right):
-        label_ends(axes)
+    label_ends(left, right)
     return figure
 
 
@@ -89,8 +88,7 @@ def bias_figure(log: VeryDeepLog) -> Figure:
     upper.set(title="test accuracy (%)", ylim=(0, 100))
     lower.set_xlabel("initial gate bias $b_T$")
     lower.set_xticks(biases, [minus(bias) if bias % 2 == 0 else "" for bias in biases], size=9)
-    for axes in (upper, lower):
-        label_ends(axes)
+    label_ends(upper, lower)
     return figure
 
 

@@ -316,8 +316,8 @@ FEWEST_COLUMNS = 64  # of a product: with fewer, its size does not pay
 
 def columns_per_product(weights: int, columns: int) -> int:
     """Return how many columns one product takes: as many as a small one can, equally many in each."""
-    divisors = (m for m in range(FEWEST_COLUMNS, SMALL_PRODUCT // weights + 1) if columns % m == 0)
-    return max(divisors, default=columns)
+    most = min(SMALL_PRODUCT // weights, columns)
+    return next((m for m in range(most, FEWEST_COLUMNS - 1, -1) if columns % m == 0), columns)
 
 
 class BatchNorm:

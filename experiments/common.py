@@ -26,7 +26,7 @@ from highway_networks import Dataset, load_dataset, train
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
-SMOKE_BUDGET = {"epochs": 2, "n_train": 512, "n_test": 128}
+SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
 
 
 class Experiment:

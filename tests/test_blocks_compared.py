@@ -141,7 +141,7 @@ def test_it_chooses_on_validation_images_and_measures_on_test_images(digits, wor
     tasks = bc.plan(digits, True)
     tried = [(*run.arm, run.lr, run.seed) for run in log.tried]
     assert tried == [(t.equal, t.config.block, t.config.depth, t.config.lr, t.config.seed) for t in tasks]
-    assert {task.config.n_validation for task in tasks} == {85}
+    assert {task.config.n_validation for task in tasks} == {42}
     assert [run.task for run in log.runs] == bc.plan(digits, True, best_rates(log.tried))
     assert {(run.config.n_validation, len(run.history.validation_loss)) for run in log.runs} == {(0, 0)}
 

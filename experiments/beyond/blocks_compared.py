@@ -165,7 +165,7 @@ def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) ->
         )
         for equal, block, depth in sorted(arms, key=lambda arm: -arm[-1])
         for seed in seeds
-        for lr in (RATES if rates is None else [rates[equal, block, depth]])
+        for lr in (RATES[:: 5 if smoke else 1] if rates is None else [rates[equal, block, depth]])
     ]
 
 

@@ -36,7 +36,7 @@ from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))
 BUDGET = {"window": 3000, "horizon": 1000, "folds": 3, "epochs": 60, "rounds": 300}
-SMOKE = {"window": 400, "horizon": 200, "folds": 1, "epochs": 2, "rounds": 20}
+SMOKE = {"window": 200, "horizon": 100, "folds": 1, "epochs": 2, "rounds": 5}
 VALIDATION = 0.2  # share of a window that chooses the setting
 DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as in most of these experiments
 SHALLOW = {"depth": 4, "activation": "relu", "init": "he"}  # as suggested for returns

@@ -374,7 +374,8 @@ def test_a_command_that_fails_is_an_error():
 
 @pytest.mark.slow
 def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monkeypatch):
-    monkeypatch.setattr(main_job, "COMMANDS", dict.fromkeys(main_job.COMMANDS, "highway_networks.py --help --jobs 1"))
+    commands = dict.fromkeys(main_job.COMMANDS, "-c pass --jobs 1")
+    monkeypatch.setattr(main_job, "COMMANDS", commands | {main_job.HEADLINE: "highway_networks.py --help --jobs 1"})
     (tmp_path / "highway_networks.py").write_text("open('ran_here', 'w')")
     log = logged(main_job.main, JobLog, tmp_path / "log.json", "--rounds", "1", "--beside", str(tmp_path))
     assert (tmp_path / "ran_here").exists()

@@ -216,8 +216,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, confi
     assert (other.net.params.flat != first.net.params.flat).any()
 
 
-@pytest.mark.parametrize("scored", [False, True])
-@pytest.mark.parametrize("epochs", [0, 1, 2, 3])
+@pytest.mark.parametrize(("epochs", "scored"), [(0, False), (1, True), (2, False), (3, True)])
 @every_config
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, config, epochs, scored):
     """The generator of crops and dropout, running statistics, moments and the mean image are all restored."""

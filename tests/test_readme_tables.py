@@ -6,6 +6,7 @@ import re
 import shutil
 import statistics
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from picture_helpers import cells, committed_log, outdated
 from experiments import readme_tables
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
-from highway_lab import InputError
+from highway_lab import InputError, logs
 from highway_lab.figures import fingerprint
 from highway_lab.logs import DatasetInfo, RunLog, write
 from highway_networks import Config
@@ -48,12 +49,16 @@ def committed_tables() -> list[tuple[Path, str]]:
     return [(page, name) for page in sorted(pages) for name in marked((ROOT / page).read_text(encoding="utf-8"))]
 
 
+READ = cache(logs.read)  # of a log are several tables
+
+
 @pytest.mark.parametrize(("readme", "name"), committed_tables(), ids=str)
 def test_committed_table_equals_its_log(readme, name, monkeypatch):
+    monkeypatch.setattr(logs, "read", READ)
     monkeypatch.chdir(ROOT)
-    logs = [committed_log(source.log) for source in readme_tables.all_tables()[name].sources]
+    sources = [committed_log(source.log) for source in readme_tables.all_tables()[name].sources]
     table = marked(readme.read_text(encoding="utf-8"))[name]
-    for log in logs:
+    for log in sources:
         if f"<!-- {fingerprint(log)} -->" not in table:
             outdated(f"{readme}: the table {name} was made from another {log.name}")
     assert table == readme_tables.make_table(name, readme)

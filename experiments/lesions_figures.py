@@ -74,13 +74,12 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
     label_ends(axes)
 
 
-def draw_idle(axes: Axes, idle: float, *, named: bool = True) -> None:
+def draw_idle(axes: Axes, idle: float, words: str = "idle: within ±{:g} points") -> None:
     """Draw the band of rises in error, in points, within which a layer is idle, and name it."""
     axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
     axes.axhspan(-idle, idle, color=BAND, linewidth=0, zorder=0)
-    label = f"idle: within ±{idle:g} points" if named else ""
     place = {"xycoords": axes.get_yaxis_transform(), "xytext": (-2, -2), "textcoords": "offset points"}
-    axes.annotate(label, (1, -idle), **place, horizontalalignment="right", verticalalignment="top", size=9)
+    axes.annotate(words.format(idle), (1, -idle), **place, horizontalalignment="right", verticalalignment="top", size=9)
 
 
 @part_each(height=3.9)

@@ -110,7 +110,7 @@ def section_4_figure(*logs: Section4Log) -> Figure:
         draw_states(column[1], nets, times_random)
         for axes, state in zip(column[2:], STATES, strict=True):
             draw_states(axes, nets, rise, (state,))
-            draw_idle(axes, 100 * log.idle, named=state == "trained")
+            draw_idle(axes, 100 * log.idle, "idle: within ±{:g}" if state == "trained" else "")
         column[-1].set_xlabel("layer")
         for axes in column:
             axes.axvline(log.first, **DOTTED)
@@ -118,8 +118,8 @@ def section_4_figure(*logs: Section4Log) -> Figure:
         depth = axes.get_xlim()[1]
         axes.axhline(HALF, **DOTTED)
         axes.plot([0, depth], [0, 100], color=INK, linewidth=1, linestyle=(0, (3, 5)))
-        axes.text(depth, 40, "spread evenly", size=9, horizontalalignment="right")
-        axes.text(log.first + 1, 4, f"layer {log.first}", size=9)
+        axes.set_xticks([1, log.first, depth])
+    grid[0, 0].text(depth, 20, "spread evenly", size=9, horizontalalignment="right")
     grid[0, 0].set(ylabel="change in outputs,\nsum so far (%)", ylim=(0, 100), yticks=(0, 25, HALF, 75, 100))
     grid[1, 0].set(ylabel="class difference,\nrandom groups' = 1", ylim=(0, None))
     grid[2, 0].set_yscale("symlog", linthresh=LINEAR)  # for the last row, too, which shares this axis

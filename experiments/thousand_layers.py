@@ -91,7 +91,7 @@ class ThousandLayersLog(Log):
     runs: Annotated[list[DeepRun], rule("runs")]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long"})
+EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)
 
 
 def entropy(y: np.ndarray) -> float:

@@ -192,13 +192,13 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
     """Judge from which biases the deepest nets train and use their blocks."""
     verdicts, costs = {}, []
     for bias, runs in deepest(*logs).items():
-        verdicts[bias] = judge_training(logs[0], runs)
+        verdicts[bias], when = judge_training(logs[0], runs), after_epochs(runs, *logs)
         if verdicts[bias] == Verdict.REPRODUCED:
             cost = interval(lost(runs)[:, 0])
             verdicts[bias] = judge_better(cost, ACCURACY_MARGIN)
-            costs.append(f"{minus(bias)}: {cost}{after_epochs(runs)}")
+            costs.append(f"{minus(bias)}: {cost}{when}")
         else:
-            costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}{after_epochs(runs)}")
+            costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}{when}")
     used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "training by SGD does not stall with more than 1,000 layers"
     why = (
@@ -217,12 +217,13 @@ def blog_claim(*logs: ThousandLayersLog) -> Claim:
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
     beside = f"no blocks: {interval(points(control)):.2f} %, n = {len(runs)}"
     needs = f"blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
-    why = f"{scores:.2f} %{after_epochs(runs)} ({beside}); {needs}"
+    why = f"{scores:.2f} %{after_epochs(runs, *logs)} ({beside}); {needs}"
     return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
 
 
-def after_epochs(runs: list[DeepRun]) -> str:
-    return f" after {runs[0].config.epochs} epochs"
+def after_epochs(runs: list[DeepRun], *logs: ThousandLayersLog) -> str:
+    """Return words for the epochs of some runs, if logs differ in them."""
+    return f" after {runs[0].config.epochs} epochs" if len(logs) > 1 else ""
 
 
 def struggle_claim(log: ThousandLayersLog) -> Claim:

@@ -205,3 +205,12 @@ def test_committed_logs_hold_the_nets_of_each_setting_and_seed(name, as_many_as_
     by_setting = models.by_setting("mnist", as_many_as_mnist, smoke=False)
     assert [len(seeds) for seeds in by_setting.values()] == [3, 3, 3]
     assert LOOKED_INTO[name](log) == [source for seeds in by_setting.values() for source in seeds]
+
+
+def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_mnist, monkeypatch):
+    log = EXPERIMENT.read(committed_log(EXPERIMENT.log_path("searched")))
+    monkeypatch.chdir(ROOT)
+    planned = section_4.searched(job(as_many_as_mnist, "mnist"))
+    assert [net.source for net in log.nets] == planned
+    assert len({replace(source.training, seed=0) for source in planned}) == 1
+    assert log.deep == []

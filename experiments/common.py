@@ -99,8 +99,8 @@ class Experiment:
 
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
-        committed = {self.log_path(name): name for name in self.datasets}
-        committed |= {self.log_path(ending): self.datasets[0] for ending in self.more}
+        more = {self.log_path(ending): self.datasets[0] for ending in self.more}
+        committed = {self.log_path(name): name for name in self.datasets} | more
         remedy = " ".join(["make it with", self.parser.prog, *self.log_steps().get(path, ["run"])])
 
         def check(expected: Iterable[str | None], found: str | None) -> None:
@@ -115,7 +115,7 @@ class Experiment:
             return log
         check([committed[path]], dataset)
         net = self.nets.get(dataset)
-        if net and net.exists():  # else one is trained
+        if net and net.exists() and path not in more:  # else nets are trained
             check([name_net(net, sha256_of(net))], ", ".join(saved_nets(asdict(log))))
         return log
 

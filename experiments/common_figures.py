@@ -32,8 +32,9 @@ def minus(value: float) -> str:
 
 
 def name_setting(config: Config) -> str:
-    """Name a setting of models.by_setting by its activation and, for tanh, its gate bias, which is the paper's."""
-    return "ReLU" if config.activation == "relu" else f"{config.activation} from {minus(config.gate_bias)}"
+    """Name a setting of 50-layer nets by its activation and, for tanh, its gate bias."""
+    bias = minus(float(f"{config.gate_bias:.2g}"))
+    return "ReLU" if config.activation == "relu" else f"{config.activation} from {bias}"
 
 
 def name_arm(block: str, gate_bias: float) -> str:

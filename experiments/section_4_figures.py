@@ -6,7 +6,9 @@ after the runs.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -33,6 +35,11 @@ DOTTED = {"color": FAINT_INK, "linewidth": 0.8, "linestyle": ":"}
 LINEAR = 0.1  # points; below, the axis of rises in error is linear
 
 Rule = Callable[[np.ndarray, np.ndarray], Verdict]  # of one measure of trained and of untrained nets, (seeds,) each
+
+
+def of_all_nets(function: Callable[[Section4Log], Any]) -> Callable[..., Any]:
+    """Return a function of a log as one of several: it sees the nets of all of them."""
+    return wraps(function)(lambda *logs: function(replace(logs[0], nets=[net for log in logs for net in log.nets])))
 
 
 def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
@@ -97,6 +104,7 @@ def over_nets(log: Section4Log, nets: list[NetSeen], name: str, state: str = "tr
     return np.array([measures(getattr(net, state), log)[name] for net in nets])
 
 
+@of_all_nets
 def section_4_figure(log: Section4Log) -> Figure:
     """Draw a column a setting; rows: change so far, class differences, rise in error, trained and untrained."""
     by_setting = settings(log)
@@ -149,6 +157,7 @@ def states_table(log: Section4Log, columns: dict[str, str]) -> str:
     return markdown(["nets", *columns], rows)
 
 
+@of_all_nets
 def gates_table(log: Section4Log) -> str:
     shares = ("mean T, %", "gates closed, %", "gates selective, %", "change in the first layers, %")
     columns = {"training error, %": ".2f", "biases lowered, %": ".1f", "mean change of biases": ".3f"}
@@ -161,6 +170,7 @@ def gates_table(log: Section4Log) -> str:
     )
 
 
+@of_all_nets
 def classes_table(log: Section4Log) -> str:
     """Tabulate figure 3."""
     columns = {
@@ -175,6 +185,7 @@ def classes_table(log: Section4Log) -> str:
     )
 
 
+@of_all_nets
 def lesions_table(log: Section4Log) -> str:
     """Tabulate figure 4: shares of idle layers, and the mean rise in error by a closed layer."""
     shares = [*(f"idle by the {rule}, %" for rule in RULES), "costly early layers, %", "costly late layers, %"]
@@ -212,6 +223,7 @@ def alone(rule: Callable[[np.ndarray], Verdict]) -> Rule:
     return lambda trained, _: rule(trained)
 
 
+@of_all_nets
 def claims(log: Section4Log) -> list[Claim]:
     judge, figure_2, figure_4 = partial(judge_settings, log), "4, figure 2", "4.2, figure 4"
     first, (begin, end) = log.first, log.late
@@ -261,7 +273,9 @@ def judge_settings(
     untrained = [values.mean() for values in before.values()]
     if np.nansum(untrained):  # without training, biases have not moved and correlate with nothing
         words.append(f"untrained: {', '.join(f'{mean:{form}}' for mean in untrained)}")
-    why = f"{name}, {'; '.join(words)}; n = {len(next(iter(after.values())))} each"
+    sizes = [len(nets) for nets in settings(log).values()]
+    n = f"{sizes[0]} each" if len({*sizes}) == 1 else ", ".join(map(str, sizes))
+    why = f"{name}, {'; '.join(words)}; n = {n}"
     return Claim(section, paper, why, combine(verdicts.values()), detail)
 
 

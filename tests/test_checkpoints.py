@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import test_conv_training
 from helpers import assert_same_bits, contents, files_below, limited_file_size, refused_with, small_net, train_to
 
 from highway_lab import Interrupted, checkpoints
@@ -23,6 +24,7 @@ CONFIGS = {
     "nesterov": dataclasses.replace(SHORT, optimizer="momentum", lr=0.05, lr_decay=0.99, nesterov=True),
     "plain": dataclasses.replace(SHORT, block="plain"),
 }
+CONV_CONFIGS = {f"conv, {name}": config for name, config in test_conv_training.CONFIGS.items()}
 
 
 @pytest.fixture
@@ -39,17 +41,18 @@ def saved(digits, path) -> Training:
 
 
 @pytest.mark.parametrize(("scored", "epochs"), [(True, 0), (True, 2), (False, 2)])
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("config", [*CONFIGS.values(), *CONV_CONFIGS.values()], ids=[*CONFIGS, *CONV_CONFIGS])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, path, config, scored, epochs):
-    whole = train_to(Training(config, digits), 4, scored)
+    """Moments, the generator, also of crops and dropout, running statistics and the mean image are restored."""
+    whole = train_to(Training(config, digits), config.epochs, scored)
     first = train_to(Training(config, digits), epochs, scored)
     checkpoints.save(path, first)
     second = Training(config, digits)
     assert checkpoints.restore(path, second)
     assert_same_bits(second, first)
     assert second.history == first.history
-    assert_same_bits(train_to(second, 4, scored), whole)
-    assert whole.history.epoch == ([0, 1, 2, 3, 4] if scored else [])
+    assert_same_bits(train_to(second, config.epochs, scored), whole)
+    assert whole.history.epoch == ([*range(config.epochs + 1)] if scored else [])
 
 
 def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, path):

@@ -214,19 +214,6 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, confi
     assert (other.net.params.flat != first.net.params.flat).any()
 
 
-@pytest.mark.parametrize(("epochs", "scored"), [(0, False), (1, True), (2, False), (3, True)])
-@every_config
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(digits, tmp_path, config, epochs, scored):
-    """The generator of crops and dropout, running statistics, moments and the mean image are all restored."""
-    whole = train_to(Training(config, digits), 3, scored)
-    first = train_to(Training(config, digits), epochs, scored)
-    checkpoints.save(tmp_path / "checkpoint.npz", first)
-    second = Training(config, digits)
-    assert checkpoints.restore(tmp_path / "checkpoint.npz", second)
-    assert_same_bits(second, first)
-    assert_same_bits(train_to(second, 3, scored), whole)
-
-
 OTHER_VALUES = {
     **{"block": "plain", "activation": "tanh", "init": "uniform", "gate_bias": -2.0, "optimizer": "adam", "lr": 0.02},
     **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
@@ -298,14 +285,6 @@ def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored, e
         loss, accuracy = evaluate(net, x, y, LOSSES["cross-entropy"])
         assert getattr(history, f"{name}_loss")[-1] == pytest.approx(loss, rel=1e-5)
         assert getattr(history, f"{name}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
-
-
-def test_the_gates_of_each_block_are_recorded_and_start_near_their_bias(digits):
-    run = train(dataclasses.replace(SMALL, gate_bias=-3.0, init="uniform"), digits)
-    assert [len(row) for row in run.gate_means] == [8] * 4
-    np.testing.assert_allclose(run.gate_means[0], 1 / (1 + math.exp(3)), rtol=0.25)
-    assert run.gate_means[0] != run.gate_means[3]
-    assert train(CONFIGS["plain"], digits).gate_means is None
 
 
 # ------------------------------------------------------------------------------------- decay and schedule

@@ -90,6 +90,7 @@ def test_every_hyperparameter_is_checked_above():
 def test_a_run_records_the_untrained_net_and_then_a_row_an_epoch(digits, block):
     run = train(dataclasses.replace(SMALL, block=block), digits)
     history = dataclasses.asdict(run.history)
+    assert (run.n_params, run.metric, run.environment) == (run.net.params.flat.size, "accuracy", None)
     assert history["epoch"] == [0, 1, 2]
     assert (history.pop("validation_loss"), history.pop("validation_score")) == ([], [])
     assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
@@ -127,17 +128,6 @@ def test_fewer_training_samples_may_be_scored(digits):
     loss, accuracy = evaluate(fewer.net, fewer.data.train_x[:30], fewer.data.train_y[:30], CROSS_ENTROPY)
     assert (fewer.history.train_loss[-1], fewer.history.train_score[-1]) == pytest.approx((loss, accuracy), rel=1e-5)
     assert fewer.history.test_loss == whole.history.test_loss
-
-
-def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path):
-    config = dataclasses.replace(SMALL, n_train=len(digits.train_x), n_test=len(digits.test_x))
-    run = train(config, digits, save_model=tmp_path / "net.npz")
-    net = DeepNet.load(tmp_path / "net.npz")
-    for which, images, labels in (("train", digits[0], digits[1]), ("test", digits[2], digits[3])):
-        loss, accuracy = evaluate(net, images, labels, CROSS_ENTROPY)
-        assert getattr(run.history, f"{which}_loss")[-1] == pytest.approx(loss, rel=1e-5)
-        assert getattr(run.history, f"{which}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
-    assert (run.n_params, run.metric, run.environment) == (net.params.flat.size, "accuracy", None)
 
 
 def test_mean_gates_are_recorded_each_epoch_and_start_near_the_bias(digits):

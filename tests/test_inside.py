@@ -351,32 +351,29 @@ def judged(experiment: str, log, words: str):
     return claim
 
 
-@pytest.mark.parametrize(
-    ("share", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.41, INCONCLUSIVE), (0.39, NOT_REPRODUCED)]
-)
-def test_most_biases_decrease_if_more_than_half_and_another_seed_do(share, verdict):
-    log = of_cifar("gate_maps")
-    claim = judged("gate_maps", replace(log, claims=replace(log.claims, biases_decreased=share)), "biases decrease")
-    assert claim.verdict == verdict
-    assert f"{share:.1%} of them (by chance 50%)" in claim.why
-
-
-@pytest.mark.parametrize(
-    ("with_depth", "with_T", "verdict"),
-    [
-        (0.3, -0.7, REPRODUCED),  # over 49 layers, correlations beyond ±0.28 exclude 0
-        (0.6, -0.2, INCONCLUSIVE),
-        (-0.6, -0.7, NOT_REPRODUCED),
-        (0.2, 0.6, NOT_REPRODUCED),
-        (-0.9, 0.9, NOT_REPRODUCED),
-        (None, None, INCONCLUSIVE),
+GATE_CLAIMS = {  # words of a claim, and the statistics that it goes by: their values, and its verdict
+    # more than half of the biases decrease, and with another seed they do, too
+    ("biases decrease", "biases_decreased"): [
+        *((0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.41, INCONCLUSIVE), (0.39, NOT_REPRODUCED))
     ],
-)
-def test_the_gradient_of_biases_is_judged_by_its_correlations(with_depth, with_T, verdict):
+    # over 49 layers, correlations beyond ±0.28 exclude 0
+    ("biases increase", "bias_and_layer", "bias_and_mean_T"): [
+        *((0.3, -0.7, REPRODUCED), (0.6, -0.2, INCONCLUSIVE), (-0.6, -0.7, NOT_REPRODUCED)),
+        *((0.2, 0.6, NOT_REPRODUCED), (-0.9, 0.9, NOT_REPRODUCED), (None, None, INCONCLUSIVE)),
+    ],
+    # on average most gates are not closed, for one sample most are
+    ("active on average", "closed_in_the_mean", "closed_for_a_sample"): [
+        *((0.3, 0.9, REPRODUCED), (0.45, 0.9, INCONCLUSIVE), (0.65, 0.9, NOT_REPRODUCED), (0.2, 0.35, NOT_REPRODUCED))
+    ],
+}
+
+
+@pytest.mark.parametrize(("claim", "case"), [(claim, case) for claim in GATE_CLAIMS for case in GATE_CLAIMS[claim]])
+def test_a_claim_on_gates_is_judged_by_its_statistics(claim, case):
+    (words, *names), (*values, verdict) = claim, case
     log = of_cifar("gate_maps")
-    found = replace(log.claims, bias_and_layer=with_depth, bias_and_mean_T=with_T)
-    gradient = judged("gate_maps", replace(log, claims=found), "biases increase")
-    assert gradient.verdict == verdict
+    found = replace(log.claims, **dict(zip(names, values, strict=True)))
+    assert judged("gate_maps", replace(log, claims=found), words).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -388,18 +385,6 @@ def test_gates_are_sparse_where_most_are_closed_and_more_than_untrained(closed, 
     changed = {"claims": closed, "untrained": untrained}
     changed = {field: replace(getattr(log, field), closed_for_a_sample=share) for field, share in changed.items()}
     assert judged("gate_maps", replace(log, **changed), "sparse").verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("mean", "sample", "verdict"),
-    [(0.3, 0.9, REPRODUCED), (0.45, 0.9, INCONCLUSIVE), (0.65, 0.9, NOT_REPRODUCED), (0.2, 0.35, NOT_REPRODUCED)],
-)
-def test_cifars_gates_are_active_on_average_and_seldom_for_one_sample(mean, sample, verdict):
-    """Shares are of closed gates."""
-    log = of_cifar("gate_maps")
-    found = replace(log.claims, closed_in_the_mean=mean, closed_for_a_sample=sample)
-    active = judged("gate_maps", replace(log, claims=found), "active on average")
-    assert active.verdict == verdict
 
 
 @pytest.mark.parametrize(

@@ -528,13 +528,13 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
 
 
 def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
-    words = [*("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20"), "--epochs", "1"]
-    words += ["--depth", "2", "--out", "log.json"]
+    words = [*DENSE, "--out", "log.json"]
     assert hn.main(words) == 0
-    run = dataclasses.replace(read("log.json", hn).runs[0], environment=logs.environment())
-    ResultFile(Path("log.digits.jsonl"), Run[hn.Config]).append(run)
+    ResultFile(LINES, Run[hn.Config]).append(
+        dataclasses.replace(read("log.json").runs[0], environment=logs.environment())
+    )
     torn = Path(".log.json.01234567")
     torn.touch()
     assert hn.main([*words, "--seed", "1"]) == 0
-    assert Path("log.json").stat().st_mtime_ns >= Path("log.digits.jsonl").stat().st_mtime_ns
+    assert Path("log.json").stat().st_mtime_ns >= LINES.stat().st_mtime_ns
     assert not torn.exists()

@@ -282,6 +282,36 @@ class HighwayEstimator(BaseEstimator):
         lesioned._follow(lesioned.net_)
         return lesioned
 
+    def lesion_scores(self, X, y) -> np.ndarray:
+        """Return the score on X and y without each layer in turn, as `lesion` leaves it out: (L,)."""
+        check_is_fitted(self)
+        return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
+
+    def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """Yield a slice of the samples, a block's index and T (D, ..., B), for all slices and blocks.
+
+        The next block may overwrite T.
+        """
+        raise NotImplementedError
+
+    def _mean_gates(self, X) -> np.ndarray:
+        """Return the mean T of each block for each sample, (n, L)."""
+        X = self._inputs(X)
+        means = np.empty((X.shape[0], self.net_.depth), self.net_.dtype)
+        for rows, l, T_l in self._gates(X):
+            means[rows, l] = T_l.reshape(-1, T_l.shape[-1]).mean(axis=0)
+        return means
+
+    @available_if(has_gates)
+    def gate_means(self, X) -> np.ndarray:
+        """Return the mean T of each block over its units (and pixels) and the samples X: (L,)."""
+        return self._mean_gates(X).mean(axis=0)
+
+    @available_if(has_gates)
+    def effective_depth(self, X) -> np.ndarray:
+        """Return the sum over blocks of the mean T, for each sample of X: (n,)."""
+        return self._mean_gates(X).sum(axis=1)
+
     def _follow(self, net: Any) -> None:
         """Set the parameters that describe the net to those of this one."""
         raise NotImplementedError
@@ -395,7 +425,6 @@ class DenseEstimator(HighwayEstimator):
         return super()._validated(X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield a slice of the samples, a block's index and T (D, B), for all slices and blocks; T is overwritten."""
         which = self.net_.block.branches.index("T")
         with suitable_threads(self.net_):
             for rows in gen_batches(X.shape[0], ROWS):
@@ -411,15 +440,6 @@ class DenseEstimator(HighwayEstimator):
         for rows, l, T_l in self._gates(X):
             T[rows, l] = T_l.T
         return T
-
-    @available_if(has_gates)
-    def effective_depth(self, X) -> np.ndarray:
-        """Return the sum over blocks of the mean T of their units, for each sample of X (n, d_in): (n,)."""
-        X = self._inputs(X)
-        depth = np.zeros(X.shape[0], self.net_.dtype)
-        for rows, _, T_l in self._gates(X):
-            depth[rows] += T_l.mean(axis=0)
-        return depth
 
     def _follow(self, net: DeepNet) -> None:
         self.depth = net.depth

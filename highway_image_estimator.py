@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from conv_highway_networks import ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, ConvConfig, for_few_images
@@ -124,34 +124,20 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
             found = f"expected values up to about {self._largest:g}, as in fit, found {largest:g}"
             raise ValueError(f"X: {found}; scale them in the same way")
 
-    def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
-        """Yield a slice of the images and the gates T (D, H, W, B) of each block, for all slices."""
+    def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
         for rows in gen_batches(len(X), ROWS):
             _, workspace = self.net_.forward(self.net_.preprocess(X[rows]))
-            yield rows, workspace.T
-
-    def _mean_gates(self, X: np.ndarray) -> np.ndarray:
-        """Return the mean T of each block for each image, (n, L)."""
-        return np.concatenate([np.stack([T.mean(axis=(0, 1, 2)) for T in gates], 1) for _, gates in self._gates(X)])
+            for l, T_l in enumerate(workspace.T):
+                yield rows, l, T_l
 
     @available_if(has_gates)
     def transform_gates(self, X) -> list[np.ndarray]:
         """Return the gate maps of each block: T (n, D, H, W) of its D maps; 1 transforms a pixel, 0 passes it on."""
         X = self._inputs(X)
-        parts = zip(*([T.transpose(3, 0, 1, 2) for T in gates] for _, gates in self._gates(X)), strict=True)
-        return [np.concatenate(maps) for maps in parts]
-
-    @available_if(has_gates)
-    def gate_means(self, X) -> np.ndarray:
-        """Return the mean T of each block over its maps, pixels and the images X: (L,)."""
-        X = self._inputs(X)
-        return self._mean_gates(X).mean(axis=0)
-
-    @available_if(has_gates)
-    def effective_depth(self, X) -> np.ndarray:
-        """Return the sum over blocks of the mean T, for each image of X: (n,)."""
-        X = self._inputs(X)
-        return self._mean_gates(X).sum(axis=1)
+        maps = [[] for _ in range(self.net_.depth)]
+        for _, l, T_l in self._gates(X):
+            maps[l].append(T_l.transpose(3, 0, 1, 2))
+        return [np.concatenate(parts) for parts in maps]
 
     def _saved_rest(self) -> dict[str, Any]:
         stages = None if self.stages is None else [[type(of).__name__, *of] for of in map(as_stage, self.stages)]
@@ -166,11 +152,6 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
 
     def _follow(self, net: ConvNet) -> None:
         self.stages, self.dropout = [as_stage(stage) for stage in net.config["stages"]], 1.0
-
-    def lesion_scores(self, X, y) -> np.ndarray:
-        """Return the accuracy on images X and labels y (n,) with each block closed in turn: (L,)."""
-        check_is_fitted(self)
-        return np.array([self.lesion(l).score(X, y) for l in range(1, self.net_.depth + 1)])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -309,6 +309,7 @@ def test_gates_are_those_of_a_forward_pass():
     T = net.transform_gates(X)
     np.testing.assert_allclose(T, cache.T.transpose(2, 0, 1))  # (n, L, D)
     np.testing.assert_allclose(net.effective_depth(X), T.mean(axis=2).sum(axis=1))
+    np.testing.assert_allclose(net.gate_means(X), T.mean(axis=(0, 2)))
     many = np.tile(X, (5, 1))  # more than are looked at together
     np.testing.assert_allclose(net.transform_gates(many)[-150:], T)
     np.testing.assert_allclose(net.effective_depth(many)[:150], net.effective_depth(X))
@@ -329,6 +330,13 @@ def test_a_lesion_is_a_copy_whose_gates_there_are_closed(layers):
     assert lesioned.partial_fit(X, Y).n_iter_ == 6
 
 
+@pytest.mark.parametrize(("net", "y"), [(small(), Y), (HighwayRegressor(**SMALL), NUMBERS_Y)])
+def test_scores_without_each_layer_are_those_of_its_lesion(net, y):
+    x = X if y is Y else NUMBERS_X
+    net = clone(net).fit(x, y)
+    assert list(net.lesion_scores(x, y)) == [net.lesion(layer).score(x, y) for layer in (1, 2, 3, 4)]
+
+
 def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
     with pytest.raises(ValueError, match="residual-scaled blocks depend on the depth"):
         small(block="residual-scaled").fit(X, Y).lesion(1)
@@ -337,7 +345,8 @@ def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
 def test_only_blocks_with_gates_have_methods_for_them():
     for block, kind in BLOCKS.items():
         net = small(block=block).fit(X, Y)
-        assert hasattr(net, "transform_gates") == hasattr(net, "effective_depth") == ("T" in kind.branches)
+        for look in ("transform_gates", "effective_depth", "gate_means"):
+            assert hasattr(net, look) == ("T" in kind.branches)
         assert hasattr(net.set_params(block="plain"), "effective_depth") == ("T" in kind.branches)  # as it was fitted
     with pytest.raises(AttributeError, match="transform_gates"):
         _ = small(block="plain").transform_gates
@@ -612,6 +621,8 @@ def test_what_does_not_go_together_is_refused():
     for layers in (0, -1, [1, 5]):
         with pytest.raises(ValueError, match="layers: expected 1 to 4, found"):
             fitted.lesion(layers)
-    for look in ("transform_gates", "effective_depth", "lesion"):
+    for look in (small().transform_gates, small().gate_means, small().effective_depth, small().lesion):
         with pytest.raises(NotFittedError):
-            getattr(small(), look)(X)
+            look(X)
+    with pytest.raises(NotFittedError):
+        small().lesion_scores(X, Y)

@@ -71,6 +71,16 @@ OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained n
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
 EITHER = (lambda value: True, "True or False")
+IMPUTED = "make_pipeline(SimpleImputer(), {scaler}, {estimator}())"
+REMEDIES = {  # by what scikit-learn says of a column: what it has found there, and what a user could type
+    "could not convert string": (
+        "text",
+        "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), {names}), "
+        "remainder={scaler}), {estimator}())",
+    ),
+    "contains NaN": ("NaN", IMPUTED),
+    "contains infinity": ("inf", f"{{entries}}[np.isinf({{entries}})] = np.nan, then {IMPUTED}"),
+}
 OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
 CALLER = 5  # stack level of the user's line: above `_run`, `_train`, `_fit`, and `fit` or `partial_fit`
 
@@ -422,7 +432,11 @@ class DenseEstimator(HighwayEstimator):
         )
 
     def _validated(self, X, *y, **how: Any) -> Any:
-        return super()._validated(X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
+        try:
+            return super()._validated(X, *y, accept_sparse="csr", **({"multi_output": True} if y else {}), **how)
+        except ValueError:
+            check_columns(X, type(self).__name__)
+            raise
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
         which = self.net_.block.branches.index("T")
@@ -512,8 +526,30 @@ def suitable_threads(net: Any) -> AbstractContextManager:
 def check_no_times(**given: Any) -> None:
     """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
     for name, values in given.items():
-        if (dtype := np.asarray(values).dtype).kind in "mM":
-            raise ValueError(f"{name}: expected numbers, found {dtype}; subtract a date and divide by a unit of time")
+        for dtype in np.ravel(values.dtypes if hasattr(values, "dtypes") else np.asarray(values).dtype):
+            if getattr(dtype, "kind", "") in [*"mM"]:
+                found = f"expected numbers, found {dtype}"
+                raise ValueError(f"{name}: {found}; subtract a date and divide by a unit of time")
+
+
+def check_columns(X: Any, estimator: str) -> None:
+    """Raise ValueError, with words that mend it, if columns of X (n, d_in) hold text, NaN or inf."""
+    words = {"estimator": estimator, "scaler": "StandardScaler()", "entries": "X"}
+    if issparse(X):
+        columns = {int(j): X[:, [j]].tocoo().data for j in np.unique(X.tocoo().col)}
+        words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
+    else:
+        columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else dict(enumerate(np.asarray(X).T))
+    refusals = dict.fromkeys(columns, "")
+    for name, column in columns.items():
+        try:
+            check_array(column, dtype=np.float64, ensure_2d=False)
+        except (TypeError, ValueError) as error:
+            refusals[name] = str(error)
+    for message, (found, remedy) in REMEDIES.items():
+        if names := [name for name, refusal in refusals.items() if message in refusal]:
+            remedy = remedy.format(names=names, **words)
+            raise ValueError(f"X: expected finite numbers, found {found} in columns {names}; type {remedy}")
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:

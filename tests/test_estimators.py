@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+import re
 from fractions import Fraction
 from pathlib import Path
 from urllib.parse import urlparse
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 from helpers import Intruder, contents, refuse_net
 from scipy.sparse import csc_array, csr_array
+from sklearn import compose, impute, preprocessing
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_multilabel_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -606,6 +608,34 @@ def test_dates_and_times_are_no_samples(kind):
     for use in uses:
         with pytest.raises(ValueError, match=r"^[Xy]: expected numbers, found (datetime|timedelta)64"):
             use(times)
+    with pytest.raises(ValueError, match=r"^X: expected numbers, found datetime64"):
+        small().fit(FRAME.assign(b=pd.Timestamp("2020-01-01")), Y)
+
+
+TEXT, WITHOUT = FRAME.assign(b=np.where(Y, "yes", "no")), np.where(X < 0.15, np.nan, X)  # in column d
+
+
+@pytest.mark.parametrize(
+    ("x", "found"),
+    [
+        (TEXT, "text in columns ['b']"),
+        (TEXT.to_numpy(), "text in columns [1]"),
+        (FRAME.assign(d=WITHOUT[:, 3]), "NaN in columns ['d']"),
+        (csr_array(WITHOUT), "NaN in columns [3]"),
+        (np.nan_to_num(WITHOUT, nan=-np.inf), "inf in columns [3]"),
+    ],
+    ids=["text", "texts of an array", "NaN", "sparse NaN", "inf"],
+)
+def test_the_error_of_a_refused_table_says_what_to_type(x, found):
+    fitted = small().fit(FRAME if hasattr(x, "columns") else X, Y)
+    for use in (fitted.predict, lambda x: small().fit(x, Y)):
+        with pytest.raises(ValueError, match=re.escape(found)) as error:
+            use(x)
+    *before, pipeline = str(error.value).split("; type ")[1].split(", then ")
+    names = vars(compose) | vars(impute) | vars(preprocessing) | globals() | {"X": x.copy()}
+    for statement in before:
+        exec(statement, names)
+    eval(pipeline, names).set_params(highwayclassifier__max_iter=1).fit(names["X"], Y)
 
 
 def test_what_does_not_go_together_is_refused():

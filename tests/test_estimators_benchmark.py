@@ -4,6 +4,7 @@ import made_up
 import numpy as np
 import pytest
 from picture_helpers import cells
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_diabetes, load_wine
 from test_benchmarks import LINUX_ONLY, logged
 
@@ -91,17 +92,24 @@ def test_shallow_nets_differ_where_the_interval_excludes_0(left, right, word):
     assert found == word
 
 
+def quick(net: BaseEstimator) -> BaseEstimator:
+    """Return a copy that trains for two epochs or has two trees, if it learns by either."""
+    return clone(net).set_params(**{"max_iter": 2} if "max_iter" in net.get_params() else {})
+
+
 @LINUX_ONLY
-@pytest.mark.slow
 def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     few = ("mnist", rng.standard_normal((60, 9), dtype=np.float32), np.arange(60) % 3)
     monkeypatch.setattr(estimators, "images", lambda: few)
-    loaders = {"digits": load_wine, "diabetes": load_diabetes}
-    bundled = {
-        of: lambda return_X_y, load=load: [part[::4] for part in load(return_X_y=True)] for of, load in loaders.items()
-    }
-    monkeypatch.setattr(estimators, "BUNDLED", bundled)
+    monkeypatch.setattr(estimators, "BUNDLED", ("digits", "diabetes"))
+    for name, load in (("digits", load_wine), ("diabetes", load_diabetes)):
+        fewer = [part[::4] for part in load(return_X_y=True)]
+        monkeypatch.setattr(estimators.datasets, f"load_{name}", lambda return_X_y, fewer=fewer: fewer)
+    for kind in ("CLASSIFIERS", "REGRESSORS"):
+        monkeypatch.setattr(estimators, kind, {name: quick(net) for name, net in getattr(estimators, kind).items()})
+    deep = {name: lambda depth, new=new: quick(new(depth)) for name, new in estimators.DEEP.items()}
+    monkeypatch.setattr(estimators, "DEEP", deep)
     for name, value in {"FOLDS": 2, "SEEDS": (0,), "DEPTHS": (1,), "WIDTHS": (4,), "DEPTH": 2, "EPOCHS": 1}.items():
         monkeypatch.setattr(estimators, name, value)
     log = logged(estimators.main, EstimatorsLog, tmp_path / "log.json", "--rounds", "1")

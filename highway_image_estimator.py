@@ -145,10 +145,8 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
 
     def _load_rest(self, saved: dict[str, Any]) -> None:
         super()._load_rest(saved)
-        self.stages, self._largest = (
-            saved["stages"] and [as_stage(stage) for stage in saved["stages"]],
-            saved["largest"],
-        )
+        self.stages = saved["stages"] and [as_stage(stage) for stage in saved["stages"]]
+        self._largest = saved["largest"]
 
     def _follow(self, net: ConvNet) -> None:
         self.stages, self.dropout = [as_stage(stage) for stage in net.config["stages"]], 1.0

@@ -130,9 +130,10 @@ REGRESSORS = of_three_blocks(HighwayRegressor, MLPRegressor) | {
     "linear": Ridge(),
     "mean": DummyRegressor(),
 }
+TANH = {"activation": "tanh", "learning_rate": 2e-3, "early_stopping": False}  # the MLPs do not stop early
 DEEP: dict[str, Callable[[int], BaseEstimator]] = {
-    "highway": lambda depth: HighwayClassifier(depth, HIDDEN),
-    "plain": lambda depth: HighwayClassifier(depth, HIDDEN, block="plain"),
+    "highway": lambda depth: HighwayClassifier(depth, HIDDEN, **TANH),
+    "plain": lambda depth: HighwayClassifier(depth, HIDDEN, block="plain", **TANH),
     "MLP": lambda depth: MLPClassifier(hidden_layer_sizes=layers(depth, HIDDEN)),
     "MLP, tanh": lambda depth: MLPClassifier(hidden_layer_sizes=layers(depth, HIDDEN), activation="tanh"),
 }
@@ -146,7 +147,8 @@ def timed_nets(d_in: int, d_out: int, width: int) -> dict[str, BaseEstimator]:
         return DeepNet(d_in, d_out, hidden=hidden, depth=DEPTH, block=block, rng=None).params.flat.size
 
     narrower = min(range(1, width), key=lambda hidden: abs(size(hidden, "highway") - size(width, "plain")))
-    same = {"max_iter": EPOCHS, "tol": 0.0, "n_iter_no_change": EPOCHS + 1, "activation": "tanh", "random_state": 0}
+    same = {"max_iter": EPOCHS, "early_stopping": False, "activation": "tanh", "random_state": 0}
+    same |= {"tol": 0.0, "n_iter_no_change": EPOCHS + 1}
     mlp = MLPClassifier(hidden_layer_sizes=layers(DEPTH, width), **same)
     return {
         MLP: mlp,

@@ -151,7 +151,8 @@ def test_balanced_classes_count_alike():
 
 
 def test_several_labels_a_sample_are_learnt():
-    net = HighwayClassifier(depth=3, random_state=0, max_iter=60).fit(LABELS_X[:150], LABELS[:150])
+    net = HighwayClassifier(depth=3, learning_rate=2e-3, random_state=0, max_iter=60)
+    net.fit(LABELS_X[:150], LABELS[:150])
     found, probabilities = net.predict(LABELS_X[150:]), net.predict_proba(LABELS_X[150:])
     assert (found == LABELS[150:]).mean() > 0.75 > np.maximum(LABELS.mean(axis=0), 1 - LABELS.mean(axis=0)).mean() + 0.1
     np.testing.assert_array_equal(found, probabilities > 0.5)
@@ -237,12 +238,14 @@ def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):
     assert net.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.6, 0.9, 0.5]
 
 
-@pytest.mark.parametrize(("n", "validated"), [(90, False), (91, True)])
-def test_a_regressor_validates_unless_samples_are_few_or_come_in_parts(n, validated):
-    net = HighwayRegressor(**SMALL).fit(X[:n], Y[:n])
-    assert (net.validation_scores_ is not None) == validated
-    assert same_nets(net, HighwayRegressor(**SMALL, early_stopping=validated).fit(X[:n], Y[:n]))
-    assert net.partial_fit(X, Y).validation_scores_ is None
+@pytest.mark.parametrize(("kind", "most"), [(HighwayRegressor, 90), (HighwayClassifier, 990)])
+def test_a_tenth_is_validated_on_unless_samples_are_few_or_come_in_parts(kind, most):
+    x, y = np.tile(X, (7, 1)), np.tile(Y, 7)
+    for n, validated in ((most, False), (most + 1, True)):
+        net = kind(**SMALL).fit(x[:n], y[:n])
+        assert (net.validation_scores_ is not None) == validated
+        assert same_nets(net, kind(**SMALL, early_stopping=validated).fit(x[:n], y[:n]))
+        assert net.partial_fit(X, Y).validation_scores_ is None
 
 
 def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
@@ -366,8 +369,8 @@ def test_the_gate_bias_follows_depth(depth, bias):
 
 
 OTHER_VALUES = {
-    **{"depth": 5, "hidden": 7, "block": "plain", "activation": "relu", "gate_bias": -3.0, "optimizer": "momentum"},
-    **{"learning_rate": 1e-3, "batch_size": 31, "weight_decay": 0.1, "clip": 0.1, "max_iter": 4, "random_state": 1},
+    **{"depth": 5, "hidden": 7, "block": "plain", "activation": "tanh", "gate_bias": -3.0, "optimizer": "momentum"},
+    **{"learning_rate": 1e-2, "batch_size": 31, "weight_decay": 0.1, "clip": 0.1, "max_iter": 4, "random_state": 1},
     **{"tol": 10.0, "early_stopping": True},
 }
 
@@ -474,7 +477,7 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         ("learning_rate", "1e-3", "of type float, found '1e-3'"),
         ("tol", -1e-4, "zero or a positive number"),
         ("validation_fraction", 1.0, r"a number in \[0, 1\)"),
-        ("early_stopping", "no", "True or False, of type bool, found 'no'"),
+        ("early_stopping", "no", "True or False or auto, of type bool, found 'no'"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_named(name, value, expected):

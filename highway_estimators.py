@@ -66,7 +66,7 @@ __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
-FEWEST = 10  # samples to validate on, of early_stopping="auto"
+FEWEST_LABELS, FEWEST_NUMBERS = 100, 10  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
@@ -116,7 +116,12 @@ class HighwayEstimator(BaseEstimator):
     max_iter: int = hyperparameter(200, "Largest number of epochs.", POSITIVE)
     tol: float = hyperparameter(1e-4, "Smallest gain in loss or validation score that counts.", ZERO_OR_MORE)
     n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
-    early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
+    early_stopping: bool | str = hyperparameter(
+        "auto",
+        "Validate after each epoch; keep the best epoch's net; auto: in `fit`, if that leaves "
+        f"{FEWEST_LABELS} samples for a classifier, {FEWEST_NUMBERS} for a regressor.",
+        EITHER,
+    )
     validation_fraction: float = hyperparameter(0.1, "Share of each class that `early_stopping` takes.", BELOW_ONE)
     warm_start: bool = hyperparameter(False, "Let `fit` continue from the last net and optimiser.", EITHER)
     random_state: int | np.random.RandomState | None = hyperparameter(  # noqa: RUF009, a field
@@ -160,7 +165,8 @@ class HighwayEstimator(BaseEstimator):
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
-        enough = math.ceil(given.validation_fraction * len(y)) >= FEWEST
+        fewest = FEWEST_LABELS if is_classifier(self) else FEWEST_NUMBERS
+        enough = math.ceil(given.validation_fraction * len(y)) >= fewest
         if given.early_stopping is True or (given.early_stopping == "auto" and enough and not incremental):
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = self._new_config(
@@ -664,11 +670,6 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
     _: dataclasses.KW_ONLY
     activation: str = hyperparameter("elu", "Activation of the block state H.", one_of(ACTIVATIONS))
     learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
-    early_stopping: bool | str = hyperparameter(
-        "auto",
-        f"Validate after each epoch; keep the best epoch's net; auto: in `fit`, if that leaves {FEWEST} samples.",
-        EITHER,
-    )
 
     _loss: ClassVar[str] = "squared-error"
 

@@ -79,6 +79,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     weight_decay: float | str = hyperparameter("auto", f"Factor on the weights; {RECIPE}", ZERO_OR_MORE)
     clip: float = hyperparameter(0.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
     max_iter: int = hyperparameter(20, "Largest number of epochs.", POSITIVE)
+    early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
 
     _net_type: ClassVar[type] = ConvNet
     _doc_link_module: ClassVar[str] = __name__

@@ -241,6 +241,12 @@ def contents(path: Path) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
+def same_nets(first, second) -> bool:
+    """Tell whether two fitted estimators have the same parameters and buffers, bit for bit."""
+    tensors = ([estimator.net_.params.flat, *estimator.net_.buffers.values()] for estimator in (first, second))
+    return all(map(np.array_equal, *tensors))
+
+
 class Intruder:
     """Makes a folder when it is unpickled."""
 

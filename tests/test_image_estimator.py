@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers import same_nets
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -33,12 +34,6 @@ def small(**parameters) -> HighwayImageClassifier:
 @pytest.fixture(scope="module")
 def fitted() -> HighwayImageClassifier:
     return small(max_iter=4, learning_rate=0.1).fit(X, Y)
-
-
-def same_nets(first, second) -> bool:
-    """Tell whether two estimators have the same parameters and buffers, bit for bit."""
-    tensors = ([net.net_.params.flat, *net.net_.buffers.values()] for net in (first, second))
-    return all(map(np.array_equal, *tensors))
 
 
 class Rows(HighwayImageClassifier):

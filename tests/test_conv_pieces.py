@@ -22,7 +22,6 @@ from conv_highway_networks import (
     MaxPoolLayer,
     OutputLayer,
     SharedMemory,
-    patches_backward,
     patches_forward,
     window_count,
     windows,
@@ -170,11 +169,8 @@ def patches_of(x: Maps, kernel: int, padding: int) -> np.ndarray:
     return patches
 
 
-with_every_kernel = pytest.mark.parametrize(("kernel", "padding"), KERNELS)
-
-
 @of_every_size
-@with_every_kernel
+@pytest.mark.parametrize(("kernel", "padding"), KERNELS)
 def test_a_patch_holds_its_pixels_neighbours_and_zeros_beyond_the_edge(size, kernel, padding):
     images, (H, W, _) = random_images(2, size), size
     pixels = patches_of(maps(images), kernel, padding).reshape(kernel, kernel, 2, *size)
@@ -183,19 +179,6 @@ def test_a_patch_holds_its_pixels_neighbours_and_zeros_beyond_the_edge(size, ker
     for r, c in product(range(min(rows, H)), range(min(columns, W))):
         expected = around[:, r : r + kernel, c : c + kernel]
         np.testing.assert_array_equal(pixels[..., r, c, :], expected.transpose(1, 2, 0, 3))
-
-
-@of_every_size
-@with_every_kernel
-def test_the_gradient_of_pixels_is_the_adjoint_of_taking_patches(size, kernel, padding):
-    """<patches(x), p> = <x, adjoint(p)> for all x and p."""
-    x, (_, W, B) = maps(random_images(2, size)), size
-    patches = patches_of(x, kernel, padding)
-    p = np.random.default_rng(1).standard_normal(patches.shape)
-    inner = (patches * p).sum()
-    patches_backward(p, windows(x.gradient, kernel, padding), W, B, padding)
-    assert abs(inner) > 0.01
-    assert (x.images * x.gradient.images).sum() == pytest.approx(inner, rel=1e-10)
 
 
 # ----------------------------------------------------------------------------------------- convolutions
@@ -372,25 +355,6 @@ def test_a_single_pixel_is_normalised_to_beta_without_a_warning(recwarn):
     np.testing.assert_array_equal(z[:, 0, 0, 0], params[1])
     assert np.isfinite(running).all()
     assert not recwarn.list
-
-
-def test_batch_normalisations_gradients_are_its_derivatives():
-    z = random_images(2, (3, 4, 3))
-    dy = np.random.default_rng(1).standard_normal(z.shape)
-    params, gradients, running = normalisation(2)
-    norm = BatchNorm(params, gradients, running, z.copy())
-    norm.forward()
-    norm.backward(dz := dy.copy())
-
-    params, unused, running = normalisation(2, np.complex128)
-    z = z.astype(complex)
-
-    def loss():
-        BatchNorm(params, unused, running, normed := z.copy()).forward()
-        return (dy * normed).sum()
-
-    expected = {name: complex_step(loss, tensor) for name, tensor in {"params": params, "z": z}.items()}
-    check_gradients({"params": gradients, "z": dz}, expected, 1e-10)
 
 
 # ------------------------------------------------------------------------------------------- the output

@@ -214,41 +214,6 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, confi
     assert (other.net.params.flat != first.net.params.flat).any()
 
 
-OTHER_VALUES = {
-    **{"block": "plain", "activation": "tanh", "init": "uniform", "gate_bias": -2.0, "optimizer": "adam", "lr": 0.02},
-    **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
-    **{"n_train": 110, "n_validation": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
-    **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
-    **{"lr_decay": 0.9, "momentum": 0.8, "padding": 2},
-}
-
-
-def outcome(config: ConvConfig, data: Dataset) -> tuple[object, list[float]]:
-    """Return the record of a run but for the seconds, and its parameters."""
-    training = train_to(Training(config, data), config.epochs)
-    return without_seconds(training.run()).history, training.net.params.flat.tolist()
-
-
-@pytest.fixture(scope="module")
-def usual_outcome(digits) -> tuple[object, list[float]]:
-    return outcome(SMALL, digits)
-
-
-@pytest.mark.parametrize("name", OTHER_VALUES)
-def test_every_hyperparameter_changes_the_run(digits, usual_outcome, name):
-    """One that changed nothing would be a setting that the log states and the run ignores."""
-    if name == "padding":  # of crops, which are drawn with `augment` alone
-        usual_outcome = outcome(dataclasses.replace(SMALL, augment=True), digits)
-    config = dataclasses.replace(SMALL, **({"augment": name == "padding"} | {name: OTHER_VALUES[name]}))
-    assert outcome(config, digits) != usual_outcome
-
-
-def test_every_hyperparameter_is_checked_above():
-    """But for Adam's own, which are checked elsewhere, and the loss: another one needs other targets."""
-    names = {field.name for field in dataclasses.fields(ConvConfig)}
-    assert names - {*OTHER_VALUES} == {"loss", "beta1", "beta2", "eps"}
-
-
 def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores(digits):
     """Nothing that settings are chosen by has seen them; nobody chooses by the mean gates."""
     inverted = digits._replace(test_x=255 - digits.test_x)

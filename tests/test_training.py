@@ -1,6 +1,7 @@
 """Training runs: what decides them, what they record, how they end."""
 
 import dataclasses
+import functools
 import math
 import os
 import threading
@@ -10,7 +11,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from helpers import refused_with, small_net, without_seconds
+from test_conv_training import SMALL as CONV_SMALL
 
+from conv_recipes import ConvConfig
 from highway_lab import InputError
 from highway_lab.datasets import as_inputs
 from highway_lab.logs import numbers
@@ -50,37 +53,51 @@ def test_watching_a_run_does_not_change_it(digits):
     assert without_seconds(train(SMALL, digits, report=watch)) == without_seconds(train(SMALL, digits))
 
 
-OTHER_VALUES = {
+DENSE_VALUES = {
     **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
     **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
     **{"schedule": "cosine", "weight_decay": 0.1, "n_validation": 50},
 }
-OTHER_MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
+MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
+CONV_VALUES = {
+    **{"block": "plain", "activation": "tanh", "init": "uniform", "gate_bias": -2.0, "optimizer": "adam", "lr": 0.02},
+    **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
+    **{"n_train": 110, "n_validation": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
+    **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
+    **{"lr_decay": 0.9, "momentum": 0.8},
+}
+CHANGES = [
+    *((SMALL, *item) for item in DENSE_VALUES.items()),
+    *((dataclasses.replace(SMALL, optimizer="momentum"), *item) for item in MOMENTUM_VALUES.items()),
+    *((CONV_SMALL, *item) for item in CONV_VALUES.items()),
+    (dataclasses.replace(CONV_SMALL, augment=True), "padding", 2),  # of crops
+]
 
 
-@pytest.mark.parametrize(
-    ("base", "name", "value"),
-    [
-        *((SMALL, name, value) for name, value in OTHER_VALUES.items()),
-        *((dataclasses.replace(SMALL, optimizer="momentum"), *item) for item in OTHER_MOMENTUM_VALUES.items()),
-    ],
-)
-def test_every_hyperparameter_changes_the_run(digits, tmp_path, base, name, value):
+@pytest.fixture(scope="module")
+def outcome(digits):
+    """Returns the record of a run of a config but for the seconds, and its parameters."""
+
+    @functools.cache
+    def outcome(config):
+        run = train(config, digits)
+        return without_seconds(run).history, run.net.params.flat.tolist()
+
+    return outcome
+
+
+@pytest.mark.parametrize(("base", "name", "value"), CHANGES)
+def test_every_hyperparameter_changes_the_run(outcome, base, name, value):
     """One that changed nothing would be a setting that the log states and the run ignores."""
-    results = []
-    for config in (base, dataclasses.replace(base, **{name: value})):
-        run = train(config, digits, save_model=tmp_path / "net.npz")
-        assert run.config == config
-        results.append((without_seconds(run).history, DeepNet.load(tmp_path / "net.npz").params.flat.tolist()))
-    assert results[0] != results[1]
+    assert outcome(dataclasses.replace(base, **{name: value})) != outcome(base)
 
 
 def test_every_hyperparameter_is_checked_above():
-    """But for two that are checked below: another loss needs other targets, and scores decide nothing."""
-    assert {*OTHER_VALUES, *OTHER_MOMENTUM_VALUES, "loss", "n_scored"} == {
-        field.name for field in dataclasses.fields(Config)
-    }
+    """But the loss, which needs other targets, dense nets' n_scored, see below, and Adam's of convolutional nets."""
+    for kind, unchecked in ((Config, {"loss", "n_scored"}), (ConvConfig, {"loss", "beta1", "beta2", "eps"})):
+        checked = {name for base, name, _ in CHANGES if isinstance(base, kind)}
+        assert {field.name for field in dataclasses.fields(kind)} - checked == unchecked
 
 
 # -------------------------------------------------------------------------------------- the record

@@ -14,14 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 import conv_highway_networks as cn
-from conv_highway_networks import (
-    AveragePoolLayer,
-    ConvNet,
-    ConvolutionLayer,
-    ConvWorkspace,
-    MaxPoolLayer,
-    OutputLayer,
-)
+from conv_highway_networks import AveragePoolLayer, ConvNet, ConvolutionLayer, ConvWorkspace, MaxPoolLayer, OutputLayer
 from conv_recipes import NETS, ConvConfig, configure
 from highway_lab.commands import fit_to
 from highway_lab.datasets import CLASSES

@@ -27,16 +27,7 @@ from test_pictures import assert_redrawn
 import highway_networks as hn
 from benchmarks import contenders, conv_step, conv_step_figures, main_job, main_job_figures, training_step
 from benchmarks import training_step_figures as figures
-from benchmarks.contenders import (
-    CONTENDERS,
-    CONV_CONTENDERS,
-    Case,
-    Floor,
-    Stopwatch,
-    build,
-    check,
-    why_missing,
-)
+from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Stopwatch, build, check, why_missing
 from benchmarks.conv_contenders import ConvCase, peak_mib
 from benchmarks.conv_step import ConvStepLog, Peak, Targets
 from benchmarks.main_job import JobLog, Usage

@@ -203,10 +203,7 @@ def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, p
     assert_same_bits(training, saved)
 
 
-FOREIGN = {
-    "a directory": make_a_directory,
-    "a saved net": lambda path: small_net("highway", "tanh", 2).save(path),
-}
+FOREIGN = {"a directory": make_a_directory, "a saved net": lambda path: small_net("highway", "tanh", 2).save(path)}
 for content in (b"Dear diary", pickle.dumps({"params": 0})):
     FOREIGN[repr(content)] = lambda path, content=content: path.write_bytes(content)
 

@@ -460,10 +460,7 @@ SIDE_BY_SIDE = ("--block", "both", "--jobs", "2", "--tensorboard", "events")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "others"),
-    [(signal.SIGTERM, WITH_MODEL), (signal.SIGKILL, SIDE_BY_SIDE)],
-)
+@pytest.mark.parametrize(("number", "others"), [(signal.SIGTERM, WITH_MODEL), (signal.SIGKILL, SIDE_BY_SIDE)])
 def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys, number, others):
     pytest.importorskip("tensorboardX")
     words = ["--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20"]

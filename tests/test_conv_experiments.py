@@ -281,8 +281,7 @@ def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, v
 
 
 @pytest.mark.parametrize(
-    ("longest", "verdict"),
-    [(0.85, Verdict.INCONCLUSIVE), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)],
+    ("longest", "verdict"), [(0.85, Verdict.INCONCLUSIVE), (0.89, Verdict.INCONCLUSIVE), (0.91, Verdict.REPRODUCED)]
 )
 def test_a_single_seed_is_judged_by_its_test_images_in_the_longest_budget(longest, verdict):
     assert ctf.claims(cifar_log(longest=longest))[0].verdict == verdict

@@ -256,9 +256,7 @@ def test_a_batchs_gradient_is_the_mean_of_its_images(block):
 
 
 @pytest.mark.parametrize(
-    "stages",
-    [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5)], [Blocks(1, 1), MaxPool(4, 3)]],
-    ids=["small", "wide", "over"],
+    "stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5)], [Blocks(1, 1), MaxPool(4, 3)]], ids=["small", "wide", "over"]
 )
 @pytest.mark.parametrize("changed", range(3))
 @every_block

@@ -161,7 +161,7 @@ def test_training_code_is_whatever_the_training_programs_import(tmp_path):
     }.items():
         (tmp_path / f"{name}.py").write_text(text)
     assert sorted(logs.training_code(tmp_path)) == [
-        *("highway_lab", "highway_lab.late", "highway_lab.loop", "highway_networks"),
+        *("highway_lab", "highway_lab.late", "highway_lab.loop", "highway_networks")
     ]
     here = set(logs.training_code())
     assert {"highway_networks", "conv_highway_networks", "highway_lab.checkpoints", "highway_lab.files"} <= here

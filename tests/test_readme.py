@@ -66,5 +66,5 @@ def test_commands_do_what_it_says(real_mnist, tmp_path, start):
             "run_sweep-seed0.json",
             "run-mnist-16-quick-epochs1-n_train300-n_test100.json",
             "run-highway-depth20-gate_bias-3.0-epochs1-n_train300-n_test100.json",
-        ),
+        )
     }

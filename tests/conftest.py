@@ -40,9 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """BLAS and OpenMP have one thread each: others would spin while other tests have the processors."""
-    import sklearn  # noqa: F401, which loads OpenMP and SciPy's BLAS
-
+    """BLAS and OpenMP, where the tests' imports load them, have one thread each: more would spin beside other tests."""
     with threadpool_limits(1):
         yield
 

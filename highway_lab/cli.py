@@ -48,6 +48,8 @@ def run_cli(
     that nobody foresaw, told in one line; 130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason,
     and for work that is complete but whose output could not be written.
     """
+    if _importing:
+        raise InputError('expected `if __name__ == "__main__":` above the call of main, found none; add it')
     argv = sys.argv[1:] if argv is None else argv
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by whoever started this process
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
@@ -110,12 +112,28 @@ def import_by_name(file: str) -> None:
     path = Path(file)
     sys.path.append(str(path.parent.absolute()))
     try:
-        module = importlib.import_module(path.stem)
+        with starting_nothing():
+            module = importlib.import_module(path.stem)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever the file raises
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
     if not os.path.samefile(place := getattr(module, "__file__", None) or os.devnull, path):
         raise InputError(f"{file}: expected a name that no other module has, found that of {place}; rename it")
+
+
+_importing: list[None] = []  # as many as files of a user are being imported here
+
+
+@contextmanager
+def starting_nothing() -> Iterator[None]:
+    """Let no command start for a while: a file that is imported would start it in every process."""
+    _importing.append(None)
+    try:
+        yield
+    finally:
+        _importing.pop()
 
 
 def check_blocks(file: str) -> None:

@@ -176,7 +176,7 @@ def run_job(job: Job, data: Dataset) -> None:
         print(words)
     if job.out:
         words = f"{quote(job.out)}{import_words(imported)}"
-        print(f"saved {job.out}\nto draw it: python visualize_highway_networks.py {words}")
+        print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
 
 
 @contextmanager
@@ -291,11 +291,11 @@ class TrainingCommand:
         return run_cli(self.parser(), action, argv)
 
     def users_program(self) -> str | None:
-        """Return the path of the program that runs, if it is a user's file that calls `main`."""
+        """Return the path of the program that runs, if it is a user's file."""
         program = sys.modules["__main__"]
-        calls = any(getattr(getattr(of, "main", of), "__self__", None) is self for of in vars(program).values())
-        file = getattr(program, "__file__", None)  # a notebook has none
-        return os.path.relpath(file) if calls and file else None
+        path = Path(getattr(program, "__file__", None) or os.devnull)  # a notebook has none
+        own = path.suffix == ".py" and program.__spec__ is None and path.stem != self.module
+        return os.path.relpath(path) if own else None
 
     def parser(self) -> OneLineParser:
         program, installed = (

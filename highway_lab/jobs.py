@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from highway_lab import ArgumentError, InputError, Interrupted, logs
-from highway_lab.cli import count, ignore_interrupts, import_file
+from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, check_regular, make_place, remove
 from highway_lab.logs import Result, imported
@@ -226,7 +226,8 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
 def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
 
-    It imports that one's program, `main`, as multiprocessing does.
+    It imports that one's program, `main`, as multiprocessing does, unless that ends it or starts a command: the task
+    tells why.
     """
     from multiprocessing.spawn import prepare
 
@@ -242,7 +243,8 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-    prepare(main)
+    with starting_nothing(), suppress(InputError, SystemExit):
+        prepare(main)
 
 
 def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:

@@ -93,7 +93,7 @@ def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
             line.startswith(f"10     {of.config.block}") and f"{of.history.test_score[-1]:.3f}" in line
             for line in lines
         )
-    assert lines[-2:] == [f"saved {path.name}", f"to draw it: python visualize_highway_networks.py {path.name}"]
+    assert lines[-2:] == [f"saved {path.name}", f"to draw it: python -m visualize_highway_networks {path.name}"]
 
 
 @pytest.mark.slow

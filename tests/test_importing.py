@@ -25,6 +25,7 @@ from highway_networks import BLOCKS
 
 BLOCKS["own"] = BLOCKS["highway"]
 """
+UNGUARDED = 'expected `if __name__ == "__main__":` above the call of main, found none; add it'
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def own_file(workdir, monkeypatch):
 def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, capsys):
     assert hn.main([*SHORT, "--block", "plain,own", "--import", own_file, "--out", "log.json"]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(f"to draw it: python visualize_highway_networks.py log.json --import {own_file}\n")
+    assert out.endswith(f"to draw it: python -m visualize_highway_networks log.json --import {own_file}\n")
     log = viz.read_log(Path("log.json"))
     assert [run.config.block for run in log.runs] == ["plain", "own"]
     assert [run.gate_means is None for run in log.runs] == [True, False]
@@ -55,7 +56,7 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 @pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
 def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
     Path(own_file).write_text(
-        f"{OWN}\nimport highway_networks\n\nif __name__ == '__main__':\n    highway_networks.main()"
+        f"{OWN}\ndef run():\n    from highway_networks import main\n    main()\n\nif __name__ == '__main__':\n    run()"
     )
     process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
@@ -65,6 +66,15 @@ def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, 
     assert [run["environment"] for run in log["runs"]] == [None, None]
     cli.import_file(own_file)
     assert log["environment"]["code"] == environment().code
+
+
+@pytest.mark.slow
+def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, start):
+    Path(own_file).write_text("import sys, highway_networks\nsys.exit(highway_networks.main())")
+    process = start(own_file, *SHORT, "--seeds", "0,1", "--jobs", "2", "--no-save")
+    _, error = process.communicate(timeout=120)
+    assert (process.returncode, error.count("\n")) == (2, 1), error
+    assert f"{own_file}: {UNGUARDED}" in error
 
 
 def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_file):
@@ -120,6 +130,7 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
         ("own.txt", OWN, "--import: expected a file like block.py, found own.txt; check the path"),
         ("none.py", None, "--import: expected a file like block.py, found none.py; check the path"),
         ("torn_block.py", "1 +", "torn_block.py: expected a file that can be imported, found: SyntaxError"),
+        ("main_block.py", f"{OWN}\nimport highway_networks\nhighway_networks.main()", f"main_block.py: {UNGUARDED}"),
         ("random.py", OWN, "random.py: expected a name that no other module has, found that of "),
     ],
 )

@@ -165,8 +165,9 @@ def classify(task: tuple[int, tuple], labels: Sequence[np.ndarray]) -> tuple[int
     from threadpoolctl import threadpool_limits
 
     index, (kind, (fitted, *others)) = task
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)  # which nothing here divides by
+    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        # Neither of these matters: nothing here divides by spreads within classes, which single images do not have.
+        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
         prepare = make_pipeline(VarianceThreshold(), StandardScaler())  # some pixels are black in every image
         classifiers = NearestCentroid(), LogisticRegression(max_iter=ITERATIONS)
         if not np.ptp(fitted, axis=0).any():  # such as gates that are closed for every image

@@ -114,7 +114,8 @@ class Experiment:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
         more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
         committed = {self.log_path(name): name for name in self.datasets} | more
-        remedy = " ".join(["make it with", self.parser.prog, *self.log_steps().get(path, ["run"])])
+        steps = self.log_steps() | {self.log_path(smoke=True): ["run", "--smoke"]}
+        remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
 
         def check(expected: Iterable[str | None], found: str | None) -> None:
             if found not in expected:
@@ -172,7 +173,10 @@ class Experiment:
             yield from ((of[0], claim) for claim in self.figures.claims(*of))
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print the tables of logs, and the verdicts of committed ones; draw all figures into the first's folder."""
+        """Print the tables of logs, and the verdicts of committed ones; draw all figures into the first's folder.
+
+        A further log is judged beside the first of its data set only.
+        """
         from highway_lab.figures import drawing, picture_folder, save_all
 
         paths, most = arguments.logs or self.existing_logs() or [self.log_path()], len(self.datasets)
@@ -182,7 +186,8 @@ class Experiment:
         for name, tabulate in self.figures.TABLES.items():
             with drawing(f"the table {name}", *paths):
                 print(tabulate(*logs), end="\n\n")
-        if hasattr(self.figures, "claims") and {*paths} <= self.log_steps().keys():
+        first = {self.log_path(log.dataset and log.dataset.name) for log in logs}
+        if hasattr(self.figures, "claims") and first <= {*paths} <= self.log_steps().keys():
             for _, claim in self.judge(logs):
                 print(f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}", end="\n\n")
         folder = picture_folder(paths[0], self.name)

@@ -210,6 +210,11 @@ def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validatio
     assert max(*fitted, *validating) < n
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_image_a_class_is_enough_for_classifiers():
+    class_routing.classify((0, ("gates", [np.eye(4)] * 3)), [np.arange(4)] * 3)
+
+
 def test_too_few_images_for_classifiers_are_refused(digits):
     few = digits._replace(train_x=digits.train_x[:4], train_y=digits.train_y[:4])
     with refused_with("--dataset: expected enough training images", "found 4"):
@@ -547,11 +552,12 @@ def test_a_short_nets_costly_layers_are_not_counted_in_the_papers_ranges():
 def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, capsys):
     monkeypatch.setattr(load("gate_maps").figures, "FIGURES", {})
     Path("runs").mkdir()
-    committed, other = Path("runs/gate_maps.json"), Path("runs/gate_maps-mine.json")
-    for path in (committed, other):
+    monkeypatch.setattr(load("gate_maps"), "more", {"more": "run --more"})
+    paths = [Path(f"runs/gate_maps{ending}.json") for ending in ("", "-mine", "-more")]
+    for path in paths:
         path.symlink_to(committed_log("runs/gate_maps.json"))
     (workdir / "models").symlink_to(ROOT / "models")
-    for path, verdicts in ((committed, 5), (other, 0)):
+    for path, verdicts in zip(paths, (5, 0, 0), strict=True):
         assert load("gate_maps").main(["plot", str(path)]) == 0
         words = "|".join(Verdict)
         assert len(re.findall(rf"^4.*: .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE)) == verdicts

@@ -24,6 +24,11 @@ SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="m
 LOG = Path("runs/thousand_layers-smoke.json")
 
 
+def test_long_runs_without_the_log_of_rates_name_the_step_that_makes_it(workdir, refused):
+    message = refused(tl.EXPERIMENT.main, ["run", "--smoke", "--long"])
+    assert message.endswith("make it with python -m experiments.thousand_layers run --smoke\n")
+
+
 def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
     """First the nets that choose the rates, then those that are measured at them."""
     assert tl.EXPERIMENT.main(["run", "--smoke", "--fresh"]) == 0

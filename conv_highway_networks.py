@@ -141,7 +141,9 @@ def check_stage(stage: Stage, shape: Shape) -> None:
 
     def expect(expected: str, fits: bool) -> None:
         if not fits:
-            raise InputError(f"stages: expected {expected}, found {stage} for maps {shape}; change it")
+            raise InputError(
+                f"stages: expected {expected}, found {stage} for maps {shape}; change it, or the size of the images"
+            )
 
     for name, value in stage._asdict().items():
         if name == "rate":

@@ -65,7 +65,7 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
     draw_idle(axes, 100 * log.idle)
     bottom, top = axes.get_ylim()
     axes.set(xlabel="closed layer", ylabel="rise in error (points)")
-    axes.set_ylim(min(bottom, -0.18 * top), 1.2 * top)  # room for words
+    axes.set_ylim(min(bottom, -0.18 * top, -130 * log.idle), 1.2 * top)  # room for words
     layers, words = PAPER_LAYERS["cifar" if log.dataset.name.startswith("cifar") else "mnist"]
     if layers[1] <= axes.get_xlim()[1] and not log.dataset.classes:
         place = {"transform": axes.get_xaxis_transform()}

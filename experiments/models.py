@@ -201,7 +201,7 @@ def load(path: Path, data: Dataset) -> DeepNet:
     if (d_in, d_out) != (pixels, data.outputs):
         raise InputError(
             f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
-            "give its own --dataset, and --size"
+            "give its own --dataset, and --size, without --smoke"
         )
     with np.errstate(all="ignore"):
         if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN

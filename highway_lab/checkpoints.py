@@ -186,7 +186,8 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Pac
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
         reason = " ".join(str(error).split())
-        raise InputError(f"{path}: expected a net saved by {kind.__name__}.save, found: {reason}; save anew") from error
+        expected = f"expected a net saved by {kind.__name__}.save"
+        raise InputError(f"{path}: {expected}, found: {reason}; choose another, or save it anew") from error
 
 
 def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:

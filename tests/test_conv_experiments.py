@@ -9,7 +9,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import log_of_net
+from helpers import log_of_net, refused_with
 from picture_helpers import cells
 
 from conv_highway_networks import Blocks, ConvNet
@@ -389,6 +389,8 @@ def test_the_digits_drawn_are_the_first_of_each_class(digits):
     indices = conv_gates.first_of_each_class(digits)
     assert digits.test_y[indices].tolist() == list(range(10))
     assert all(label not in digits.test_y[:index] for label, index in enumerate(indices))
+    with refused_with("--dataset: expected test images of each class, found 8 classes without"):
+        conv_gates.first_of_each_class(digits._replace(test_y=digits.test_y % 2))
 
 
 def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
@@ -429,14 +431,15 @@ def test_a_mosaic_enlarges_each_image_and_keeps_a_gap():
 
 
 @pytest.mark.parametrize(
-    ("fields", "shape", "words"),
+    ("fields", "shape", "d_out", "words"),
     [
-        ({"block": "plain"}, (1, 8, 8), "expected a net with gates, found 4 plain blocks"),
-        ({}, (1, 9, 9), "expected a net for images (1, 8, 8), found one for (1, 9, 9)"),
+        ({"block": "plain"}, (1, 8, 8), 10, "expected a net with gates, found 4 plain blocks"),
+        ({}, (1, 9, 9), 10, "expected a net for images (1, 8, 8) of 10 classes, found one for (1, 9, 9) of 10"),
+        ({}, (1, 8, 8), 3, "expected a net for images (1, 8, 8) of 10 classes, found one for (1, 8, 8) of 3"),
     ],
 )
-def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, words):
-    ConvNet(shape, 10, stages=configure("digits").stages, **fields, rng=np.random.default_rng(0)).save("net.npz")
+def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, d_out, words):
+    ConvNet(shape, d_out, stages=configure("digits").stages, **fields, rng=np.random.default_rng(0)).save("net.npz")
     assert words in refused(conv_gates.EXPERIMENT.main, ["run", "--smoke", "--model", "net.npz"])
     assert [path.name for path in workdir.iterdir()] == ["net.npz"]
 

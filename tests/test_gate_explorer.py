@@ -135,7 +135,7 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     before, log = files_below(Path("viz")), log_of_net("gate_explorer-digits", "mine.npz")
     net_for(digits, depth=4).save("mine.npz")
     message = refused(EXPERIMENT.main, ["plot", str(log)])
-    for part in ("mine.npz: expected the net of sha256", f"{EXPERIMENT.parser.prog} run"):
+    for part in ("mine.npz: expected the net of sha256", " run --dataset digits --model mine.npz"):
         assert part in message
     assert files_below(Path("viz")) == before
 
@@ -250,6 +250,16 @@ def test_a_class_with_a_single_test_image_is_refused(digits):
     data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
     with refused_with("--dataset: expected two test images or more of each class", "found 1"):
         gate_explorer.look(net_for(data), data, 1)
+
+
+def test_T_whose_sum_is_no_depth_is_refused(digits, monkeypatch):
+    def forward(x, z, y, activation):
+        highway_forward(x, z, y, activation)
+        z[1] -= 9
+
+    monkeypatch.setitem(BLOCKS, "mine", Block("HT", forward, highway_backward))
+    with refused_with("block mine: expected T from 0 to 1", "found a mean of -8.", "; use gate_maps"):
+        gate_explorer.look(net_for(digits, block="mine"), digits, 1)
 
 
 def luminance(color: str) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 
 from conv_highway_networks import ConvNet, average_pool_forward
 from highway_lab import InputError
-from highway_lab.fields import SHARE, Count, Share, rule
+from highway_lab.fields import Count, Share, rule
 from highway_lab.files import make_place, remove
 from highway_lab.logs import DatasetInfo, Log, number, numbers
 from highway_lab.training import LOSSES, evaluate
@@ -44,9 +44,9 @@ class Gates:
     """T of the images drawn, and its means over all images."""
 
     # By image and block: (h, w), the mean over the block's maps.
-    maps: Annotated[list[list[list[list[float]]]], rule("images", "L", within=SHARE)]
-    strokes: Annotated[list[float | None], rule("L", within=SHARE)]  # by block; null where no pixel is on a stroke
-    background: Annotated[list[float | None], rule("L", within=SHARE)]  # by block
+    maps: Annotated[list[list[list[list[float]]]], rule("images", "L")]
+    strokes: Annotated[list[float | None], rule("L")]  # by block; null where no pixel is on a stroke
+    background: Annotated[list[float | None], rule("L")]  # by block
 
 
 @dataclass
@@ -102,21 +102,22 @@ def measure(net: ConvNet, drawn: np.ndarray, images: np.ndarray) -> Gates:
 
 
 def first_of_each_class(data: Dataset) -> list[int]:
-    """Return the indices of the first test image of each class."""
+    """Return the indices of the first test image of each class; raises InputError for a class that has none."""
+    if missing := data.outputs - len(np.unique(data.test_y)):
+        raise InputError(f"--dataset: expected test images of each class, found {missing} classes without; add some")
     return [int(np.argmax(data.test_y == label)) for label in range(data.outputs)]
 
 
 def load(path: Path, data: Dataset) -> ConvNet:
     """Read a net with gates for these images; raises InputError for any other."""
     net = ConvNet.load(path)
-    shape, wanted = tuple(net.config["shape"]), data.train_x.shape[1:]
+    shape, d_out, wanted = tuple(net.config["shape"]), net.config["d_out"], data.train_x.shape[1:]
     if "T" not in net.block.branches or not net.depth:
         found = f"{net.depth} {net.config['block']} blocks"
         raise InputError(f"{path}: expected a net with gates, found {found}; train one with --block highway")
-    if shape != wanted:
-        raise InputError(
-            f"{path}: expected a net for images {wanted}, found one for {shape}; give its own --dataset, and --size"
-        )
+    if (shape, d_out) != (wanted, data.outputs):
+        found = f"images {wanted} of {data.outputs} classes, found one for {shape} of {d_out}"
+        raise InputError(f"{path}: expected a net for {found}; give its own --dataset, and --size, without --smoke")
     return net
 
 

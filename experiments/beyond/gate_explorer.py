@@ -145,7 +145,12 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     if (least := min(np.bincount(data.test_y, minlength=data.outputs))) < 2:
         raise InputError(f"--dataset: expected two test images or more of each class, found {least}; add some")
 
-    fresh, gates = untrained(net), mean_gates(net, data.test_x)
+    fresh = untrained(net)
+    gates, fresh_gates = mean_gates(net, data.test_x), mean_gates(fresh, data.test_x)
+    for mean in (of for both in (gates, fresh_gates) for of in (both.min(), both.max())):
+        if not 0 <= mean <= 1:
+            found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
+            raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
     orders = lesions.closing_orders(np.zeros(net.depth))
     closed = lesions.closing_images(data)
@@ -155,7 +160,7 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         "pixels": data.test_x[typical, 0].tolist(),
         "images": np.bincount(data.test_y, minlength=data.outputs).tolist(),
         "trained": by_class(gates, data.test_y, data.outputs),
-        "untrained": by_class(mean_gates(fresh, data.test_x), data.test_y, data.outputs),
+        "untrained": by_class(fresh_gates, data.test_y, data.outputs),
         "untrained_errors": {
             end: numbers(lesions.measure_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
         },

@@ -27,9 +27,8 @@ from highway_networks import BLOCKS, Config, DeepNet
 
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points
-from ..models import Source
 from ..tuned_plain_figures import accuracies, lead, tuned_runs
-from .gate_explorer import ENDS, EXPERIMENT, GateExplorerLog
+from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
 
 TEMPLATE = Path(__file__).with_name("gate_explorer.html")
@@ -41,7 +40,7 @@ BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets 
 
 def page(log: GateExplorerLog) -> str:
     """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's."""
-    net, (lesions_path, lesioned) = load(log.model.source), lesion_curve(log)
+    net, (lesions_path, lesioned) = load(log), lesion_curve(log)
     signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
@@ -71,11 +70,12 @@ def page(log: GateExplorerLog) -> str:
     return page
 
 
-def load(source: Source) -> DeepNet:
+def load(log: GateExplorerLog) -> DeepNet:
     """Load the net of the log; raises InputError if its file has changed."""
+    source = log.model.source
     net, found = DeepNet.load(source.file), fingerprint(source.file)
     if source.sha256 and not found.endswith(source.sha256):
-        remedy = f"make its log anew with {EXPERIMENT.parser.prog} run"
+        remedy = f"make its log anew with {log.command}"
         raise InputError(f"{source.file}: expected the net of sha256 {source.sha256}, found {found}; {remedy}")
     return net
 
@@ -170,9 +170,9 @@ def color_table(name: str) -> str:
 
 def depths_table(log: GateExplorerLog) -> str:
     """Tabulate the effective depth of each class's images, trained and untrained."""
-    kinds = (log.trained, log.untrained)
+    kinds, names = (log.trained, log.untrained), log.dataset.classes or range(len(log.images))
     rows = [
-        [str(label), f"{images:,}", *(f"{of.mean[label]:.2f} (sd {of.sd[label]:.2f})" for of in kinds)]
+        [str(names[label]), f"{images:,}", *(f"{of.mean[label]:.2f} (sd {of.sd[label]:.2f})" for of in kinds)]
         for label, images in enumerate(log.images)
     ]
     note = f"Mean and sd over the test images of {name_data(log.dataset.name)}; 1 net and 1 untrained net."

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from highway_estimators import HighwayClassifier
 
-ROWS, FOLDS, PATIENCE = 2000, 3, 60
+ROWS, FOLDS = 2000, 3
 rng = np.random.default_rng(0)
 weather, day = rng.choice(["sun", "cloud", "rain"], ROWS, p=[0.5, 0.3, 0.2]), rng.choice(["work", "free"], ROWS)
 hour, celsius = rng.uniform(0, 24, ROWS), rng.normal(15, 8, ROWS)
@@ -37,9 +37,9 @@ def pipeline(model):
     return make_pipeline(make_column_transformer(*columns), model)
 
 
-# %% Compare by cross-validation. Nets need patience here: at first, they only learn which class is the larger one.
+# %% Compare by cross-validation.
 models = {
-    "highway": HighwayClassifier(n_iter_no_change=PATIENCE, random_state=0),
+    "highway": HighwayClassifier(random_state=0),
     "MLP": MLPClassifier(learning_rate_init=0.002, max_iter=1000, random_state=0),
     "logistic regression": LogisticRegression(),
 }
@@ -50,7 +50,7 @@ best_possible = np.maximum(chance, 1 - chance).mean()
 print(f"best possible: {best_possible:.1%}; always the larger class: {max(busy.mean(), 1 - busy.mean()):.1%}")
 
 # %% Look at the gates of a deeper net: are they open in more layers for some rows? `fitted[:-1]` only transforms.
-net = HighwayClassifier(depth=20, n_iter_no_change=PATIENCE, random_state=0)
+net = HighwayClassifier(depth=20, random_state=0)
 train, test, train_y, test_y = train_test_split(table, busy, random_state=0)
 fitted = pipeline(net).fit(train, train_y)
 print(f"{net.depth} blocks: test accuracy {fitted.score(test, test_y):.1%}")

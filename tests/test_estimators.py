@@ -216,11 +216,20 @@ def test_training_ends_without_gain_or_warns_that_it_was_cut_short(recwarn):
 def test_the_net_of_the_best_epoch_stays(monkeypatch):
     scores = iter([0.5, 0.9, 0.7, 0.8, 0.1, 0.2])
     monkeypatch.setattr(HighwayClassifier, "_validate", lambda *_: next(scores))
+    monkeypatch.setattr(HighwayClassifier, "_decide", lambda net, outputs: outputs)  # no two samples alike
     stopped = small(early_stopping=True, n_iter_no_change=3, max_iter=50).fit(X, Y)
     assert stopped.validation_scores_ == [0.5, 0.9, 0.7, 0.8, 0.1, 0.2]
     scores = iter([0.5, 0.9])
     assert stopped.best_validation_score_ == 0.9
     assert same_nets(stopped, small(early_stopping=True, max_iter=2).fit(X, Y))
+
+
+def test_early_stopping_waits_while_a_classifier_guesses():
+    """Without a difference between samples, no epoch counts; with one, patience ends the training."""
+    net = small(early_stopping=True, n_iter_no_change=1, max_iter=9, tol=1.0, learning_rate=0.05)
+    with pytest.warns(ConvergenceWarning):
+        assert net.fit(np.zeros_like(X), Y).n_iter_ == 9
+    assert net.fit(X - X.mean(axis=0), Y).n_iter_ == 3
 
 
 def test_scores_go_on_and_the_best_of_all_fits_stays(monkeypatch):

@@ -23,8 +23,9 @@ QUICK = {  # texts and what stands in for them
     "own_block": [("SEEDS, EPOCHS = 3, 10", "SEEDS, EPOCHS = 1, 5")],
     "own_images": [("IMAGES, EPOCHS = 100, 20", "IMAGES, EPOCHS = 60, 10")],
     "table_in_a_pipeline": [
-        ("ROWS, FOLDS, PATIENCE = 2000, 3, 60", "ROWS, FOLDS, PATIENCE = 2000, 2, 1"),
-        ("depth=20", "depth=2"),
+        ("ROWS, FOLDS = 2000, 3", "ROWS, FOLDS = 2000, 2"),
+        ("HighwayClassifier(random_state", "HighwayClassifier(tol=9, n_iter_no_change=1, random_state"),
+        ("depth=20", "tol=9, n_iter_no_change=1, depth=2"),
         ("max_iter=1000", "tol=0.01"),
     ],
 }

@@ -187,7 +187,8 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Pac
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
         reason = " ".join(str(error).split())
         expected = f"expected a net saved by {kind.__name__}.save"
-        raise InputError(f"{path}: {expected}, found: {reason}; choose another, or save it anew") from error
+        ending = "" if logs.ADD_NAME in reason else "; choose another, or save it anew"
+        raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error
 
 
 def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:

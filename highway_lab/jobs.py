@@ -226,8 +226,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
 def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
     """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
 
-    It imports that one's program, `main`, as multiprocessing does, unless that ends it or starts a command: the task
-    tells why.
+    It imports that one's program, `main`, as multiprocessing does; if that fails, the task tells why.
     """
     from multiprocessing.spawn import prepare
 
@@ -243,7 +242,7 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-    with starting_nothing(), suppress(InputError, SystemExit):
+    with starting_nothing(), suppress(Exception, SystemExit):
         prepare(main)
 
 

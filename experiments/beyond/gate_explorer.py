@@ -141,9 +141,10 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     channels, height, width = data.test_x.shape[1:]
     if channels != 1 or height != width:
         found = f"images of {channels} x {height} x {width}"
-        raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist")
+        raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist, or convert them")
     if (least := min(np.bincount(data.test_y, minlength=data.outputs))) < 2:
-        raise InputError(f"--dataset: expected two test images or more of each class, found {least}; add some")
+        found = f"expected two test images or more of each class, found {least} ({data.test_set})"
+        raise InputError(f"--dataset: {found}; add some")
 
     fresh = untrained(net)
     gates, fresh_gates = mean_gates(net, data.test_x), mean_gates(fresh, data.test_x)

@@ -221,7 +221,7 @@ def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, st
     ("step", "formula"),
     [
         ("pass", "({H} − {x})·{T} + {x}"),
-        ("np.maximum(H, 0, out=H); H[H > 6] = 6; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
+        ("np.maximum(H, 0, out=H); H[H > 6] = 6; H[H < 1] *= 0.1; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
         ("np.clip(T, -5, 5, out=T); T[...] = np.where(T < 0, 2 * T, T); z[1:] -= 3", "({H} − {x})·{T} + {x}"),
         ("t = np.empty_like(H); np.sin(H.copy(), out=t); H += t", "({H} − {x})·{T} + {x}"),
         ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}^2))·{T} + {x} − 0.5·({x} − 1)/{x}^2"),

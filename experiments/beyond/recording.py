@@ -63,6 +63,8 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         self.steps, self.numbers = steps, numbers
 
     def __getitem__(self, key):
+        if isinstance(key, Recorded):  # a mask: whoever sets these values chooses by it once more
+            return self.copy()
         return Recorded(self.steps, self.numbers[key])  # a view, as in arrays of values
 
     def __setitem__(self, key, new):

@@ -10,7 +10,8 @@
 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little. Cross-validation chose the defaults, by the rule of
-benchmarks/estimator_defaults.py: of 20 data sets, they are worse than scikit-learn's MLPs on digits only.
+benchmarks/estimator_defaults.py: they are shown to be worse than scikit-learn's MLPs on one of 20 data sets, digits; 12
+are inconclusive.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can
 still end on a plateau: a deep net whose gates begin closed may gain nothing for more epochs than `n_iter_no_change`.
@@ -131,8 +132,8 @@ class HighwayEstimator(BaseEstimator):
     n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
     early_stopping: bool | str = hyperparameter(
         "auto",
-        "Validate after each epoch; keep the best epoch's net; auto: in `fit`, if that leaves "
-        f"{FEWEST_LABELS} samples for a classifier, {FEWEST_NUMBERS} for a regressor.",
+        "Validate after each epoch; keep the best epoch's net; auto: in `fit`, on at least "
+        f"{FEWEST_LABELS} samples of a classifier, {FEWEST_NUMBERS} of a regressor.",
         EITHER,
     )
     validation_fraction: float = hyperparameter(0.1, "Share of each class that `early_stopping` takes.", BELOW_ONE)

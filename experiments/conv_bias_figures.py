@@ -92,9 +92,14 @@ def comparisons(log: RunLog[ConvConfig]) -> dict[tuple[str, str], tuple[Runs, Ru
     for depth in by_depth(log):
         by_block = group_by((run for run in log.runs if layers(run.config) == depth), lambda run: run.config.block)
         found[f"highway, {depth} layers", "plain"] = by_block["highway"], by_block["plain"]
-    found["guideline's b_T, all depths", "plain"] = arms["guideline"], arms["plain"]
-    found["guideline's b_T, all depths", "other b_T"] = arms["guideline"], arms["other"]
+    guideline = f"guideline's b_T, {name_depths(log)}"
+    found[guideline, "plain"] = arms["guideline"], arms["plain"]
+    found[guideline, "other b_T"] = arms["guideline"], arms["other"]
     return found
+
+
+def name_depths(log: RunLog[ConvConfig]) -> str:
+    return f"{', '.join(map(str, by_depth(log)))} layers"
 
 
 def kind(config: ConvConfig) -> str:
@@ -136,7 +141,7 @@ def claims(*logs: RunLog[ConvConfig]) -> list[Claim]:
         for (runs, others), verdict in zip(compared, verdicts, strict=True)
     )
     paper = "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers"
-    why = f"{count(compared[0][0])} nets learn; plain nets: {plain}; other biases: {other}"
+    why = f"{count(compared[0][0])} nets of {name_depths(logs[-1])} learn; plain nets: {plain}; other biases: {other}"
     return [Claim("2.2", paper, why, combine(verdicts), detail=True)]
 
 

@@ -25,9 +25,9 @@ the 95 % interval over seeds (Welch). Runs that diverge are left out, and their 
   runs that never reach one.
 - Same activation: at 50 layers, the best tanh and the best ReLU setting of each kind of block, from the same seeds. The
   interval of plain minus highway is above 0. Here a diverged run counts with its lowest earlier loss.
-The runs of most epochs judge all of these but "perform like", which has seeds of its own, and "same activation". The
-paper's axis ends at 400 epochs. A shorter training can reach an amount (1e-4, two orders), but not refute it: its
-curves still fall, so to miss it is inconclusive.
+The runs of most epochs judge all of these but "perform like", which has seeds of its own, and "same activation". This
+was written when 2 of 48 runs of 400 epochs had ended. The paper's axis ends there. A shorter training can reach an
+amount (1e-4, two orders), but not refute it: its curves still fall, so to miss it is inconclusive.
 
     python -m experiments.depth_search list            print the settings, as data
     python -m experiments.depth_search run --jobs 2    search; may be stopped and started again

@@ -172,8 +172,8 @@ def by_run_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
 def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) -> dict[tuple[str, int], list[float]]:
     """Return, by arm, a value for each seed, of the runs that finished; the settings of a seed are taken together."""
     return {
-        arm: [value(seed) for seed in group_by(runs, lambda run: run.trial.repeat).values()]
-        for arm, runs in by_run_arm(finished(best)).items()
+        arm: [value(seed) for seed in group_by(finished(runs), lambda run: run.trial.repeat).values()]
+        for arm, runs in by_run_arm(best).items()
     }
 
 
@@ -328,7 +328,7 @@ def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]
 
 def has_all_arms(log: DepthSearchLog) -> bool:
     """Return whether all nets that the paper compares have been trained from other seeds."""
-    return {(block, depth) for block in BLOCKS for depth in DEPTHS} <= by_run_arm(finished(log.best)).keys()
+    return {(block, depth) for block in BLOCKS for depth in DEPTHS} <= by_run_arm(log.best).keys()
 
 
 def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
@@ -348,7 +348,8 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     as_new = by_seed(log.best, log_loss) | by_seed(new, log_loss)
     alike, is_alike = judge_each(gain_with_depth(as_new, "highway"), judge_about, LOSS_MARGIN)
     earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
-    budget, seeds = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs", count_of(len(plain[10]), "seed")
+    budget = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs"
+    seeds = count_of(count_seeds(best), "seed")
     deep = by_run_arm(log.best) | by_run_arm(new)
     diverged = [count_diverged(deep["highway", depth]) for depth in DEEP]
     tested = f"{count_seeds(new)} new seeds" if new else seeds
@@ -367,7 +368,7 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
         claim("plain nets degrade as depth grows", f"{above} ({seeds}): {loss}", does_degrade),
         claim(like, f"orders below these ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
         top_claim(log),
-        claim(orders, f"{gain} orders {budget} ({seeds})", is_two_orders),
+        claim(orders, f"{gain} orders {budget} ({seeds}; {count_diverged(best)} nets diverged)", is_two_orders),
         claim("highway nets converge faster", f"{lower} ({seeds}): {earlier}", is_faster),
         *activation_claims(log, *more),
     ]

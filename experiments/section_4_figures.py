@@ -2,7 +2,7 @@
 
 A claim is judged by setting, by the 95 % interval over its nets (a single one: ONE_NET), and beside the net that each
 training began with. The rules stand at the claims; figure 4's are those of lesions_figures. They were put in this form
-after the runs.
+after all runs but those of --searched.
 """
 
 from collections.abc import Callable

@@ -3,9 +3,9 @@
 Rules of the verdicts, by 95 % intervals over seeds. A net trains if its training loss is below that of guessing, in
 orders of magnitude. It uses its blocks if closing all of them costs test accuracy. "Does not stall" asks for both, as
 nets of no blocks train, too. "About 95 %" means within ACCURACY_MARGIN on both sides, "about 15 blocks" that every net
-needs 10 or 20. These are judged by the longest runs from a bias: those of --long, where there are any. Deeper nets
-struggle if they lose test accuracy against shallower ones of the same bias; BLOG_BIAS is left out there, as its nets
-use no block at any depth, and so are the long runs, as there are no shallower ones.
+needs 10 or 20. "Does not stall", "about 95 %" and "about 15 blocks" are judged by the longest runs from a bias: those
+of --long, where there are any. Deeper nets struggle if they lose test accuracy against shallower ones of the same bias,
+after 3 epochs; BLOG_BIAS is left out there, as its nets use no block at any depth.
 """
 
 import numpy as np

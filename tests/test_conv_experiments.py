@@ -174,7 +174,7 @@ def test_the_guideline_suits_if_more_of_its_nets_learn(failing, verdict):
 def test_nets_that_learn_are_compared_by_fishers_exact_test():
     log = bias_log({(20, "plain"), (30, "plain"), (30, -1.0)})
     found = {(row["nets"], row["compared with"]): row for row in by_header(comparison_table(log))}
-    every = "guideline's b_T, all depths"
+    every = "guideline's b_T, 10, 20, 30 layers"
     cells = {names: (row["nets that learn"], row["compared that learn"], row["p"]) for names, row in found.items()}
     assert cells == {
         ("highway, 10 layers", "plain"): ("9 of 9", "3 of 3", "1"),

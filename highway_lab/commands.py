@@ -298,11 +298,9 @@ class TrainingCommand:
         return os.path.relpath(path) if own else None
 
     def parser(self) -> OneLineParser:
-        program, installed = (
-            f"python {quote(self.users_program() or f'{self.module}.py')}",
-            self.module.replace("_", "-"),
-        )
-        program = installed if Path(sys.argv[0]).name == installed else program
+        program = f"python {quote(self.users_program() or f'{self.module}.py')}"
+        if Path(sys.argv[0]).name == self.module.replace("_", "-"):  # the installed program
+            program = Path(sys.argv[0]).name
         parser = OneLineParser(prog=program, description=self.description)
         name, default = self.config.SIZE, getattr(self.config, self.config.SIZE)
         if self.sizes:

@@ -88,6 +88,7 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         "rise, early": early.mean(),
         "rise, late": late.mean(),
         "early minus late": early.mean() - late.mean(),
+        "all closed": np.nan if seen.closed_error is None else 100 * (seen.closed_error - seen.error),
         "change by a late layer, points": np.abs(late).mean(),
     }
 
@@ -182,14 +183,15 @@ def lesions_table(*logs: Section4Log) -> str:
     """Tabulate figure 4: shares of idle layers, and the mean rise in error by a closed layer."""
     log = joined("nets", logs)
     shares = [*(f"idle by the {rule}, %" for rule in RULES), "costly early layers, %", "costly late layers, %"]
-    rises = ("rise, early", "rise, late", "early minus late")
+    rises = ("rise, early", "rise, late", "early minus late", "all closed")
     begin, end = log.late
     table = states_table(log, dict.fromkeys(shares, ".0f") | dict.fromkeys(rises, ".3f"))
     return (
         f"{table}\n\nIdle: closing the layer changes the error by less than {100 * log.idle:g} points; raises the loss "
         f"by less than {log.idle_of_most:.0%} of what closing the costliest layer does; changes the class of fewer "
         f"than {log.idle:.1%} of the images. Costly: closing it raises the error by over {100 * log.idle:g} points. "
-        f"Early: layers 1 to {begin - 1}, late: {begin} to {end}. Rises: means, in points."
+        f"Early: layers 1 to {begin - 1}, late: {begin} to {end}. Rises: means, in points; with "
+        "all layers closed, measured for the newest nets alone."
     )
 
 

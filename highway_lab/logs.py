@@ -38,6 +38,7 @@ LogT = TypeVar("LogT")
 # Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
 DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
+SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES, "classes": []},
     "environment": {"kernels": "unknown", "code": "unknown"},
@@ -53,6 +54,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "by_bias": {"environment": None},
     "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
     "trial": {"repeat": 0},
+    **{f"Section4Log.{nets}": {"closed_error": None} for nets in SEEN},
 }
 ADDED_TO_AUGMENT = {"padding": 8}  # of configurations that have `augment`
 RENAMED = {

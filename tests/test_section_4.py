@@ -15,6 +15,7 @@ from experiments.claims import Verdict
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
 from experiments.section_4_figures import TABLES, claims, idle_layers, measures
+from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
 from highway_networks import train
 
@@ -64,6 +65,8 @@ def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
         for seen in (found.trained, found.untrained):
             lists = [value for value in vars(seen).values() if isinstance(value, list)] + [seen.gates.change]
             assert {len(values) for values in lists} == {found.source.training.depth}
+    closed = untrained.without(range(untrained.depth)).predict(as_inputs(digits.train_x)).argmax(axis=1)
+    assert net.untrained.closed_error == pytest.approx(np.mean(closed != digits.train_y), abs=1e-6)
 
 
 def test_a_net_from_a_file_stands_beside_one_with_fresh_weights(log, digits, monkeypatch):

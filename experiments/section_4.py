@@ -57,6 +57,7 @@ class Seen:
     lesioned_error: Annotated[list[float], rule("L", within=SHARE)]
     lesioned_loss: Annotated[list[float], rule("L")]
     flips: Annotated[list[float], rule("L", within=SHARE)]  # share of images whose prediction changes
+    closed_error: Share | None  # with all layers closed; null in an older log
 
 
 @dataclass
@@ -104,6 +105,7 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         lesioned_error=error[:-1],
         lesioned_loss=loss[:-1],
         flips=flips[:-1],
+        closed_error=number(1 - evaluate(net.without(range(net.depth)), images, labels, LOSSES["cross-entropy"])[1]),
     )
 
 

@@ -80,7 +80,7 @@ REMEDIES = {  # by what scikit-learn says of a column: what it has found there, 
     "could not convert string": (
         "text",
         "make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), {names}), "
-        "remainder={scaler}), {estimator}())",
+        "remainder=make_pipeline(SimpleImputer(), {scaler})), {estimator}())",
     ),
     "contains NaN": ("NaN", IMPUTED),
     "contains infinity": ("inf", f"{{entries}}[np.isinf({{entries}})] = np.nan, then {IMPUTED}"),
@@ -274,8 +274,9 @@ class HighwayEstimator(BaseEstimator):
                     break
             else:
                 if not incremental and training.config.schedule == "constant":  # others end where they are meant to
-                    found = f"max_iter={self.max_iter} epochs were not enough to converge; allow more, or raise tol"
-                    warnings.warn(found, ConvergenceWarning, stacklevel=CALLER)
+                    found = f"max_iter={self.max_iter} epochs were not enough to converge"
+                    remedy = "standardise X (and a regressor's y), allow more, or raise tol"
+                    warnings.warn(f"{found}; {remedy}", ConvergenceWarning, stacklevel=CALLER)
         except KeyboardInterrupt:
             warnings.warn("Training was interrupted; the net keeps its present weights.", stacklevel=CALLER)
         if validation:

@@ -14,6 +14,7 @@ are in float64 for float64, else in float32.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +107,9 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     def _validated(self, X, *y, reset: bool, dtype: Any) -> Any:
         dtype = [*(PRECISIONS if reset else [dtype]), np.uint8]
         images = as_images(check_array(X, dtype=dtype, allow_nd=True, ensure_2d=False, input_name="X"))
-        checked = validate_data(self, images.reshape(len(images), -1), *y, reset=reset, dtype=dtype)
         if not reset:
-            check_shape(images.shape[1:], tuple(self.net_.config["shape"]))
+            check_shape(images.shape, tuple(self.net_.config["shape"]), type(self).__name__)
+        checked = validate_data(self, images.reshape(len(images), -1), *y, reset=reset, dtype=dtype)
         self._check_scale(images, reset)
         return (images, checked[1]) if y else images
 
@@ -117,11 +118,11 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
         largest = 1.0 if images.dtype == np.uint8 else float(np.abs(images).max())
         if reset:
             if largest > PIXELS and images.min() >= 0:
-                found = f"expected pixels as uint8, or floats from 0 to 1, found floats from 0 to {largest:g}"
-                raise ValueError(f"X: {found}; divide them by the largest possible")
+                found = f"expected pixels as uint8, or floats from 0 to 1, found values up to {largest:g}"
+                raise ValueError(f"X: {found}; pass X.astype(np.uint8), or divide by the largest possible")
             self._largest = largest
         elif largest > OTHER_SCALE * self._largest:
-            found = f"expected values up to about {self._largest:g}, as in fit, found {largest:g}"
+            found = f"expected uint8, or floats up to about {self._largest:g}, as in fit, found {largest:g}"
             raise ValueError(f"X: {found}; scale them in the same way")
 
     def _gates(self, X: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
@@ -170,8 +171,15 @@ def as_images(X: np.ndarray) -> np.ndarray:
     return X if X.ndim == 4 else X[:, None]
 
 
-def check_shape(found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raise ValueError unless an image has the shape (C, H, W) of those that the net was fitted to."""
-    if found != expected:
-        remedy = "pass X.transpose(0, 3, 1, 2)" if (found[-1], *found[:-1]) == expected else "resize them"
-        raise ValueError(f"X: expected images {expected}, as in fit, found {found}; {remedy}")
+def check_shape(found: tuple[int, ...], expected: tuple[int, ...], name: str) -> None:
+    """Raise ValueError unless images (n, C, H, W) have the shape (C, H, W) of those that the net was fitted to.
+
+    Where their sizes differ, the error begins as scikit-learn's own for an estimator of that name.
+    """
+    n, *image = found
+    if tuple(image) != expected:
+        size, usual = math.prod(image), math.prod(expected)
+        begin = f"X has {size} features, but {name} is expecting {usual} features as input" if size != usual else "X"
+        remedy = "pass X.transpose(0, 3, 1, 2)" if (image[-1], *image[:-1]) == expected else "resize them"
+        remedy = "pass X[None], if it is one image" if (n, *image[1:]) == expected else remedy
+        raise ValueError(f"{begin}: expected images {expected}, as in fit, found {tuple(image)}; {remedy}")

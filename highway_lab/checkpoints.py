@@ -202,7 +202,8 @@ def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
     try:
         net = kind(**config, rng=None)  # takes no memory yet for what the config claims
     except TypeError as error:
-        raise ValueError(f"a net of another kind: of {', '.join(config)}") from error
+        found = "convolutional" if "stages" in config else "fully connected" if "hidden" in config else "foreign"
+        raise ValueError(f"a {found} net") from error
     expected = tensors_of(net)
     for name in expected.keys() | tensors.keys():
         check_like(name, tensors.get(name), expected.get(name))

@@ -171,7 +171,7 @@ def run_job(job: Job, data: Dataset) -> None:
             remove(*job.checkpoint_paths())
     print(f"\n{summary(runs, info)}")
     if job.of_folder:
-        print(f"for a folder of images: {job.of_folder}")
+        print(f"defaults for a folder: {job.of_folder}")
     if data.classes and (words := describe_chance(runs, data.test_y)):
         print(words)
     if job.out:
@@ -389,7 +389,9 @@ def add_data_flags(parser: argparse.ArgumentParser, default: str | None, *, fold
         text = f"auto (MNIST, else digits), {', '.join(DATASETS)} or a folder with a subfolder of images for each class"
         text = f"{text} (default: {default or 'that of the net'})"
         parser.add_argument("--dataset", default=default, metavar="NAME|FOLDER", help=text)
-        parser.add_argument("--size", type=count, metavar="N", help="scale a folder's images to N x N pixels")
+        parser.add_argument(
+            "--size", type=count, metavar="N", help="squeeze a folder's images to N x N pixels (default: their size)"
+        )
     else:
         parser.add_argument("--dataset", default=default, choices=("auto", *DATASETS), help="default: %(default)s")
         parser.set_defaults(size=None)

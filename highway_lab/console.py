@@ -174,7 +174,9 @@ def summary(runs: Sequence[Run], dataset: DatasetInfo) -> str:
     if not any(run.diverged for run in runs):
         rows = [row[:-1] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"{name_tested(dataset)}: {dataset.n_train:,} training samples, {dataset.n_test:,} test samples"]
+    n_validation = runs[0].config.n_validation
+    samples = f"{dataset.n_train:,} training, " + f"{n_validation:,} validation, " * (n_validation > 0)
+    lines = [f"{name_tested(dataset)}: {samples}{dataset.n_test:,} test samples"]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join(lines + ["±: 95 % interval over seeds"] * any("±" in line for line in lines))
 

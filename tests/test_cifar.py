@@ -180,7 +180,7 @@ def test_the_first_test_images_have_their_checksum(first):
 def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, capsys):
     words = ("--dataset", "cifar-10", "--data-dir", str(first.parent), "--quick", "--depth", "1", "--hidden", "4")
     assert hn.main([*words, "--out", "log.json"]) == 0
-    assert "\nCIFAR-10, first 2 test images: 20 training samples, 2 test samples\n" in capsys.readouterr().out
+    assert "\nCIFAR-10, first 2 test images: 20 training, 2 test samples\n" in capsys.readouterr().out
     log = viz.read_log(Path("log.json"))
     assert log.dataset == logs.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
     assert viz.describe(log, log.runs).startswith("CIFAR-10, first 2 test images, ")
@@ -190,7 +190,7 @@ def test_all_test_images_are_not_named():
     log = small_log()
     assert name_tested(log.dataset) == "MNIST"
     assert name_tested(dataclasses.replace(log.dataset, name="cifar-100")) == "CIFAR-100"
-    assert summary(log.runs, log.dataset).startswith("MNIST: 6,000 training samples, 2,000 test samples\n")
+    assert summary(log.runs, log.dataset).startswith("MNIST: 6,000 training, 2,000 test samples\n")
 
 
 def test_only_the_missing_files_are_unpacked(folder, archive, payloads):

@@ -201,8 +201,8 @@ def test_a_wrong_folder_or_size_is_refused(flowers, call, says):
     ("program", "net", "taken", "batch_size"),
     [
         (hn, ["--depth", "2"], "", 128),
-        (conv_recipes, ["--net", "digits"], "for a folder of images: --dropout 0.0 --batch-size 8\n", 8),
-        (conv_recipes, ["--net", "digits", "--batch-size", "4"], "for a folder of images: --dropout 0.0\n", 4),
+        (conv_recipes, ["--net", "digits"], "defaults for a folder: --dropout 0.0 --batch-size 8\n", 8),
+        (conv_recipes, ["--net", "digits", "--batch-size", "4"], "defaults for a folder: --dropout 0.0\n", 4),
     ],
 )
 def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, capsys, program, net, taken, batch_size):

@@ -134,7 +134,8 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
         ("random.py", OWN, "random.py: expected a name that no other module has, found that of "),
     ],
 )
-def test_a_file_that_cannot_be_imported_is_refused(workdir, refused, no_training, name, text, message):
+def test_a_file_that_cannot_be_imported_is_refused(workdir, refused, no_training, monkeypatch, name, text, message):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python's own __pycache__ of what it has imported
     if text:
         Path(name).write_text(text)
     assert message in refused(hn.main, [*SHORT, "--import", name])

@@ -79,7 +79,9 @@ def draw_idle(axes: Axes, idle: float, words: str = "idle: within ±{:g} points"
     axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
     axes.axhspan(-idle, idle, color=BAND, linewidth=0, zorder=0)
     place = {"xycoords": axes.get_yaxis_transform(), "xytext": (-2, -2), "textcoords": "offset points"}
-    axes.annotate(words.format(idle), (1, -idle), **place, horizontalalignment="right", verticalalignment="top", size=9)
+    place |= {"horizontalalignment": "right", "verticalalignment": "top"}
+    box = {"facecolor": "white", "linewidth": 0, "pad": 0}  # hides curves behind the words
+    axes.annotate(words.format(idle), (1, -idle), **place, size=9, bbox=box)
 
 
 @part_each(height=3.9)

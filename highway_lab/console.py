@@ -86,7 +86,9 @@ def name_numbers(values: Sequence[int]) -> str:
 
 
 def name_data(dataset: str) -> str:
-    """Return a data set's name with the capitals of MNIST and CIFAR; that of a folder as it is."""
+    """Return a data set's name with the capitals of MNIST and CIFAR; digits are scikit-learn's; a folder's as it is."""
+    if dataset == "digits":
+        return "scikit-learn's digits"
     return re.sub("mnist|cifar", lambda found: found[0].upper(), dataset) if dataset in DATASETS else dataset
 
 

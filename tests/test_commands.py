@@ -123,7 +123,7 @@ def test_each_epoch_of_long_runs_side_by_side_is_told(workdir, capfd):
 def test_the_summary_has_a_row_a_depth_with_intervals_over_seeds(workdir, capsys):
     assert hn.main([*WITHOUT_DEPTH, "--depths", "3,1", "--seeds", "0,1,2", "--no-save"]) == 0
     data, header, *rows, note = capsys.readouterr().out.split("\n\n")[-1].splitlines()
-    assert data == "digits: 100 training, 50 test samples"
+    assert data == "scikit-learn's digits: 100 training, 50 test samples"
     assert note == "±: 95 % interval over seeds"
     assert header.split() == ["depth", "block", "test", "accuracy", "train", "loss", "seconds"]
     assert [row.split()[:2] for row in rows] == [[depth, of] for depth in ("1", "3") for of in ("highway", "plain")]

@@ -155,6 +155,13 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     assert found["untrained"]["last"][0] != of["last"][0]
 
 
+def test_drawings_are_framed_as_the_images_were(digits):
+    mnist = json.loads(committed_log("runs/gate_explorer.json").read_text())["pixels"]
+    assert gate_explorer_figures.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
+    for images in (digits.test_x[:10, 0], np.zeros((10, 8, 8), np.uint8)):
+        assert gate_explorer_figures.framing(images) == {"box": 8, "by_mass": False}
+
+
 def test_a_name_cannot_end_the_script(saved):
     Path("mine.npz").rename("<!--<script>.npz")
     held = run_and_plot("<!--<script>.npz")
@@ -224,7 +231,8 @@ def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, st
         ("np.maximum(H, 0, out=H); H[H > 6] = 6; H[H < 1] *= 0.1; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
         ("np.clip(T, -5, 5, out=T); T[...] = np.where(T < 0, 2 * T, T); z[1:] -= 3", "({H} − {x})·{T} + {x}"),
         ("t = np.empty_like(H); np.sin(H.copy(), out=t); H += t", "({H} − {x})·{T} + {x}"),
-        ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}^2))·{T} + {x} − 0.5·({x} − 1)/{x}^2"),
+        ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}²))·{T} + {x} − 0.5·({x} − 1)/{x}²"),
+        ("x = np.sqrt(1 + np.square(x * 2))**3", "({H} − √(1 + ({x}·2)²)^3)·{T} + √(1 + ({x}·2)²)^3"),
     ],
 )
 def test_the_formula_of_a_block_is_read_off_its_function(step, formula):

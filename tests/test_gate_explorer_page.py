@@ -232,6 +232,11 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
         assert browser.find("id", shown).is_displayed() == there
     assert browser.text("[data-is=block]") == block
     assert browser.find("id", "own-block").is_displayed() == (block != "highway")
+    code = """const n = 120, rgba = new Uint8ClampedArray(4 * n * n);
+    for (let y = 5; y < 85; y++) for (let x = 30; x < 70; x++) rgba[4 * (y * n + x) + 3] = 200;
+    return [...explorer.asDigit(rgba, n)];"""
+    np.testing.assert_array_equal(np.reshape(browser.run(code), (8, 8)), 8 * [[0, 0, 200, 200, 200, 200, 0, 0]])
+    assert ("(one image: 0.07)" in browser.text("#end")) == lesioned  # of 1,437
     assert browser.driver.get_log("browser") == []
 
 

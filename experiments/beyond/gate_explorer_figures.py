@@ -55,6 +55,7 @@ def page(log: GateExplorerLog) -> str:
         "weights": packed(net.params.flat),
         "seed": log.seed,
         "pixels": [np.ravel(image).tolist() for image in log.pixels],
+        "framing": framing(np.array(log.pixels)),
         "effective_depth": {
             name: asdict(of) | {"all": float(np.average(of.mean, weights=log.images))}
             for name, of in (("trained", log.trained), ("untrained", log.untrained))
@@ -68,6 +69,19 @@ def page(log: GateExplorerLog) -> str:
     for placeholder, here in zip(PLACEHOLDERS, (f"[{plain.javascript()}, {equation.javascript()}]", text), strict=True):
         page = page.replace(placeholder, here)
     return page
+
+
+def framing(pixels: np.ndarray) -> dict[str, Any]:
+    """Return how images (n, side, side) were scaled and centred: the side of the `box` that ink fills, and `by_mass`.
+
+    By mass: whether the ink's centre of mass varies less than the middle of its box.
+    """
+    ink, side = np.where(pixels.any(axis=(1, 2), keepdims=True), pixels, 1), pixels.shape[-1]  # a blank one is full
+    along = np.stack([ink.sum(axis=axis) for axis in (1, 2)])  # columns, rows: (2, n, side)
+    first, end = (along > 0).argmax(axis=-1), side - (along[..., ::-1] > 0).argmax(axis=-1)
+    masses = along @ np.arange(side) / along.sum(axis=-1)
+    spread = {"mass": masses.std(axis=1).sum(), "box": ((first + end) / 2).std(axis=1).sum()}
+    return {"box": int((end - first).max()), "by_mass": bool(spread["mass"] < spread["box"])}
 
 
 def load(log: GateExplorerLog) -> DeepNet:

@@ -162,14 +162,18 @@ class Equation:
         texts = {number: (f"{{{name}}}", 4) for number, name in names}  # and how tightly they bind
         for number, (function, operands, constant) in enumerate(self.steps):
             name, of = function.__name__ if function else None, [texts[operand] for operand in operands]
-            _, sign, level = INFIX.get(name, (None, None, 4))
+            if name == "square" or (name == "power" and self.steps[operands[1]].constant == 2):
+                name, of = "power", [of[0], ("", 4)]  # whose sign holds the 2
+                _, sign, level = None, "²", INFIX["power"][2]
+            else:
+                _, sign, level = INFIX.get(name, (None, None, 4))
             if sign:
-                levels = (level, level + (name not in ("add", "multiply")))
+                levels = (level + (name == "power"), level + (name not in ("add", "multiply")))
                 text = sign.join(
                     text if own >= least else f"({text})" for (text, own), least in zip(of, levels, strict=True)
                 )
             elif function:
-                text = f"{name}({', '.join(text for text, _ in of)})"
+                text = f"{'√' if name == 'sqrt' else name}({', '.join(text for text, _ in of)})"
             else:
                 text = "…" if constant is None else f"{constant:g}".replace("-", "−")
             texts.setdefault(number, (text, level) if len(text) <= LONGEST or number == self.y else ("…", 4))

@@ -16,7 +16,7 @@ run: $(INSTALLED)
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)
-	@echo "Checking and testing, which takes 4 to 7 minutes ..."
+	@echo "Checking and testing, which takes about 3 minutes on two idle cores ..."
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy

@@ -38,7 +38,7 @@ LogT = TypeVar("LogT")
 # Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
 DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
-SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]
+SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]  # in section 4's log
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES, "classes": []},
     "environment": {"kernels": "unknown", "code": "unknown"},

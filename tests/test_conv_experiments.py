@@ -484,3 +484,5 @@ def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name,
     assert seeds[0].isdisjoint(seeds[1])
     for table in (*experiment.tables.values(), *experiment.figures.FIGURES.values()):
         assert table(log[False], log[True])
+    table = experiment.tables[name]
+    assert table(log[False], log[True]) != table(log[False]), "the new seeds count"

@@ -28,7 +28,7 @@ SEEDS = (0, 1, 2)
 NEW_DEPTHS, NEW_SEEDS = (20, 30), range(3, 13)
 BUDGET = {"epochs": 8, "n_train": 10_000, "n_test": 10_000}
 
-EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig])
+EXPERIMENT = Experiment(__name__, __doc__, RunLog[ConvConfig], more={"new-seeds": "run --new-seeds"})
 
 
 def layers(config: ConvConfig) -> int:

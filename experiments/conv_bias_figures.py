@@ -40,8 +40,8 @@ def learners(runs: Runs) -> Runs:
     return [run for run, score in zip(runs, points(runs), strict=True) if score >= LEARNED]
 
 
-def count(runs: Runs) -> str:
-    return f"{len(learners(runs))} of {len(runs)}"
+def count(runs: Runs, of: str = " of ") -> str:
+    return f"{len(learners(runs))}{of}{len(runs)}"
 
 
 def bias_figure(*logs: RunLog[ConvConfig]) -> Figure:
@@ -53,13 +53,14 @@ def bias_figure(*logs: RunLog[ConvConfig]) -> Figure:
     for axes, (depth, arms) in zip(grid[0], depths.items(), strict=True):
         of_height = axes.get_xaxis_transform()
         for place, (arm, runs) in enumerate(arms.items()):
-            side_by_side = place + 0.16 * (np.arange(len(runs)) - (len(runs) - 1) / 2)
+            half = min(0.08 * (len(runs) - 1), 0.35)
+            side_by_side = np.linspace(place - half, place + half, len(runs))
             color = COLORS["plain" if arm == "plain" else "highway"]
-            axes.plot(side_by_side, 100 - points(runs), "o", color=color, clip_on=False, zorder=4)
+            axes.plot(side_by_side, 100 - points(runs), "o", color=color, alpha=0.6, markersize=6, clip_on=False)
             if arm == minus(GUIDELINE[depth]):
                 axes.axvspan(place - 0.45, place + 0.45, color=pale(COLORS["highway"], 0.15), zorder=0)
                 axes.text(place, 0.7, "guideline", rotation=90, ha="center", va="center", transform=of_height)
-        axes.set_xticks(range(len(arms)), [f"{arm}\n{count(runs)}" for arm, runs in arms.items()])
+        axes.set_xticks(range(len(arms)), [f"{arm}\n{count(runs, '/')}" for arm, runs in arms.items()])
         axes.set_title(f"{depth} layers, by $b_T$")
         draw_level(axes, 100 - 100 * CHANCE, "guessing")
         scale_by_logarithm(axes)

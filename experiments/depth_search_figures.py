@@ -42,19 +42,23 @@ OPEN_BIAS = -3  # gate biases above it, such as the −2 of the paper's best net
 
 def search_figure(log: DepthSearchLog, *more: DepthSearchLog) -> Figure:
     """Draw, above, the runs from other seeds by epoch, a panel a depth; below, each arm's best losses by depth."""
-    figure = empty_figure(6.6)
-    above, below = figure.subfigures(2, height_ratios=(1.15, 1))
-    draw_curves(above, log, new_seeds(log, *more))
+    rows, longer = [(log.best, new_seeds(log, *more))], longest(log, *more)
+    if longer != log.best:
+        rows.insert(0, (longer, []))
+    figure = empty_figure(3 + 3.6 * len(rows))
+    *above, below = figure.subfigures(len(rows) + 1, height_ratios=[1.15] * len(rows) + [1])
+    for part, (runs, new) in zip(above, rows, strict=True):
+        draw_curves(part, log.dataset.name, runs, new)
     draw_top(below, log)
     return figure
 
 
-def draw_curves(part: FigureBase, log: DepthSearchLog, new: list[BestRun]) -> None:
+def draw_curves(part: FigureBase, dataset: str, best: list[BestRun], new: list[BestRun]) -> None:
     """Draw a row of panels with a shared scale, and name the kinds of block in the last."""
-    by_depth = group_by([*log.best, *new], lambda run: run.trial.depth)
-    fewest = count_seeds(log.best)
+    by_depth = group_by([*best, *new], lambda run: run.trial.depth)
+    fewest = count_seeds(best)
     seeds = f"{fewest} or {fewest + count_seeds(new)} other seeds" if new else count_of(fewest, "other seed")
-    set_title(part, f"{name_data(log.dataset.name)}: the best settings of each net, trained from {seeds}")
+    set_title(part, f"{name_data(dataset)}: the best settings of each net, trained from {seeds}")
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
     for axes, (depth, runs) in zip(panels, by_depth.items(), strict=False):
         curves_panel(axes, runs)
@@ -152,6 +156,15 @@ def new_seeds(log: DepthSearchLog, *more: DepthSearchLog) -> list[BestRun]:
     return [run for run in runs if run.trial.setting in settings and run.trial not in known]
 
 
+def longest(log: DepthSearchLog, *more: DepthSearchLog) -> list[BestRun]:
+    """Return the runs of most epochs: those of another log, if it has all nets that the paper compares."""
+    return max((of.best for of in (log, *more) if of is log or has_all_arms(of)), key=epochs_of)
+
+
+def epochs_of(runs: list[BestRun]) -> int:
+    return max((run.epochs for run in runs), default=0)
+
+
 def count_seeds(runs: Iterable[BestRun]) -> int:
     return len({run.trial.repeat for run in runs})
 
@@ -190,12 +203,15 @@ def log_curve(runs: Iterable[BestRun]) -> float:
 def arms_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
     again, new, rows = by_run_arm(log.best), by_run_arm(new_seeds(log, *more)), []
+    longer = by_run_arm(longest(log, *more))
     for arm, ranked in by_arm(last_rung(log.results)).items():
         top, name = np.log10(top_losses(ranked, log.top)), " ".join(map(str, arm))
         loss = in_words(interval(top)) if len(top) else "none"
         rows.append([name, loss, *cells_of_runs(again.get(arm, []), log.levels)])
         if arm in new:
             rows.append([f"{name}, {count_seeds(new[arm])} new seeds", "", *cells_of_runs(new[arm], log.levels)])
+        if (runs := longer.get(arm, [])) and longer != again:
+            rows.append([f"{name}, {runs[0].epochs} epochs", "", *cells_of_runs(runs, log.levels)])
     levels = [f"epochs to {level:g}" for level in log.levels]
     header = ["net, layers", f"loss, {log.top} best settings", "diverged", "loss, trained again", *levels]
     header.append("test accuracy (%)")
@@ -334,7 +350,7 @@ def has_all_arms(log: DepthSearchLog) -> bool:
 def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     if not has_all_arms(log):
         return []
-    best = max((of.best for of in (log, *more) if has_all_arms(of)), key=lambda runs: runs[0].trial.epochs)
+    best = longest(log, *more)
     losses, curves = by_seed(best, log_loss), by_seed(best, log_curve)
     epochs = best[0].trial.epochs
     plain = {depth: losses["plain", depth] for depth in DEPTHS}

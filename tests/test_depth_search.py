@@ -371,6 +371,23 @@ def test_new_seeds_have_a_row_and_a_place_in_the_picture():
         assert seeds in figure.subfigs[0].get_suptitle()
 
 
+def test_longer_runs_have_rows_and_panels_of_their_own():
+    log = made_up.search_log([result(arm, 0, 0.3) for arm in PAPER], trained(dict.fromkeys(PAPER, 0.01), 40))
+    longer = made_up.search_log(best=trained(PAPER))
+    table = {name: row for name, *row in cells(arms_table(log, longer))}
+    assert table["plain 10, 400 epochs"][:3] == ["", "0 of 6", "5e-05 (4.8e-05 to 5.3e-05)"]
+    figure = search_figure(log, longer)
+    first, second = (min(line.get_ydata().min() for line in part.axes[0].lines[:-1]) for part in figure.subfigs[:2])
+    assert first < 1e-4 < second, "the longer runs come first; the last line is the level"
+
+
+def test_longer_runs_of_some_nets_show_nothing():
+    log = made_up.search_log([result(arm, 0, 0.3) for arm in PAPER], trained(PAPER, 40))
+    some = made_up.search_log(best=trained({("plain", 10): 1e-5}))
+    assert arms_table(log, some) == arms_table(log)
+    assert len(search_figure(log, some).subfigs) == 2
+
+
 IN_MAIN_LOG = (("tanh", "plain"), ("relu", "highway"))  # as in the committed logs; each other net has its own
 
 

@@ -93,7 +93,7 @@ class ThousandLayersLog(Log):
     runs: Annotated[list[DeepRun], rule("runs")]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog)
+EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long"})
 
 
 def entropy(y: np.ndarray) -> float:

@@ -8,7 +8,10 @@ of --long, where there are any. Deeper nets struggle if they lose test accuracy 
 after 3 epochs; BLOG_BIAS is left out there, as its nets use no block at any depth.
 """
 
+import math
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
@@ -21,7 +24,7 @@ from .common_figures import draw_dots, judge_each, lead, minus, name_arm, scale_
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
-ERROR_TICKS = (5, 10, 20, 50, 90)  # %
+ERROR_TICKS = (2, 5, 10, 20, 50, 90)  # %
 LOST_TICKS = (0, 0.1, 1, 10)  # points of test accuracy
 STALLS = {Verdict.NOT_REPRODUCED: "stalls", Verdict.INCONCLUSIVE: "may stall"}  # by the verdict on training
 BLOG_BIAS, BLOG_ACCURACY, BLOG_BLOCKS = -20.0, 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
@@ -63,17 +66,15 @@ def shows_blocks(log: ThousandLayersLog, runs: list[DeepRun]) -> bool:
     return runs[0].config.block == "highway" and judge_training(log, runs) == Verdict.REPRODUCED
 
 
-def panels(*logs: ThousandLayersLog) -> list[tuple[str, ThousandLayersLog, int]]:
-    """Return the title, the log and the depth of each panel."""
-    return [
-        (f"{depth:,} blocks" + (f", {log.runs[0].config.epochs} epochs" if log is not logs[0] else ""), log, depth)
-        for log in logs
-        for depth in split(log)[2]
-    ]
-
-
-def figure_title(log: ThousandLayersLog) -> str:
-    return title(log.dataset, log.runs, f"SGD, {log.runs[0].config.epochs} epochs, best rate of each")
+def new_panels(height: float, *logs: ThousandLayersLog) -> tuple[Figure, list[tuple[Axes, ThousandLayersLog, int]]]:
+    """Return a figure and, for every depth of every log, axes, log and depth; a row, `height` inches, for each log."""
+    seen = [(log, depth) for log in logs for depth in split(log)[2]]
+    ncols = math.ceil(len(seen) / len(logs))
+    words = title(logs[0].dataset, logs[0].runs, "SGD, best rate of each")
+    figure, grid = new_figure(words, height * len(logs), nrows=len(logs), ncols=ncols, sharey=True, squeeze=False)
+    for axes, (log, depth) in zip(grid.flat, seen, strict=True):
+        axes.set_title(f"{depth:,} blocks, {log.runs[0].config.epochs} epochs")
+    return figure, [(axes, *of) for axes, of in zip(grid.flat, seen, strict=True)]
 
 
 def name_row(block: str, bias: float) -> str:
@@ -83,10 +84,8 @@ def name_row(block: str, bias: float) -> str:
 def depth_figure(*logs: ThousandLayersLog) -> Figure:
     """Draw test error, a panel a depth, a row an arm: of whole nets and, if they train, with all blocks closed."""
     rows = sorted({key[:2] for key in split(logs[0])[0]})
-    seen = panels(*logs)
-    figure, grid = new_figure(figure_title(logs[0]), 3.6, ncols=len(seen), sharey=True)
-    grid = np.atleast_1d(grid)  # a single panel comes alone
-    for axes, (words, log, depth) in zip(grid, seen, strict=True):
+    figure, panels = new_panels(3, *logs)
+    for axes, log, depth in panels:
         arms, control, _ = split(log)
         no_blocks = 100 - points(control).mean()
         for error, label, side in ((no_blocks, " no blocks", "left"), (100 - 100 * CHANCE, "guessing ", "right")):
@@ -95,17 +94,18 @@ def depth_figure(*logs: ThousandLayersLog) -> Figure:
         for height, key in enumerate(rows):
             runs, color = arms.get((*key, depth), []), COLORS[key[0]]
             if not runs:
-                axes.text(ERROR_TICKS[0], height, "not run", size=9, va="center")
+                axes.text(ERROR_TICKS[2], height, "not run", size=9, va="center")
                 continue
             draw_dots(axes, 100 - points(runs), height + 0.13, label="whole net", color=color)
             if shows_blocks(log, runs):
                 errors = 100 - points(runs) + lost(runs)[:, 0]
                 draw_dots(axes, errors, height - 0.13, label="all blocks closed", color=color, markerfacecolor="white")
         scale_errors(axes, ERROR_TICKS)
-        axes.set(title=words, xlabel="test error (%)", xlim=(4, 100))
-    grid[0].set_yticks(range(len(rows)), [name_row(*row) for row in rows])
-    grid[0].set_ylim(-0.5, len(rows) - 0.2)
-    handles, labels = grid[0].get_legend_handles_labels()
+        axes.set(xlabel="test error (%)", xlim=(2, 100))
+    left = panels[0][0]
+    left.set_yticks(range(len(rows)), [name_row(*row) for row in rows])
+    left.set_ylim(-0.5, len(rows) - 0.2)
+    handles, labels = left.get_legend_handles_labels()
     first = [labels.index(label) for label in dict.fromkeys(labels)]
     figure.legend(
         [handles[i] for i in first], [labels[i] for i in first], ncols=2, loc="outside lower center", frameon=False
@@ -115,10 +115,9 @@ def depth_figure(*logs: ThousandLayersLog) -> Figure:
 
 def kept_figure(*logs: ThousandLayersLog) -> Figure:
     """Draw the points lost with all but the k blocks of highest mean T closed, a panel a depth, a line a bias."""
-    seen, colors = panels(*logs), dict(zip(deepest(logs[0]), SETTINGS, strict=False))
-    figure, grid = new_figure(figure_title(logs[0]), 4.4, ncols=len(seen), sharey=True)
-    grid = np.atleast_1d(grid)  # a single panel comes alone
-    for axes, (words, log, depth) in zip(grid, seen, strict=True):
+    colors = dict(zip(deepest(logs[0]), SETTINGS, strict=False))
+    figure, panels = new_panels(3.6, *logs)
+    for axes, log, depth in panels:
         arms, *_ = split(log)
         for row, bias in enumerate(deepest(log)):
             runs, label, color = arms["highway", bias, depth], name_row("highway", bias), colors[bias]
@@ -131,13 +130,14 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({tick for tick in (0, 1, 10, depth) if tick <= depth})
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        axes.set(xlabel="open blocks", xlim=(depth, 0), title=words)
-    grid[0].set_yscale("symlog", linthresh=LOST_TICKS[1])
-    grid[0].set_yticks(LOST_TICKS, LOST_TICKS)
-    grid[0].set_ylim(-0.03, 30)
-    grid[0].set_ylabel("points of test accuracy lost\n(linear up to 0.1)")
-    grid[-1].text(0, 75 * logs[0].tolerance, "tolerance", ha="right", va="center", size=9)
-    label_ends(*grid)
+        axes.set(xlabel="open blocks", xlim=(depth, 0))
+    left, right = panels[0][0], panels[-1][0]
+    left.set_yscale("symlog", linthresh=LOST_TICKS[1])
+    left.set_yticks(LOST_TICKS, LOST_TICKS)
+    left.set_ylim(-0.03, 60)
+    figure.supylabel("points of test accuracy lost (linear up to 0.1)", size="medium")
+    right.text(0, 75 * logs[0].tolerance, "tolerance", ha="right", va="center", size=9)
+    label_ends(*(axes for axes, *_ in panels))
     return figure
 
 
@@ -201,10 +201,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
             costs.append(f"{minus(bias)}: {STALLS[verdicts[bias]]}{when}")
     used = " and ".join(minus(bias) for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED) or "none"
     paper = "training by SGD does not stall with more than 1,000 layers"
-    why = (
-        f"b_T whose nets train and use their blocks: {used}; points lost by closing all, n = {len(runs)}, by b_T: "
-        f"{'; '.join(costs)}"
-    )
+    why = f"b_T shown to train and use blocks: {used}; points lost by closing all, n = {len(runs)}: {'; '.join(costs)}"
     return Claim("2.2", paper, why, combine(verdicts.values()))
 
 
@@ -215,15 +212,15 @@ def blog_claim(*logs: ThousandLayersLog) -> Claim:
     above = interval(points(runs) - BLOG_ACCURACY)
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
-    beside = f"no blocks: {interval(points(control)):.2f} %, n = {len(runs)}"
+    beside = f"no blocks: {interval(points(control)):.2f} %; n = {len(runs)}"
     needs = f"blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
-    why = f"{scores:.2f} %{after_epochs(runs, *logs)} ({beside}); {needs}"
+    why = f"{scores:.2f} %{after_epochs(runs, *logs)}; {beside}; {needs}"
     return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
 
 
 def after_epochs(runs: list[DeepRun], *logs: ThousandLayersLog) -> str:
     """Return words for the epochs of some runs, if logs differ in them."""
-    return f" after {runs[0].config.epochs} epochs" if len(logs) > 1 else ""
+    return f" ({runs[0].config.epochs} epochs)" if len(logs) > 1 else ""
 
 
 def struggle_claim(log: ThousandLayersLog) -> Claim:

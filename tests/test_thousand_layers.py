@@ -187,7 +187,7 @@ def test_nets_of_one_seed_are_not_said_to_stall():
 def test_the_blogs_net_reaches_about_95_percent_by_about_15_blocks(score, lost, verdict):
     _, claim, _ = claims(log_of(b20_1000=(score, 0.2, lost)))
     assert claim.verdict == verdict
-    assert "(no blocks: 95.00 ± 0.25 %, n = 3)" in claim.why
+    assert "; no blocks: 95.00 ± 0.25 %; n = 3; " in claim.why
 
 
 def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
@@ -196,9 +196,9 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
     long.runs = [replace(run, config=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
     stall, blog, struggle = claims(short, long)
-    assert "use their blocks: −6; " in stall.why
-    assert "−4: +0.00 ± 0.00 after 12 epochs; −6: +2.00 ± 0.00 after 30 epochs; " in stall.why
-    assert "% after 30 epochs (no blocks" in blog.why
+    assert "use blocks: −6; " in stall.why
+    assert "−4: +0.00 ± 0.00 (12 epochs); −6: +2.00 ± 0.00 (30 epochs); " in stall.why
+    assert "% (30 epochs); no blocks" in blog.why
     assert struggle == claims(short)[-1]
 
 

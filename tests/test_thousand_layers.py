@@ -136,13 +136,17 @@ def log_of(**made: tuple[float, float, float]) -> tl.ThousandLayersLog:
 @pytest.mark.parametrize(
     ("made", "verdict", "why"),
     [
-        ({}, Verdict.REPRODUCED, ": −4 and −6 and −20; "),
-        ({"b4_1000": STALLED, "b20_1000": (0.95, 0.2, 0.0)}, Verdict.PARTLY, ": −6; "),
-        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, ": none; "),
+        ({}, Verdict.REPRODUCED, "−20: +2.00 ± 0.00 (reproduced)"),
+        (
+            {"b4_1000": STALLED, "b20_1000": (0.95, 0.2, 0.0)},
+            Verdict.PARTLY,
+            "−4: stalls; −6: +2.00 ± 0.00 (reproduced); ",
+        ),
+        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, "−20: stalls"),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.95, 0.2, 0.0)),
             Verdict.NOT_REPRODUCED,
-            "−6: +0.00 ± 0.00",
+            "−6: +0.00 ± 0.00 (not reproduced)",
         ),
     ],
 )
@@ -164,7 +168,7 @@ def test_training_is_judged_by_the_interval_of_the_loss():
 
 def test_nets_of_one_seed_are_not_said_to_stall():
     log = log_of(b4_1000=STALLED)
-    assert "−4: stalls; " in claims(log)[0].why
+    assert "n = 3: b_T −4: stalls; " in claims(log)[0].why
     log.runs = [run for run in log.runs if run.config.seed == 0]
     assert claims(log)[0].why.endswith("−4: may stall; −6: may stall; −20: may stall")
     draw_depths, draw_kept = thousand_layers_figures.FIGURES.values()
@@ -196,9 +200,11 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
     long.runs = [replace(run, config=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
     stall, blog, struggle = claims(short, long)
-    assert "use blocks: −6; " in stall.why
-    assert "−4: +0.00 ± 0.00 (12 epochs); −6: +2.00 ± 0.00 (30 epochs); " in stall.why
-    assert "% (30 epochs); no blocks" in blog.why
+    assert (
+        "−4: +0.00 ± 0.00 (not reproduced) after 12 epochs; −6: +2.00 ± 0.00 (reproduced) after 30 epochs; "
+        in stall.why
+    )
+    assert "% after 30 epochs; no blocks" in blog.why
     assert struggle == claims(short)[-1]
 
 

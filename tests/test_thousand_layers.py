@@ -206,6 +206,12 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     )
     assert "% after 30 epochs; no blocks" in blog.why
     assert struggle == claims(short)[-1]
+    for draw, nets in zip(
+        thousand_layers_figures.FIGURES.values(), (("not run",) * 2, ("$b_T$ = −4 not run",)), strict=True
+    ):
+        last = draw(short, long).axes[-1]
+        assert last.get_title("left") == "1,000 blocks, 30 epochs"
+        assert tuple(text.get_text() for text in last.texts if "not run" in text.get_text()) == nets
 
 
 def test_deeper_nets_struggle_if_they_surely_lose_accuracy():

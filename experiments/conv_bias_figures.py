@@ -53,7 +53,7 @@ def bias_figure(*logs: RunLog[ConvConfig]) -> Figure:
     for axes, (depth, arms) in zip(grid[0], depths.items(), strict=True):
         of_height = axes.get_xaxis_transform()
         for place, (arm, runs) in enumerate(arms.items()):
-            half = min(0.08 * (len(runs) - 1), 0.35)
+            half = min(0.08 * (len(runs) - 1), 0.35)  # of the width of its dots; arms are 1 apart
             side_by_side = np.linspace(place - half, place + half, len(runs))
             color = COLORS["plain" if arm == "plain" else "highway"]
             axes.plot(side_by_side, 100 - points(runs), "o", color=color, alpha=0.6, markersize=6, clip_on=False)

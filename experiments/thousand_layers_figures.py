@@ -70,11 +70,13 @@ def new_panels(height: float, *logs: ThousandLayersLog) -> tuple[Figure, list[tu
     """Return a figure and, for every depth of every log, axes, log and depth; a row, `height` inches, for each log."""
     seen = [(log, depth) for log in logs for depth in split(log)[2]]
     ncols = math.ceil(len(seen) / len(logs))
-    words = title(logs[0].dataset, logs[0].runs, f"SGD, rates chosen for {logs[0].runs[0].config.epochs} epochs")
+    words = title(logs[0].dataset, logs[0].runs, "SGD, each net with its own rate")
     figure, grid = new_figure(words, height * len(logs), nrows=len(logs), ncols=ncols, sharey=True, squeeze=False)
-    for axes, (log, depth) in zip(grid.flat, seen, strict=True):
+    for axes, (log, depth) in zip(grid.flat, seen, strict=False):
         axes.set_title(f"{depth:,} blocks, {log.runs[0].config.epochs} epochs")
-    return figure, [(axes, *of) for axes, of in zip(grid.flat, seen, strict=True)]
+    for empty in grid.flat[len(seen) :]:
+        empty.remove()
+    return figure, [(axes, *of) for axes, of in zip(grid.flat, seen, strict=False)]
 
 
 def name_row(block: str, bias: float) -> str:

@@ -114,7 +114,9 @@ def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
         title = f"{name_net(net)}\n{epochs} epochs"
         if net in PAPER:
             draw_level(axes, 100 - PAPER[net].mean, "paper, test")
-            title += f" (paper: {PAPER[net].epochs})"
+            title = f"{name_net(net)}\n{epochs} of {PAPER[net].epochs} epochs"
+        if not all(run.config.n_validation for runs in arms.values() for run in runs):
+            title += "\ncurves: test images, too"
         axes.set_xticks([1, epochs // 2, epochs, places.mean()], ["1", f"{epochs // 2}\nepoch", epochs, "\ntest"])
         axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="", title=title)
     label_ends(*grid)

@@ -335,6 +335,14 @@ def test_the_curves_show_the_papers_level_and_a_dot_for_each_seed():
     assert tested == pytest.approx([100 - 100 * run.history.test_score[-1] for run in log.runs])
 
 
+def test_curves_on_test_images_are_named_so():
+    log = cifar_log()
+    run = replace(log.runs[0], config=replace(log.runs[0].config, epochs=200, n_validation=0))
+    run.history.test_score[:] = run.history.validation_score
+    titles = [axes.get_title("left") for axes in ctf.curves_figure(log, replace(log, runs=[run])).axes]
+    assert ["curves: test images" in title for title in titles] == [False, False, True]
+
+
 # ------------------------------------------------------------------------------- where gates open
 
 

@@ -33,12 +33,13 @@ class Interval(NamedTuple):
         return "diverged" if np.isnan(self.value) else format(self, "+.2f")
 
     def __format__(self, form: str) -> str:
-        """Return value and half width as numbers of that form; "none" for NaN."""
+        """Return value and half width as numbers of that form, no negative zero; "none" for NaN."""
         if not form:
             return str(self)
         if np.isnan(self.value):
             return "none"
-        return f"{self.value:{form}}" + (f" ± {self.half:{form.lstrip('+')}}" if np.isfinite(self.half) else "")
+        half = f" ± {self.half:{form.lstrip('+')}}" if np.isfinite(self.half) else ""
+        return f"{self.value:{form.replace('.', 'z.')}}{half}"
 
 
 def interval(values: Sequence[Any]) -> Interval:

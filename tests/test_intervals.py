@@ -31,6 +31,7 @@ def test_it_takes_the_form_of_its_numbers():
     assert f"{interval([1.0, np.nan]):.1f}" == "none"
     assert f"{Interval(0.123, 0.0456)}" == "+0.12 ± 0.05"
     assert f"{interval([]):.1f}" == "none"
+    assert f"{Interval(-0.001, 0.25)}" == "+0.00 ± 0.25", "zero has no minus"
 
 
 def test_runs_that_agree_leave_no_doubt():

@@ -98,7 +98,8 @@ class ConvTablesLog(Log):
     costs: list[Cost]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"))
+MORE = {"more-seeds": "run --more-seeds"}
+EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 
 def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> dict[str, dict]:

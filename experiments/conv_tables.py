@@ -84,7 +84,7 @@ class Cost:
 
 @dataclass
 class ConvTablesLog(Log):
-    """The logs runs/conv_tables.json, of MNIST, and runs/conv_tables-cifar-10.json.
+    """The logs runs/conv_tables.json, of MNIST, runs/conv_tables-cifar-10.json, and those of MORE.
 
     choosing   a run of each candidate with each kind of block; none with --more-seeds
     chosen     by block, the fields of the best candidate

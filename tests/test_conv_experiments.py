@@ -236,10 +236,10 @@ def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
         (mnist, "plain", "20", "", ""),
         ("Maxout", "quoted by the paper", "", "", "99.55"),
         ("DSN", "quoted by the paper", "", "", "99.61"),
-        (cifar, "highway", "30", "+3.00", "89.18, about 400 epochs"),
+        (cifar, "highway", "30", "+3.00", "89.18, ~400 epochs"),
         (cifar, "highway, no augmentation", "30", "", ""),
         (cifar, "plain", "30", "", ""),
-        (cifar, "highway", "60", "", "89.18, about 400 epochs"),
+        (cifar, "highway", "60", "", "89.18, ~400 epochs"),
         ("FitNet A, 11 layers", "quoted by the paper", "", "", "89.01"),
         ("FitNet B, 19 layers", "quoted by the paper", "", "", "91.61"),
     ]

@@ -482,7 +482,7 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     assert not Path("log.json").exists()
     assert {path.name[:32] for path in Path().glob("*.npz")} >= {"log.digits-highway-digits-seed-0"}
     left = commands.read_unfinished(LINES, cn.ConvConfig).runs
-    assert left[0].history.epoch[-1] >= 1, "all 24, if a busy machine's signal comes late"
+    assert left[0].history.epoch[-1] >= 1  # all 24, if a busy machine's signal comes late
     for run in left:
         assert without_seconds(run) == whole[run.config].rows(0, len(run.history.epoch))
 

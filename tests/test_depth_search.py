@@ -381,6 +381,14 @@ def test_longer_runs_have_rows_and_panels_of_their_own():
     assert first < 1e-4 < second, "the longer runs come first; the last line is the level"
 
 
+@pytest.mark.parametrize(("depths", "named"), [((10, 20, 50), [1, 0, 0]), ((20, 50), [1, 0]), ((50, 100), [0, 0])])
+def test_the_papers_level_is_named_once_where_it_is_drawn(depths, named):
+    arms = [*product(ds.BLOCKS, depths)]
+    log = made_up.search_log([result(arm, 0, 0.3) for arm in arms], trained(dict.fromkeys(arms, 0.01)))
+    panels = search_figure(log).subfigs[0].axes
+    assert [sum("paper" in text.get_text() for text in axes.texts) for axes in panels] == named
+
+
 def test_longer_runs_of_some_nets_show_nothing():
     log = made_up.search_log([result(arm, 0, 0.3) for arm in PAPER], trained(PAPER, 40))
     some = made_up.search_log(best=trained({("plain", 10): 1e-5}))

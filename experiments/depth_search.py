@@ -25,9 +25,11 @@ the 95 % interval over seeds (Welch). Runs that diverge are left out, and their 
   runs that never reach one.
 - Same activation: at 50 layers, the best tanh and the best ReLU setting of each kind of block, from the same seeds. The
   interval of plain minus highway is above 0. Here a diverged run counts with its lowest earlier loss.
-The runs of most epochs judge all of these but "perform like", which has seeds of its own, and "same activation". This
-was written when 2 of 48 runs of 400 epochs had ended. The paper's axis ends there. A shorter training can reach an
-amount (1e-4, two orders), but not refute it: its curves still fall, so to miss it is inconclusive.
+The runs of most epochs judge all of these but "perform like", which has seeds of its own, and "same activation". The
+paper's axis ends after 400 epochs. A shorter training can reach an amount (1e-4, two orders), but not refute it: its
+curves still fall, so to miss it is inconclusive.
+Three clauses were written late: "judge alone" and "from the same seeds" after the log of the new seeds; "of most
+epochs" when 2 of 48 runs of 400 epochs had ended.
 
     python -m experiments.depth_search list            print the settings, as data
     python -m experiments.depth_search run --jobs 2    search; may be stopped and started again
@@ -206,12 +208,13 @@ class DepthSearchLog(Log):
         return f"expected trials on {self.dataset.name}, found some on {', '.join(others)}" if others else None
 
 
-MORE = {  # runs beside those of runs/depth_search.json: new seeds; the best settings of the other activation
+MORE = {  # runs beside those of runs/depth_search.json: new seeds; the other activation; the paper's epochs
     "seeds10-first_repeat4-armshighway-50,highway-100": (
         "best --seeds 10 --first-repeat 4 --arms highway-50,highway-100"
     ),
     "top1-armshighway-50-activationtanh": "best --top 1 --arms highway-50 --activation tanh",
     "top1-armsplain-50-activationrelu": "best --top 1 --arms plain-50 --activation relu",
+    "epochs400": "best --epochs 400",
 }
 EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog, more=MORE)
 

@@ -171,6 +171,10 @@ def count_seeds(runs: Iterable[BestRun]) -> int:
     return len({run.trial.repeat for run in runs})
 
 
+def name_budget(runs: list[BestRun], of: str = "seed") -> str:
+    return f"{count_of(epochs_of(runs), 'epoch')}, {count_of(count_seeds(runs), of)}"
+
+
 def finished(runs: Iterable[BestRun]) -> list[BestRun]:
     return [run for run in runs if not run.diverged]
 
@@ -184,10 +188,15 @@ def by_run_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
     return group_by(runs, lambda run: run.trial.arm)
 
 
-def by_seed(best: Iterable[BestRun], value: Callable[[list[BestRun]], float]) -> dict[tuple[str, int], list[float]]:
-    """Return, by arm, a value for each seed, of the runs that finished; the settings of a seed are taken together."""
+def by_seed(
+    best: Iterable[BestRun], value: Callable[[list[BestRun]], float], of: Callable = finished
+) -> dict[tuple[str, int], list[float]]:
+    """Return, by arm, a value for each seed, of the runs that finished; the settings of a seed are taken together.
+
+    of: chooses runs of an arm; `list` takes those that diverged, too
+    """
     return {
-        arm: [value(seed) for seed in group_by(finished(runs), lambda run: run.trial.repeat).values()]
+        arm: [value(seed) for seed in group_by(of(runs), lambda run: run.trial.repeat).values()]
         for arm, runs in by_run_arm(best).items()
     }
 
@@ -340,7 +349,7 @@ def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]
     verdicts = {name: judge_better(lead, LOSS_MARGIN) for name, lead in leads.items()}
     paper = f"at {FIXED} layers highway nets outperform plain ones; here: of the same activation"
     judged = ", ".join(f"{lead} with {name} ({verdicts[name]})" for name, lead in leads.items())
-    why = f"orders below plain nets ({count_of(len(found['tanh', 'plain']), 'seed')}): {judged}"
+    why = f"orders below plain nets ({name_budget(log.best)}): {judged}"
     return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]
 
 
@@ -354,11 +363,13 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
         return []
     best = longest(log, *more)
     losses, curves = by_seed(best, log_loss), by_seed(best, log_curve)
-    epochs = best[0].trial.epochs
+    epochs = epochs_of(best)
     plain = {depth: losses["plain", depth] for depth in DEPTHS}
     levels = {depth: interval(math.log10(TARGET) - np.array(plain[depth])) for depth in SHALLOW}
     steps = {deep: difference(plain[deep], plain[less]) for less, deep in pairwise(DEPTHS)}
     gain = difference(plain[100], losses["highway", 100])
+    all_losses = by_seed(best, log_loss, of=list)
+    gain_of_all = difference(all_losses["plain", 100], all_losses["highway", 100])
     faster = {depth: difference(curves["plain", depth], curves["highway", depth]) for depth in DEPTHS}
     level, is_reached = judge_each(levels, judge_better, 0)
     loss, does_degrade = judge_each(steps, judge_better, LOSS_MARGIN)
@@ -366,27 +377,28 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     as_new = by_seed(log.best, log_loss) | by_seed(new, log_loss)
     alike, is_alike = judge_each(gain_with_depth(as_new, "highway"), judge_about, LOSS_MARGIN)
     earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
-    budget = f"after {epochs} of the paper's {PAPER_EPOCHS} epochs"
+    budget = f"after {epochs} of {PAPER_EPOCHS} epochs"
     seeds = count_of(count_seeds(best), "seed")
     deep = by_run_arm(log.best) | by_run_arm(new)
     diverged = [count_diverged(deep["highway", depth]) for depth in DEEP]
-    tested = f"{count_seeds(new)} new seeds" if new else seeds
+    tested = name_budget(new, "new seed") if new else name_budget(log.best)
     claim = partial(Claim, "3.1, figure 1")
     below = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
     like = "highway nets of 50 and 100 layers perform like those of 10 and 20"
     orders = "at 100 layers highway is more than 2 orders of magnitude better"
     above = "orders above the next shallower net"
     lower = f"orders below plain nets, mean over {epochs} epochs"
+    lost = f"{count_diverged(best)} diverged; counting their lowest earlier loss: {gain_of_all}"
     is_below = within_budget(is_reached, epochs)
     learned = all(np.mean(as_new["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
     is_alike = of_learners(is_alike, learned)
     is_two_orders = within_budget(judge_better(Interval(gain.value - 2, gain.half), 0), epochs)
     return [
         claim(below, f"orders of magnitude below 1e-4 {budget} ({seeds}): {level}", is_below, detail=True),
-        claim("plain nets degrade as depth grows", f"{above} ({seeds}): {loss}", does_degrade),
+        claim("plain nets degrade as depth grows", f"{above} ({name_budget(best)}): {loss}", does_degrade),
         claim(like, f"orders below these ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
         top_claim(log),
-        claim(orders, f"{gain} orders {budget} ({seeds}; {count_diverged(best)} nets diverged)", is_two_orders),
+        claim(orders, f"{gain} orders {budget} ({seeds}); {lost}", is_two_orders),
         claim("highway nets converge faster", f"{lower} ({seeds}): {earlier}", is_faster),
         *activation_claims(log, *more),
     ]

@@ -339,7 +339,7 @@ def test_new_seeds_alone_tell_whether_deep_highway_nets_perform_alike(old, new, 
     new[0] = made_up.best_run(new[0].trial, 2.3, None)
     without, found = judged(PAPER | old), judged(PAPER | old, more=new)
     assert found[2].verdict == verdict
-    assert "(3 new seeds)" in found[2].why
+    assert "epochs, 3 new seeds)" in found[2].why
     assert found[2].why.endswith("; diverged: 1 of 6, 0 of 6")
     assert found[:2] + found[3:] == without[:2] + without[3:], "the other claims are of the first seeds"
     foreign = [replace(run, trial=replace(run.trial, lr=0.01)) for run in new]
@@ -352,6 +352,7 @@ def test_the_runs_of_most_epochs_judge_all_but_what_has_its_own_seeds():
     found = judged(short, 40, more=trained(PAPER | HIGHWAY_WORSE, 400))
     assert [found[0], found[1], *found[4:6]] == [at_400[0], at_400[1], *at_400[4:6]]
     assert found[2:4] == at_40[2:4]
+    assert ["(400 epochs, 3 seeds)" in found[1].why, "(40 epochs, 3 seeds)" in found[2].why] == [True, True]
     some_arms = {arm: loss for arm, loss in PAPER.items() if arm != ("plain", 10)}
     assert judged(short, 40, more=trained(some_arms, 400)) == at_40
 
@@ -439,7 +440,7 @@ TANH_LOW, RELU_LOW = {("tanh", "highway"): LOW}, {("relu", "highway"): LOW}
 def test_kinds_of_block_are_compared_at_the_same_activation(changes, verdict, why):
     (claim,) = activation_claims(*by_nets(ALL_HIGH | changes))
     assert claim.verdict == verdict
-    assert claim.why.startswith("orders below plain nets (3 seeds): ")
+    assert claim.why.startswith("orders below plain nets (2 epochs, 3 seeds): ")
     assert claim.why.endswith(why)
 
 

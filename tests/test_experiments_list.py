@@ -153,7 +153,7 @@ def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     logs = [*map(committed_log, experiment.log_steps())]
     for needed in ("models", "runs", "run_sweep.json"):  # a page is drawn from its net and from other logs, too
         (workdir / needed).symlink_to(ROOT / needed)
-    assert all(log.stat().st_size <= 1_000_000 for log in logs)
+    assert all(log.stat().st_size <= 2_000_000 for log in logs)
     assert experiment.main(["plot"]) == 0
     redrawn = files_below(workdir / "viz")
     assert redrawn.keys() == set(experiment.figures.FIGURES)

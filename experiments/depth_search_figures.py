@@ -58,7 +58,9 @@ def draw_curves(part: FigureBase, dataset: str, best: list[BestRun], new: list[B
     by_depth = group_by([*best, *new], lambda run: run.trial.depth)
     fewest = count_seeds(best)
     seeds = f"{fewest} or {fewest + count_seeds(new)} other seeds" if new else count_of(fewest, "other seed")
-    set_title(part, f"{name_data(dataset)}: the best settings of each net, trained from {seeds}")
+    set_title(
+        part, f"{name_data(dataset)}: the best settings of each net, {count_of(epochs_of(best), 'epoch')} from {seeds}"
+    )
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
     for axes, (depth, runs) in zip(panels, by_depth.items(), strict=False):
         curves_panel(axes, runs)
@@ -388,7 +390,7 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     orders = "at 100 layers highway is more than 2 orders of magnitude better"
     above = "orders above the next shallower net"
     lower = f"orders below plain nets, mean over {epochs} epochs"
-    lost = f"{count_diverged(best)} diverged; counting their lowest earlier loss: {gain_of_all}"
+    lost = f"{count_diverged(by_run_arm(best)['highway', 100])} highway nets diverged; counting their lowest earlier loss: {gain_of_all}"
     is_below = within_budget(is_reached, epochs)
     learned = all(np.mean(as_new["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
     is_alike = of_learners(is_alike, learned)

@@ -390,7 +390,8 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     orders = "at 100 layers highway is more than 2 orders of magnitude better"
     above = "orders above the next shallower net"
     lower = f"orders below plain nets, mean over {epochs} epochs"
-    lost = f"{count_diverged(by_run_arm(best)['highway', 100])} highway nets diverged; counting their lowest earlier loss: {gain_of_all}"
+    lost = count_diverged(by_run_arm(best)["highway", 100])
+    lost += f" highway nets diverged; counting their lowest earlier loss: {gain_of_all}"
     is_below = within_budget(is_reached, epochs)
     learned = all(np.mean(as_new["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
     is_alike = of_learners(is_alike, learned)

@@ -357,6 +357,35 @@ def test_the_runs_of_most_epochs_judge_all_but_what_has_its_own_seeds():
     assert judged(short, 40, more=trained(some_arms, 400)) == at_40
 
 
+@pytest.mark.parametrize(
+    ("n_lost", "beside", "seeds"),
+    [
+        (0, "0 of 6 highway nets diverged; counting their lowest earlier loss: +4.22 ± 0.02 (reproduced)", "(3 seeds)"),
+        (
+            1,
+            "1 of 6 highway nets diverged; counting their lowest earlier loss: +3.52 ± 3.01 (inconclusive)",
+            "(3 seeds)",
+        ),
+        (
+            2,
+            "2 of 6 highway nets diverged; counting their lowest earlier loss: +2.81 ± 6.05 (inconclusive)",
+            "(2 or 3 seeds)",
+        ),
+    ],
+)
+def test_diverged_runs_are_left_out_and_the_lead_with_them_stands_beside(n_lost, beside, seeds):
+    runs = trained(PAPER)
+    first_seed = [run for run in runs if run.trial.arm == ("highway", 100) and run.trial.repeat == 1]
+    lost = [made_up.best_run(run.trial, 1.0, None) for run in first_seed[:n_lost]]
+    whole = [run for run in runs if run.trial not in {of.trial for of in lost}]
+    searched = [result(arm, index, loss) for arm, loss in PAPER.items() for index in (0, 1)]
+    found = claims(made_up.search_log(searched, whole + lost))
+    assert found[4].verdict == REPRODUCED
+    assert found[4].why.startswith(f"+4.22 ± 0.02 orders after 400 epochs {seeds}; ")
+    assert found[4].why.endswith(beside)
+    assert seeds in found[5].why
+
+
 def test_new_seeds_have_a_row_and_a_place_in_the_picture():
     searched = [result(arm, 0, 0.3) for arm in product(ds.BLOCKS, (10, 50))]
     log = made_up.search_log(searched, trained({("highway", 10): 0.1, ("highway", 50): 0.01}))
@@ -380,6 +409,8 @@ def test_longer_runs_have_rows_and_panels_of_their_own():
     figure = search_figure(log, longer)
     first, second = (min(line.get_ydata().min() for line in part.axes[0].lines[:-1]) for part in figure.subfigs[:2])
     assert first < 1e-4 < second, "the longer runs come first; the last line is the level"
+    titles = [part.get_suptitle() for part in figure.subfigs[:2]]
+    assert ["400 epochs" in titles[0], "40 epochs" in titles[1]] == [True, True]
 
 
 @pytest.mark.parametrize(("depths", "named"), [((10, 20, 50), [1, 0, 0]), ((20, 50), [1, 0]), ((50, 100), [0, 0])])

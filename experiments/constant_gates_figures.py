@@ -93,7 +93,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
     paper = "nets trained with constant gates do worse"
-    why = f"highway minus constants, points, the less certain of two kinds, n = {len(runs)} each: {'; '.join(words)}"
+    why = f"highway minus learned or mean constants (the less certain), points, n = {len(runs)}: {'; '.join(words)}"
     return [Claim("4.1", paper, why, combine(verdicts))]
 
 

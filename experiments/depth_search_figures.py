@@ -87,7 +87,7 @@ def curves_panel(axes: Axes, runs: list[BestRun]) -> None:
         for run in ended:
             losses = [loss for loss in run.history.train_loss if loss is not None]
             axes.plot(losses, linewidth=1.5, **style)
-            axes.plot(len(losses) - 1, losses[-1], "X", markersize=10, markeredgecolor="white", zorder=4, **style)
+            axes.plot(len(losses) - 1, losses[-1], "X", markersize=7, markeredgecolor="white", zorder=4, **style)
         if ended:
             words = f"✖ {len(ended)} of {len(of_block)} diverged"
             axes.text(1, 0.98 - 0.09 * row, words, transform=axes.transAxes, ha="right", va="top", fontsize=9, **style)
@@ -97,8 +97,9 @@ def draw_top(part: FigureBase, log: DepthSearchLog) -> None:
     """Draw each arm's best losses as dots, their geometric means by depth as a line."""
     arms = by_arm(last_rung(log.results))
     depths = sorted({depth for _, depth in arms})
-    settings = len(first_rung(log)) // len(arms)
-    set_title(part, f"The {min(log.top, settings)} best of {settings} settings, 1 seed each")
+    settings, epochs = len(first_rung(log)) // len(arms), max(result.trial.epochs for result in log.results)
+    best = f"The {min(log.top, settings)} best of {settings} settings"
+    set_title(part, f"{best}, {count_of(epochs, 'epoch')} from 1 seed each")
     axes = part.subplots()
     for block, shift in zip(BLOCKS, (-0.08, 0.08), strict=True):
         tops = {i + shift: top_losses(arms[block, depth], log.top) for i, depth in enumerate(depths)}
@@ -233,7 +234,7 @@ def arms_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
         if (runs := longer.get(arm, [])) and longer != again:
             rows.append([f"{name}, {runs[0].epochs} epochs", "", *cells_of_runs(runs, log.levels)])
     levels = [f"epochs to {level:g}" for level in log.levels]
-    header = ["net, layers", f"loss, {log.top} best settings", "diverged", "loss, trained again", *levels]
+    header = ["net, layers", f"loss, {log.top} best settings", "diverged", "lowest loss, trained again", *levels]
     header.append("test accuracy (%)")
     return (
         f"{markdown(header, rows)}\n\nLosses: geometric means with 95 % intervals, over settings or seeds. The last "
@@ -301,7 +302,7 @@ def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
         f"good: loss below {log.level:g}",
         "lr / (1 − momentum) of good",
     ]
-    header += [f"good, of b_T above {OPEN_BIAS}", "tanh in best", "b_T of best", "rank of the later best"]
+    header += [f"good with b_T above {OPEN_BIAS}", "tanh in best", "b_T of best", "rank of the later best"]
     return (
         f"{markdown(header, rows)}\n\nAll settings after {epochs} epochs, but for *best*: the {log.top} best of the "
         f"last epoch. Rank of the later best: its place after {epochs} epochs."
@@ -360,6 +361,36 @@ def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]
     judged = ", ".join(f"{lead} with {name} ({verdicts[name]})" for name, lead in leads.items())
     why = f"orders below plain nets ({name_budget(log.best)}): {judged}"
     return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]
+
+
+def above_chance(runs: Iterable[BestRun]) -> list[BestRun]:
+    return [run for run in finished(runs) if run.history.test_score[-1] > 2 * CHANCE]
+
+
+def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
+    """Tabulate by how much the lowest losses of arms differ, by which runs count."""
+    best, new = longest(log, *more), new_seeds(log, *more)
+    shallow = {block: [(block, depth) for depth in SHALLOW] for block in BLOCKS}
+    compared = [("plain 100 above 10 and 20", best, [("plain", 100)], shallow["plain"])]
+    compared += [(f"highway {depth} below plain", best, [("plain", depth)], [("highway", depth)]) for depth in DEEP]
+    few = [run for run in log.best if run.trial.depth in SHALLOW]
+    for runs in ([*few, *new], [*log.best, *new]) if new else ():
+        for arm in (("highway", depth) for depth in DEEP):
+            compared.append((f"{' '.join(map(str, arm))} below 10 and 20", runs, shallow["highway"], [arm]))
+    rows = []
+    for name, runs, higher, lower in compared:
+        used = [run for run in runs if run.trial.arm in (*higher, *lower)]
+        seeds = max((count_seeds(of) for of in by_run_arm(used).values()), default=0)
+        cells = [f"{name}, {count_of(epochs_of(runs), 'epoch')}, {count_of(seeds, 'seed')}"]
+        for counted in (finished, list, above_chance):
+            losses = by_seed(runs, log_loss, counted)
+            high, low = ([loss for arm in arms for loss in losses.get(arm, [])] for arms in (higher, lower))
+            lead = difference(high, low)
+            cells.append("" if np.isnan(lead.value) else str(lead))
+        rows.append(cells)
+    header = ["orders of magnitude, by layers", "finished runs", "all runs", "finished, above chance"]
+    note = "A diverged run counts with its lowest earlier loss. Above chance: test accuracy over 20 %."
+    return f"{markdown(header, rows)}\n\n{note}"
 
 
 def has_all_arms(log: DepthSearchLog) -> bool:
@@ -453,5 +484,6 @@ FIGURES = {"fig1_depth_search.png": search_figure, "fig1_settings.png": settings
 TABLES = {
     "depth_search": arms_table,
     "depth_search_activations": activations_table,
+    "depth_search_counts": counts_table,
     "depth_search_settings": settings_table,
 }

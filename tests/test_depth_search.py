@@ -23,6 +23,7 @@ from experiments.depth_search_figures import (
     activations_table,
     arms_table,
     claims,
+    counts_table,
     curves_panel,
     search_figure,
     settings_table,
@@ -495,6 +496,19 @@ def test_the_table_of_activations_shows_the_seeds_of_the_verdict_and_then_all():
     three, four = table[4:]
     assert (three[:2], three[2].split()[0]) == (["highway, ReLU, 3 seeds", "1 of 3"], "0.058")
     assert (four[:2], four[2].split()[0]) == (["highway, ReLU, 4 seeds", "2 of 4"], "0.1")
+
+
+def test_the_table_of_counts_says_which_runs_a_lead_rests_on():
+    """Of two settings of three seeds each, one highway net diverges at 1, and one plain net ends at chance, at 2.3."""
+    best = trained(dict.fromkeys(PAPER, 1e-4) | {("plain", 100): 0.01}, spread=(1, 1, 1))
+    for block, end in (("highway", [1.0, None]), ("plain", [2.3, 2.3])):
+        at = next(i for i, run in enumerate(best) if run.trial.arm == (block, 100))
+        best[at] = made_up.best_run(best[at].trial, *end)
+        best[at].history.test_score[-1] = 0.1
+    table = {name: row for name, *row in cells(counts_table(made_up.search_log(best=best)))}
+    leads = [float(cell.split()[0]) for cell in table["highway 100 below plain, 400 epochs, 3 seeds"]]
+    at_chance, diverged = math.log10(2.3 / 0.01) / 6, math.log10(1.0 / 1e-4) / 6
+    assert leads == pytest.approx([2 + at_chance, 2 + at_chance - diverged, 2], abs=0.006)
 
 
 def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():

@@ -38,9 +38,9 @@ figures: $(INSTALLED)
 
 screenshot:  # of the page's figure 3, by Chromium; as root it needs --no-sandbox
 	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --hide-scrollbars \
-		--window-size=1600,3800 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+		--window-size=1600,3900 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
 	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
-		Image.open(path).crop((240, 2530, 1360, 3740)).save(path)'
+		Image.open(path).crop((240, 2535, 1360, 3785)).save(path)'
 
 readme: $(INSTALLED)
 	$(PYTHON) -m experiments.readme_tables

@@ -188,9 +188,11 @@ def run_long(job: ExperimentJob) -> None:
     padded = [(block, fields | {"padding": of}) for block, fields in best(arms, choosing).items() for of in paddings]
     choosing += train_each(padded)
     chosen = best(arms + padded, choosing)
-    seeded = [(block, chosen[block] | {"seed": seed}) for block in seeds for seed in seeds[block]]
-    runs = train_each(seeded, long_epochs, n_train=len(job.data.train_x), n_validation=0)
-    job.keep(runs[0].config, choosing=choosing, chosen=chosen, runs=runs, costs=[])
+    runs = []
+    for block in seeds:  # highway nets are logged before the plain net takes hours more
+        seeded = [(block, chosen[block] | {"seed": seed}) for seed in seeds[block]]
+        runs += train_each(seeded, long_epochs, n_train=len(job.data.train_x), n_validation=0)
+        job.keep(runs[0].config, choosing=choosing, chosen=chosen, runs=runs, costs=[])
 
 
 parser = EXPERIMENT.add_run(run, "choose, train, time")

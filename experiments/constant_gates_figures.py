@@ -93,8 +93,8 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
     paper = "nets trained with constant gates do worse"
-    why = f"highway minus learned or mean constants (the less certain), points, n = {len(runs)}: {'; '.join(words)}"
-    return [Claim("4.1", paper, why, combine(verdicts))]
+    measured = f"points over learned or mean constants (the less certain lead), n = {len(runs)}"
+    return [Claim("4.1", paper, f"{measured}: {'; '.join(words)}", combine(verdicts))]
 
 
 FIGURES = {"constant_gates.png": gaps_figure}

@@ -136,7 +136,7 @@ def main_table(*logs: ConvTablesLog) -> str:
     header += ["minus plain", "paper's accuracy (%)"]
     return (
         f"{markdown(header, cells)}\n\n±: 95 % interval over seeds. SE: binomial, of the test images. Minus plain: "
-        f"points of test accuracy, seed by seed. Tested on: {'; '.join(name_tested(log.dataset) for log in logs)}."
+        f"points, over seeds that both have. Tested on: {'; '.join(name_tested(log.dataset) for log in logs)}."
     )
 
 
@@ -162,8 +162,8 @@ def choosing_table(*logs: ConvTablesLog) -> str:
             cells.append([name_net(run.config.net), run.config.block, values, str(run.config.epochs), score, chosen])
     header = ["net", "blocks", "tried", "epochs", "validation accuracy (%)", "chosen"]
     return (
-        f"{markdown(header, cells)}\n\nOne run each. Dropout: a factor on the recipe's. Of equals the first is chosen, "
-        "for all nets of its log."
+        f"{markdown(header, cells)}\n\nOne run each. Dropout: times the recipe's. On a tie the first is chosen. "
+        "Nets of one log share the choice."
     )
 
 
@@ -243,8 +243,8 @@ def depth_claim(plain: Runs) -> Claim:
 
 
 def score(runs: Runs) -> str:
-    """Return the mean test accuracy in %, of a single seed with the standard error of the images."""
-    note = f" (SE {images_error(runs):.2f})" * (len(runs) == 1)
+    """Return the mean test accuracy in %, with the standard error of the images where `lead` counts it."""
+    note = f" (SE {images_error(runs):.2f})" * (len(runs) == 1 or runs[0].config.n_test < TEST_IMAGES)
     diverged = sum(run.diverged for run in runs)
     return f"{interval(points(runs)):.2f} %{note}" + f" ({diverged} diverged)" * (diverged > 0)
 

@@ -26,7 +26,7 @@ from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
 ERROR_TICKS = (2, 5, 10, 20, 50, 90)  # %
 LOST_TICKS = (0, 0.1, 1, 10)  # points of test accuracy
-STALLS = {Verdict.NOT_REPRODUCED: "stalls", Verdict.INCONCLUSIVE: "may stall"}  # by the verdict on training
+STALLS = {Verdict.NOT_REPRODUCED: "still guesses", Verdict.INCONCLUSIVE: "may still guess"}  # by whether it trains
 BLOG_BIAS, BLOG_ACCURACY, BLOG_BLOCKS = -20.0, 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
 
 Arms = dict[tuple[str, float, int], list[DeepRun]]  # by block, gate bias and depth
@@ -204,7 +204,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
             shown = STALLS[trains]
         found.append(f"{minus(bias)}: {shown}{after_epochs(runs, *logs)}")
     paper = "training by SGD does not stall with more than 1,000 layers"
-    why = f"points lost by closing all blocks, n = {len(runs)}: b_T {'; '.join(found)}"
+    why = f"asks for training and use of blocks: points lost by closing all, n = {len(runs)}: b_T {'; '.join(found)}"
     return Claim("2.2", paper, why, combine(verdicts))
 
 

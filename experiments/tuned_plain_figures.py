@@ -187,7 +187,7 @@ def blog_claims(untuned: list[ScoredRun], tuned: list[ScoredRun] | None) -> list
         return []
     why = f"{interval(accuracies(untuned)):.1f} % in one setting; tuned: {interval(accuracies(tuned)):.1f} %"
     verdict = judge_better(interval(BLOG_ACCURACY - accuracies(untuned)), 0)
-    paper = f"plain nets of {BLOG_DEPTH} layers stay below {BLOG_ACCURACY} %"
+    paper = f"plain nets of {BLOG_DEPTH} layers stay below {BLOG_ACCURACY} % accuracy"
     return [Claim("blog", paper, f"{why}; {count_of(len(untuned), 'seed')}", verdict, detail=True)]
 
 

@@ -141,9 +141,9 @@ def log_of(**made: tuple[float, float, float]) -> tl.ThousandLayersLog:
         (
             {"b4_1000": STALLED, "b20_1000": (0.95, 0.2, 0.0)},
             Verdict.PARTLY,
-            "−4: stalls; −6: +2.00 ± 0.00 (reproduced); ",
+            "−4: still guesses; −6: +2.00 ± 0.00 (reproduced); ",
         ),
-        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, "−20: stalls"),
+        (dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED), Verdict.NOT_REPRODUCED, "−20: still guesses"),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.95, 0.2, 0.0)),
             Verdict.NOT_REPRODUCED,
@@ -169,11 +169,11 @@ def test_training_is_judged_by_the_interval_of_the_loss():
 
 def test_nets_of_one_seed_are_not_said_to_stall():
     log = log_of(b4_1000=STALLED)
-    assert "n = 3: b_T −4: stalls; " in claims(log)[0].why
+    assert "n = 3: b_T −4: still guesses; " in claims(log)[0].why
     log.runs = [run for run in log.runs if run.config.seed == 0]
-    assert claims(log)[0].why.endswith("−4: may stall; −6: may stall; −20: may stall")
+    assert claims(log)[0].why.endswith("−4: may still guess; −6: may still guess; −20: may still guess")
     draw_depths, draw_kept = thousand_layers_figures.FIGURES.values()
-    words = [text for text in draw_kept(log).axes[0].texts if "stall" in text.get_text()]
+    words = [text for text in draw_kept(log).axes[0].texts if "still guess" in text.get_text()]
     assert len({text.get_position() for text in words}) == 3, "none hides another"
     (legend,) = draw_depths(log).legends
     assert [text.get_text() for text in legend.get_texts()] == ["whole net"]

@@ -363,8 +363,9 @@ def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]
     return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]
 
 
-def above_chance(runs: Iterable[BestRun]) -> list[BestRun]:
-    return [run for run in finished(runs) if run.history.test_score[-1] > 2 * CHANCE]
+def not_at_chance(runs: Iterable[BestRun]) -> list[BestRun]:
+    """Return all runs but those that finished at chance."""
+    return [run for run in runs if run.diverged or run.history.test_score[-1] > 2 * CHANCE]
 
 
 def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
@@ -373,6 +374,9 @@ def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     shallow = {block: [(block, depth) for depth in SHALLOW] for block in BLOCKS}
     compared = [("plain 100 above 10 and 20", best, [("plain", 100)], shallow["plain"])]
     compared += [(f"highway {depth} below plain", best, [("plain", depth)], [("highway", depth)]) for depth in DEEP]
+    firsts = {arm: runs[0].trial.index for arm, runs in by_run_arm(best).items()}  # of each arm's best in the search
+    alone = [run for run in best if run.trial.index == firsts[run.trial.arm]]
+    compared.append(("highway 100 below plain, best settings alone", alone, [("plain", 100)], [("highway", 100)]))
     few = [run for run in log.best if run.trial.depth in SHALLOW]
     for runs in ([*few, *new], [*log.best, *new]) if new else ():
         for arm in (("highway", depth) for depth in DEEP):
@@ -380,16 +384,21 @@ def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     rows = []
     for name, runs, higher, lower in compared:
         used = [run for run in runs if run.trial.arm in (*higher, *lower)]
-        seeds = max((count_seeds(of) for of in by_run_arm(used).values()), default=0)
-        cells = [f"{name}, {count_of(epochs_of(runs), 'epoch')}, {count_of(seeds, 'seed')}"]
-        for counted in (finished, list, above_chance):
+        if not used:
+            continue
+        seeds = name_seeds(by_seed(used, log_loss).values())
+        cells = [f"{name}, {count_of(epochs_of(runs), 'epoch')}, {seeds}"]
+        for counted in (finished, list, lambda runs: finished(not_at_chance(runs)), not_at_chance):
             losses = by_seed(runs, log_loss, counted)
             high, low = ([loss for arm in arms for loss in losses.get(arm, [])] for arms in (higher, lower))
             lead = difference(high, low)
             cells.append("" if np.isnan(lead.value) else str(lead))
         rows.append(cells)
-    header = ["orders of magnitude, by layers", "finished runs", "all runs", "finished, above chance"]
-    note = "A diverged run counts with its lowest earlier loss. Above chance: test accuracy over 20 %."
+    header = ["orders of magnitude, by layers", "finished runs", "all runs", "finished, not at chance", "not at chance"]
+    note = (
+        "A diverged run counts with its lowest earlier loss. At chance: it finished with a test accuracy of 20 % or "
+        "less, a cut chosen afterwards. Seeds: those with a finished run."
+    )
     return f"{markdown(header, rows)}\n\n{note}"
 
 

@@ -506,9 +506,13 @@ def test_the_table_of_counts_says_which_runs_a_lead_rests_on():
         best[at] = made_up.best_run(best[at].trial, *end)
         best[at].history.test_score[-1] = 0.1
     table = {name: row for name, *row in cells(counts_table(made_up.search_log(best=best)))}
-    leads = [float(cell.split()[0]) for cell in table["highway 100 below plain, 400 epochs, 3 seeds"]]
-    at_chance, diverged = math.log10(2.3 / 0.01) / 6, math.log10(1.0 / 1e-4) / 6
-    assert leads == pytest.approx([2 + at_chance, 2 + at_chance - diverged, 2], abs=0.006)
+    both, alone = (
+        [float(cell.split()[0]) for cell in table[f"highway 100 below plain{settings}, 400 epochs, {seeds} seeds"]]
+        for settings, seeds in (("", 3), (", best settings alone", "2 or 3"))
+    )
+    chance, diverged = math.log10(2.3 / 0.01) / 6, math.log10(1.0 / 1e-4) / 6
+    assert both == pytest.approx([2 + chance, 2 + chance - diverged, 2, 2 - diverged], abs=0.006)
+    assert alone == pytest.approx([2 + 2 * chance, 2 + 2 * chance - 2 * diverged, 2, 2 - 2 * diverged], abs=0.006)
 
 
 def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():

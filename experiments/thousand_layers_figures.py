@@ -204,7 +204,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
             shown = STALLS[trains]
         found.append(f"{minus(bias)}: {shown}{after_epochs(runs, *logs)}")
     paper = "training by SGD does not stall with more than 1,000 layers"
-    why = f"asks for training and use of blocks: points lost by closing all, n = {len(runs)}: b_T {'; '.join(found)}"
+    why = f"must train and use blocks; points lost by closing all, n = {len(runs)}: b_T {'; '.join(found)}"
     return Claim("2.2", paper, why, combine(verdicts))
 
 

@@ -35,7 +35,7 @@ def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
 def swaps_figure(log: GateSwapsLog) -> Figure:
     """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
     groups = settings(log)
-    title = f"{name_tested(log.dataset)}: test error with the gates of other images, every net and the mean"
+    title = f"{name_tested(log.dataset)}: test error of trained nets by whose gates they get; every net and the mean"
     figure, (above, below) = new_figure(title, 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1))
     for axes, (setting, nets) in zip(above, groups.items(), strict=True):
         donors_panel(axes, nets)

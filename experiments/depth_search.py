@@ -6,7 +6,7 @@ ten best (right).
 
 As in the paper: depth counts one plain layer and depth - 1 blocks; highway nets are 50 wide, plain nets 71, about 5,000
 parameters a layer either way; normalised initialisation; selection by training loss alone.
-Not stated there, assumed here: the ranges below, batches of 128, no clipping, epochs.
+Not stated there, assumed here: the ranges below, batches of 128, no clipping, epochs (its axis ends after 400).
 
 Ours: successive halving (Jamieson & Talwalkar 2016). All settings are trained for a tenth of the epochs, the best
 quarter of each arm for a fifth, the best tenth to the end, each by the schedule of the whole training; the loss is the

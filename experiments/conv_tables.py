@@ -98,7 +98,7 @@ class ConvTablesLog(Log):
     costs: list[Cost]
 
 
-MORE = {"more-seeds": "run --more-seeds"}
+MORE = {"more-seeds": "run --more-seeds", "cifar-10-long": "run --long --dataset cifar-10"}
 EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 

@@ -93,7 +93,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         verdicts.append(judge_setting(leads, log.margin))
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
     paper = "nets trained with constant gates do worse"
-    measured = f"points over learned or mean constants (the less certain lead), n = {len(runs)}"
+    measured = f"points over learned or mean constants, whichever lead is less certain, n = {len(runs)}"
     return [Claim("4.1", paper, f"{measured}: {'; '.join(words)}", combine(verdicts))]
 
 

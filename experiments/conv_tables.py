@@ -2,8 +2,8 @@
 
 The budget is a small part of the paper's. Its schedule, a tenth of the rate after each third or half of the epochs,
 becomes half a cosine. What else a short budget needs is chosen for each kind of block on 5,000 validation images, by
-one shorter run of each candidate. Test images are scored once a run, after its last epoch. Highway B and C would take
-days here: their parameters are counted and one training step is timed.
+one shorter run of each candidate. Test images are scored once a run, after its last epoch (--long: after each).
+Highway B and C would take days here: their parameters are counted and one training step is timed.
 
 With --long, Highway A for as long as we can afford, on all 50,000 training images of CIFAR-10. Its rate, then the
 padding of its random crops, are chosen by validation images, by one run of 12 epochs for each candidate; so are those

@@ -1,10 +1,10 @@
 """Pictures, tables and claims of tables 1 and 2: what the nets reach here in a part of the paper's budget.
 
-The rules of the verdicts were put in this form after the runs but those of --more-seeds. A net reproduces the paper's
-number if it is as good, in its longest budget: the 95 % interval of its lead over the paper's mean excludes a loss of
-the margin. The interval is that over seeds; a single seed has that of its test images. Where our test images are a part
-of the paper's, both count. A shorter budget than the paper's can reach its number, but not refute it: the verdict is
-then inconclusive.
+The rules of the verdicts were put in this form after the runs but those of --more-seeds and --long. A net reproduces
+the paper's number if it is as good, in its longest budget: the 95 % interval of its lead over that number excludes a
+loss of the margin. The interval is that over seeds; a single seed has that of its test images. Where our test images
+are a part of the paper's, both count. A shorter budget than the paper's can reach its number, but not refute it: the
+verdict is then inconclusive.
 """
 
 import math
@@ -116,7 +116,7 @@ def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
             draw_level(axes, 100 - PAPER[net].mean, "paper, test")
             title += f" (paper: {PAPER[net].epochs})"
         if not all(run.config.n_validation for runs in arms.values() for run in runs):
-            title += "\ncurves: test images, too"
+            title += "\ncurves: test images"
         axes.set_xticks([1, epochs // 2, epochs, places.mean()], ["1", f"{epochs // 2}\nepoch", epochs, "\ntest"])
         axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="", title=title)
     label_ends(*grid)
@@ -146,7 +146,7 @@ def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, 
     if of == "highway":
         gain = str(interval(gains(runs, plain))) if plain else ""
         paper = PAPER[net].accuracy if net in PAPER else ""
-    validation = final(runs, "validation_score", percent=True) if runs[0].config.n_validation else ""
+    validation = final(runs, "validation_score", percent=True) if runs[0].config.n_validation else "none"
     test = final(runs, "test_score", percent=True)
     cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), validation, test]
     return [*cells, f"{images_error(runs):.2f}", gain, paper]
@@ -222,13 +222,15 @@ def claims(*logs: ConvTablesLog) -> list[Claim]:
 
 
 def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
-    """Judge whether a net is as good as the paper's; the plain net of its layers is shown beside it."""
-    epochs, other = runs[0].config.epochs, plain[0].config.epochs
+    """Judge whether a net is as good as the paper's; beside it stands the plain net of its layers, in its budget."""
+    epochs, shared = runs[0].config.epochs, plain[0].config.epochs
     paper = PAPER[runs[0].config.net]
     verdict = judge_as_good(lead(runs, paper.mean), paper.margin)
     if verdict == Verdict.NOT_REPRODUCED and epochs < int(paper.epochs.strip("~")):
         verdict = Verdict.INCONCLUSIVE
-    beside = f"plain net{f', {other} epochs' * (other != epochs)}: {score(plain)}"
+    beside = f"plain net: {score(plain)}"
+    if shared != epochs:
+        beside = f"after {shared} epochs: {score(rows(log)[runs[0].config.net, shared, 'highway'])}, {beside}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
     why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
     return Claim(paper.section, reported, why, verdict, detail=paper is PAPER["mnist-32"])

@@ -59,7 +59,9 @@ def draw_curves(part: FigureBase, dataset: str, best: list[BestRun], new: list[B
     fewest = count_seeds(best)
     seeds = f"{fewest} or {fewest + count_seeds(new)} other seeds" if new else count_of(fewest, "other seed")
     epochs = count_of(epochs_of(best), "epoch")
-    set_title(part, f"{name_data(dataset)}: the best settings of each net, {epochs} from {seeds}")
+    settings = len({run.trial.setting for run in best}) // max(len(by_run_arm(best)), 1)
+    each = f"each net's {count_of(settings, 'best setting')}"
+    set_title(part, f"{name_data(dataset)}: {each}, {epochs} from {seeds}")
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
     for axes, (depth, runs) in zip(panels, by_depth.items(), strict=False):
         curves_panel(axes, runs)
@@ -430,15 +432,15 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     claim = partial(Claim, "3.1, figure 1")
     below = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
     like = "highway nets of 50 and 100 layers perform like those of 10 and 20"
-    above = "orders above the next shallower net"
-    lower = f"orders below plain nets, mean over {epochs} epochs"
+    above, within = "orders above the next shallower net", f"orders below these, like: within ±{LOSS_MARGIN:g}"
+    lower = f"orders below plain curves, averaged over {epochs} epochs"
     is_below = within_budget(is_reached, epochs)
     learned = all(np.mean(as_new["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
     is_alike = of_learners(is_alike, learned)
     return [
         claim(below, f"orders of magnitude below 1e-4 {after(epochs)} ({seeds}): {level}", is_below, detail=True),
         claim("plain nets degrade as depth grows", f"{above} ({name_budget(best)}): {loss}", does_degrade),
-        claim(like, f"orders below these ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
+        claim(like, f"{within} ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
         top_claim(log),
         orders_claim(best),
         claim("highway nets converge faster", f"{lower} ({name_seeds(curves.values())}): {earlier}", is_faster),

@@ -141,7 +141,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     why = (
         f"one mean gate for all images costs {found} points of error ({'; '.join(groups)}; "
         f"{count_of(len(log.nets) // len(groups), 'net')} each); "
-        f"{len(log.nets)} untrained nets, gates of other images: {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
+        f"gates of other images cost {len(log.nets)} untrained nets {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
     )
     return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]
 

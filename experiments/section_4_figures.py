@@ -122,7 +122,7 @@ def section_4_figure(*logs: Section4Log) -> Figure:
         axes.set_xticks([1, log.first, depth])
     grid[0, 0].text(depth, 20, "spread evenly", size=9, horizontalalignment="right")
     grid[0, 0].set(ylabel="change in outputs,\nsum so far (%)", ylim=(0, 100), yticks=(0, 25, HALF, 75, 100))
-    grid[1, 0].set(ylabel="class difference,\nrandom groups' = 1", ylim=(0, None))
+    grid[1, 0].set(ylabel="class difference of T,\nrandom groups' = 1", ylim=(0, None))
     grid[2, 0].set_yscale("symlog", linthresh=LINEAR)  # for the last row, too, which shares this axis
     for axes, state in zip(grid[2:, 0], STATES, strict=True):
         axes.set_ylabel(f"{state}: rise in error\n(points, symlog)")
@@ -254,23 +254,24 @@ def judge_settings(
 ) -> Claim:
     """Return a claim with the verdict of a rule on one of the `measures`, for every setting, and the deeper net.
 
-    The untrained nets' mean stands beside it. Where settings differ, the reason says how.
+    The untrained nets' mean stands beside it in brackets. Where settings differ, the reason says how.
     """
     groups = (settings_and_deep if deep else settings)(log).items()
     after, before = ({group: over_nets(log, nets, name, state) for group, nets in groups} for state in STATES)
     verdicts = {group: rule(after[group], before[group]) for group in after}
     form = ".2f" if np.max(np.abs([*map(np.mean, after.values())])) < 1 else ".0f"
     differ = len({*verdicts.values()}) > 1
+    untrained = {group: values.mean() for group, values in before.items()}
+    beside = bool(np.nansum([*untrained.values()]))  # without training, biases have not moved, correlate with nothing
     words = [
-        f"{group}: {interval(values):{form}}" + (f" ({verdicts[group]})" if differ else "")
+        f"{group}: {interval(values):{form}}"
+        + f" ({untrained[group]:{form}})" * beside
+        + f", {verdicts[group]}" * differ
         for group, values in after.items()
     ]
-    untrained = [values.mean() for values in before.values()]
-    if np.nansum(untrained):  # without training, biases have not moved and correlate with nothing
-        words.append(f"untrained: {', '.join(f'{mean:{form}}' for mean in untrained)}")
     sizes = [len(nets) for nets in settings(log).values()]
     n = f"{sizes[0]} each" if len({*sizes}) == 1 else ", ".join(map(str, sizes))
-    why = f"{name}, {'; '.join(words)}; n = {n}"
+    why = f"{name}{' (untrained)' * beside}, {'; '.join(words)}; n = {n}"
     return Claim(section, paper, why, combine(verdicts.values()), detail)
 
 

@@ -308,6 +308,14 @@ def test_a_diverged_run_counts_as_chance_in_words():
     assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.why
 
 
+def test_a_claim_shows_the_plain_net_beside_a_net_of_its_budget():
+    why = ctf.claims(cifar_log(longest=0.85))[0].why
+    scores = {(row["blocks"], row["epochs"]): row["test accuracy (%)"] for row in by_header(ctf.main_table(cifar_log()))}
+    assert f"in 60 of ~400 epochs, 1 seed; after 30 epochs: {scores['highway', '30']} % (SE" in why
+    assert f"plain net: {scores['plain', '30']} % (SE" in why
+    assert "; plain net: " in ctf.claims(mnist_log())[0].why, "of as many epochs"
+
+
 def test_nets_that_were_only_timed_are_not_tested():
     timed = [claim for claim in ctf.claims(cifar_log()) if "days a run" in claim.why]
     assert {claim.verdict for claim in timed} == {Verdict.NOT_TESTED}

@@ -310,7 +310,8 @@ def test_a_diverged_run_counts_as_chance_in_words():
 
 def test_a_claim_shows_the_plain_net_beside_a_net_of_its_budget():
     why = ctf.claims(cifar_log(longest=0.85))[0].why
-    scores = {(row["blocks"], row["epochs"]): row["test accuracy (%)"] for row in by_header(ctf.main_table(cifar_log()))}
+    rows = by_header(ctf.main_table(cifar_log()))
+    scores = {(row["blocks"], row["epochs"]): row["test accuracy (%)"] for row in rows}
     assert f"in 60 of ~400 epochs, 1 seed; after 30 epochs: {scores['highway', '30']} % (SE" in why
     assert f"plain net: {scores['plain', '30']} % (SE" in why
     assert "; plain net: " in ctf.claims(mnist_log())[0].why, "of as many epochs"

@@ -36,7 +36,7 @@ def gaps_figure(log: ConstantGatesLog) -> Figure:
             gaps_row(axes, row, runs, kinds[HIGHWAY], COLORS.get(kind, COLORS["lstm"]))
         axes.set(title=setting, xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
     panels[0].set_yticks(range(len(KINDS)), KINDS)
-    panels[0].text(log.margin + 0.1, len(KINDS) - 1, f"as good as:\n±{log.margin:g}", va="center")
+    panels[0].text(log.margin + 0.1, len(KINDS) - 1, f"margin:\n±{log.margin:g}", va="center")
     panels[1].set_xlabel("test accuracy minus that of highway (points)")
     return figure
 

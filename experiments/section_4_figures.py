@@ -71,7 +71,7 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         "training error, %": 100 * seen.error,
         "biases lowered, %": 100 * gates.biases_decreased,
         "mean change of biases": gates.bias_change,
-        "the weaker correlation (with depth; with −mean T)": np.nan if with_depth is None else min(with_depth, -with_T),
+        "the lower correlation (with depth; with −mean T)": np.nan if with_depth is None else min(with_depth, -with_T),
         "mean T, %": 100 * gates.mean_T,
         "gates closed, %": 100 * gates.closed_for_a_sample,
         "gates selective, %": selective,
@@ -236,7 +236,7 @@ def claims(*logs: Section4Log) -> list[Claim]:
     by_error, *by_others = (f"idle by the {rule}, %" for rule in RULES)
     return [
         judge(figure_2, fall, "biases lowered, %", alone(is_most), deep=True, detail=True),
-        judge(figure_2, gradient, "the weaker correlation (with depth; with −mean T)", alone(is_positive), detail=True),
+        judge(figure_2, gradient, "the lower correlation (with depth; with −mean T)", alone(is_positive), detail=True),
         judge(figure_2, sparse, "gates closed, %", is_most_by_training, detail=True),
         judge(figure_2, "gates are selective", "gates selective, %", is_selective, detail=True),
         judge(figure_2, most_change, "change in the first layers, %", is_most_by_training, detail=True),

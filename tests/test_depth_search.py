@@ -400,6 +400,7 @@ def test_new_seeds_have_a_row_and_a_place_in_the_picture():
         panel = figure.subfigs[0].axes[1]
         assert len(panel.lines) == runs + 1, "each run and their mean"
         assert seeds in figure.subfigs[0].get_suptitle()
+        assert "each net's 2 best settings" in figure.subfigs[0].get_suptitle()
 
 
 def test_longer_runs_have_rows_and_panels_of_their_own():

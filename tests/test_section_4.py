@@ -1,5 +1,6 @@
 """Section 4 on several nets: what is measured of each, which layers are idle, and the verdicts."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,6 +144,16 @@ def test_claims_are_reproduced_in_all_settings_in_some_or_in_none(log, as_in_the
     assert judged(log, [as_in_the_paper] * 2, otherwise) == [REPRODUCED] * 12
     assert judged(log, [as_in_the_paper, otherwise], otherwise) == [PARTLY] * 12
     assert judged(log, [otherwise] * 2, as_in_the_paper) == [NOT_REPRODUCED] * 12
+
+
+def test_each_number_has_its_untrained_nets_beside_it(log, as_in_the_paper, otherwise):
+    befores = [otherwise, as_in_the_paper]  # of two nets of each of two settings
+    nets = [replace(net, trained=otherwise, untrained=befores[i // 2]) for i, net in enumerate(log.nets[2:])]
+    why = next(claim.why for claim in claims(replace(log, nets=nets, deep=[])) if "idle by the error" in claim.why)
+    shares = [measures(seen, log)["idle by the error, %"] for seen in (otherwise, *befores)]
+    after, *before = (f"{share:.0f}" for share in shares)
+    assert before[0] != before[1]
+    assert re.findall(r": (\d+) ± 0 \((\d+)\)", why) == [(after, before[0]), (after, before[1])]
 
 
 def test_what_an_untrained_net_fulfils_even_better_is_not_reproduced(log, as_in_the_paper):

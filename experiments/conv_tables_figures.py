@@ -229,6 +229,8 @@ def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
     if verdict == Verdict.NOT_REPRODUCED and epochs < int(paper.epochs.strip("~")):
         verdict = Verdict.INCONCLUSIVE
     beside = f"plain net: {score(plain)}"
+    if len(plain) != len(runs):
+        beside += f", {count_of(len(plain), 'seed')}"
     if shared != epochs:
         beside = f"after {shared} epochs: {score(rows(log)[runs[0].config.net, shared, 'highway'])}, {beside}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"

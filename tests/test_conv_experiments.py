@@ -314,7 +314,9 @@ def test_a_claim_shows_the_plain_net_beside_a_net_of_its_budget():
     scores = {(row["blocks"], row["epochs"]): row["test accuracy (%)"] for row in rows}
     assert f"in 60 of ~400 epochs, 1 seed; after 30 epochs: {scores['highway', '30']} % (SE" in why
     assert f"plain net: {scores['plain', '30']} % (SE" in why
-    assert "; plain net: " in ctf.claims(mnist_log())[0].why, "of as many epochs"
+    why = ctf.claims(mnist_log())[0].why
+    assert "; plain net: " in why, "of as many epochs"
+    assert why.endswith(", 1 seed"), "fewer than highway nets"
 
 
 def test_nets_that_were_only_timed_are_not_tested():

@@ -577,12 +577,15 @@ class ConvParameters(Tensors):
             self.views |= {f"{l}.gamma": gamma, f"{l}.beta": beta}
 
 
+INITS = ("he", "orthogonal", "uniform")
+
+
 @dataclass(frozen=True)
 class ConvArchitecture(Architecture):
     """Hyperparameters of a ConvNet, beside its stages."""
 
     activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter("he", "initial weights: normalised, or uniform in ±1/√fan_in", one_of(("he", "uniform")))
+    init: str = hyperparameter("he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", one_of(INITS))
     gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
     batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")

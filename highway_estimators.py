@@ -63,7 +63,7 @@ from highway_lab.cli import (
 )
 from highway_lab.threads import blas_pools, count_threads, quiet_threads
 from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
-from highway_networks import ACTIVATIONS, BLOCKS, Config, Dataset, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, INITS, Config, Dataset, DeepNet
 
 __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 
@@ -121,6 +121,8 @@ class HighwayEstimator(BaseEstimator):
     _: dataclasses.KW_ONLY
     block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
     activation: str = hyperparameter("elu", "Activation of the block state H.", one_of(ACTIVATIONS))
+    init: str = hyperparameter("uniform", "Initial weights, a name in `highway_networks.INITS`.", one_of(INITS))
+    init_gain: float = hyperparameter(1.0, "Factor on the initial weights, but for those of gates.", POSITIVE)
     gate_bias: float | str = hyperparameter("auto", "Initial gate bias b_T; auto: `gate_bias_for` the depth.", FINITE)
     optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
     learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
@@ -187,6 +189,8 @@ class HighwayEstimator(BaseEstimator):
             given,
             block=given.block,
             activation=given.activation,
+            init=given.init,
+            init_gain=given.init_gain,
             loss=self._loss,
             optimizer=given.optimizer,
             clip=given.clip,

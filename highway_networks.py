@@ -267,7 +267,20 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.normal(0, 0.01, shape)
 
 
-INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian}
+def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw matrices with orthonormal columns, or rows where these are fewer (Saxe et al. 2014, the paper's [19]).
+
+    Uniform over all such matrices: the Q of a normal matrix, its signs fixed by R > 0 (Mezzadri 2007).
+    """
+    normal = rng.normal(0, 1, shape)
+    wide = shape[-2] < shape[-1]
+    Q, R = np.linalg.qr(normal.swapaxes(-1, -2) if wide else normal)
+    Q *= np.sign(np.diagonal(R, axis1=-2, axis2=-1))[..., None, :]
+    return Q.swapaxes(-1, -2) if wide else Q
+
+
+INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
+SCALED = ("in", "H", "out")  # the weights that `init_gain` multiplies: those of gates are left alone
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -331,6 +344,7 @@ class Architecture:
     block: str = hyperparameter("highway", "kind of block", one_of(BLOCKS))
     activation: str = hyperparameter("tanh", "activation in H", one_of(ACTIVATIONS))
     init: str = hyperparameter("uniform", "initial weights; glorot and he are the normalised ones", one_of(INITS))
+    init_gain: float = hyperparameter(1.0, "factor on the initial weights, but for those of gates", POSITIVE)
     gate_bias: float = hyperparameter(-2.0, "initial transform-gate bias b_T", FINITE)
     dtype: str = hyperparameter("float32", "precision", one_of(("float32", "float64")))
 
@@ -381,6 +395,8 @@ class Net:
             kind, _, branch = name_in_layer(name).partition("_")
             if kind == "W":
                 tensor[...] = INITS[self.config["init"]](rng, tensor.shape)
+                if branch in SCALED:
+                    tensor *= self.config["init_gain"]
             elif kind == "b":
                 sign = self.block.bias_signs.get(branch)
                 tensor[...] = sign * self.config["gate_bias"] if sign else 0  # a product with 0 would be −0

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from highway_lab.fields import rule
 from highway_lab.logs import Log
-from highway_networks import ACTIVATIONS, INITS, Config, Dataset
+from highway_networks import ACTIVATIONS, Config, Dataset
 
 from .common import Experiment, ExperimentJob, TrainedRun, fit, train_one
 from .rates import TriedRate, choose_and_measure, choosing
@@ -26,6 +26,7 @@ SEEDS = (0, 1, 2, 3, 4)
 CHOOSING_SEEDS = (100, 101)
 RATES = (5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
 BIASES = (-1.0, -2.0, -3.0, -4.0, -6.0)
+INITS = ("uniform", "glorot", "he", "gaussian")
 STARTS = (  # block, bias, depth
     *(("highway", bias, DEPTH) for bias in (0.0, -2.0, -4.0, -8.0)),
     *(("plain", Config.gate_bias, depth) for depth in (DEPTH, 0)),

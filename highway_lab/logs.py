@@ -31,13 +31,14 @@ TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
-LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096}
+LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
 LogT = TypeVar("LogT")
 
 # Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
 # an object stands in it, or by both. So a field that is added leaves older logs readable.
 DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
+DEFAULTS["init_gain"] = 1.0
 SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]  # in section 4's log
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES, "classes": []},
@@ -54,6 +55,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "by_bias": {"environment": None},
     "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
     "trial": {"repeat": 0},
+    "TunedPlainLog.tried": {"init_gain": 1.0},
     **{f"Section4Log.{nets}": {"closed_error": None} for nets in SEEN},
 }
 ADDED_TO_AUGMENT = {"padding": 8}  # of configurations that have `augment`

@@ -260,7 +260,8 @@ class Training:
         data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
         self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
         self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
-        self.net = config.new_net(self.data, weight_rng)
+        with quiet_threads(1):  # the bits of orthogonal weights would depend on the number of BLAS threads
+            self.net = config.new_net(self.data, weight_rng)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
         self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
         self.epoch, self.diverged = 0, False

@@ -6,11 +6,11 @@ from itertools import product
 import made_up
 import pytest
 
-from experiments.bias_and_rate import BiasAndRateLog
+from experiments.bias_and_rate import INITS, BiasAndRateLog
 from experiments.bias_and_rate_figures import claims, gains_table, init_table, rate_figure, starts_table
 from experiments.claims import Verdict
 from highway_lab.logs import DatasetInfo
-from highway_networks import ACTIVATIONS, INITS, Config
+from highway_networks import ACTIVATIONS, Config
 
 PAIRS = list(product(ACTIVATIONS, INITS))
 FIFTY = Config(depth=50)

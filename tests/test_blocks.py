@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from helpers import refused_with, small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
 
+from experiments.beyond.blocks import RESIDUAL_SCALED, REZERO
 from highway_lab import InputError
 from highway_lab.training import LOSSES, evaluate
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, Workspace, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, BLOCKS, INITS, DeepNet, Workspace, name_in_layer, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", BLOCKS)
 every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -89,6 +90,48 @@ def test_weights_have_the_distribution_of_their_initialisation(init, sd, farthes
             assert farthest[0] < end <= farthest[1], name
 
 
+def gram(W):
+    """Products of the columns with each other, or of the rows where these are fewer."""
+    W = W.astype(float)
+    return W @ W.swapaxes(-1, -2) if W.shape[-2] < W.shape[-1] else W.swapaxes(-1, -2) @ W
+
+
+def wide_net(**architecture):
+    return DeepNet(100, 10, hidden=64, depth=3, **architecture, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("make", [wide_net, small_conv_net])
+def test_orthogonal_weights_are_orthonormal_each_branch_apart_and_no_gain_reaches_gates(make):
+    params = make(init="orthogonal", init_gain=1.1, dtype=np.float64).params
+    for name, weights in params.items():
+        kind = name_in_layer(name)
+        if kind.startswith("W"):
+            gain = 1.0 if kind == "W_T" else 1.1
+            found = gram(weights)
+            np.testing.assert_allclose(
+                found, np.broadcast_to(gain**2 * np.eye(found.shape[-1]), found.shape), atol=1e-12
+            )
+    if "W_H" in params:
+        assert (np.diff(params["W_H"], axis=0) != 0).all(), "each block has its own"
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_a_gain_multiplies_the_weights_of_every_initialisation(init):
+    drawn, scaled = (
+        DeepNet(9, 3, hidden=7, depth=2, init=init, init_gain=gain, rng=np.random.default_rng(1)).params
+        for gain in (1.0, 0.5)
+    )
+    for name in drawn:
+        factor = 0.5 if name in ("W_in", "W_H", "W_out") else 1
+        np.testing.assert_array_equal(scaled[name], np.float32(factor) * drawn[name])
+
+
+def test_signal_and_gradient_keep_their_size_in_an_orthogonal_net_without_activation():
+    """A hundred orthogonal matrices are an orthogonal matrix (Saxe et al. 2014): why such deep nets can learn."""
+    W = DeepNet(50, 10, depth=100, init="orthogonal", dtype=np.float64, rng=np.random.default_rng(0)).params["W_H"]
+    np.testing.assert_allclose(np.linalg.svd(np.linalg.multi_dot(W), compute_uv=False), 1, rtol=1e-12)
+
+
 @every_block
 def test_biases_start_at_zero_and_gates_at_their_bias(block):
     """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block; so does a forget gate."""
@@ -135,7 +178,9 @@ EQUATIONS = {  # y of x and of the branches, in a net of three blocks
     "highway": lambda x, H, T: H * T + x * (1 - T),
     "highway-uncoupled": lambda x, H, T, C: H * T + x * C,
     "residual": lambda x, H: H + x,
-    "residual-scaled": lambda x, H: H / 3 + x,
+    **{name: lambda x, H, p=p: 3**-p * H + x for p, name in RESIDUAL_SCALED.items()},
+    "residual-gated": lambda x, H, T: H * T + x,
+    **{name: lambda x, H, A, s=s: s * A * H + x for s, name in REZERO.items()},
     "lstm": lstm,
 }
 
@@ -151,7 +196,7 @@ def test_each_block_computes_its_equation(block, depth):
         x, branches = cache.x[l], []
         for branch in net.block.branches:
             z = p[f"W_{branch}"][l] @ x + p[f"b_{branch}"][l, :, None]
-            branches.append(np.tanh(z) if branch == "H" else sigmoid(z))
+            branches.append(np.tanh(z) if branch == "H" else z if branch == "A" else sigmoid(z))
             np.testing.assert_allclose(getattr(cache, branch)[l], branches[-1], rtol=1e-12)
         np.testing.assert_allclose(cache.x[l + 1], EQUATIONS[block](x, *branches), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[-1] + p["b_out"][:, None], rtol=1e-12)

@@ -150,10 +150,18 @@ def test_runs_that_are_no_better_than_guessing_are_named():
 
 
 SHARED = {
-    **{"block": "plain", "loss": "cross-entropy", "init": "he", "gate_bias": -1.5, "lr": 0.02, "lr_decay": 0.99},
+    **{
+        "block": "plain",
+        "loss": "cross-entropy",
+        "init": "he",
+        "init_gain": 0.9,
+        "gate_bias": -1.5,
+        "lr": 0.02,
+        "lr_decay": 0.99,
+    },
     **{"momentum": 0.8, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "batch_size": 30, "drop_last": True, "epochs": 2},
     **{"n_train": 100, "n_validation": 40, "n_scored": 50, "n_test": 50, "seed": 7, "dtype": "float64"},
-    **{"schedule": "0.5,0.75", "weight_decay": 1e-3},
+    **{"schedule": "0.5,0.75", "weight_decay": 1e-3, "lr_decay": 0.99},
 }
 OWN = {
     hn: {"depth": 2, "hidden": 9, "activation": "relu", "optimizer": "momentum", "nesterov": True, "clip": 0.0},

@@ -73,6 +73,7 @@ LATER = {  # what a log means that was written before these fields were added
     ("runs", 0, "environment", "kernels"): "unknown",
     ("runs", 0, "environment", "code"): "unknown",
     ("runs", 0, "config", "loss"): "cross-entropy",
+    ("runs", 0, "config", "init_gain"): 1.0,
     ("runs", 0, "config", "schedule"): "constant",
     ("runs", 0, "config", "weight_decay"): 0.0,
     ("runs", 0, "config", "n_validation"): 0,

@@ -58,10 +58,10 @@ def test_watching_a_run_does_not_change_it(digits):
 
 
 DENSE_VALUES = {
-    **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "gate_bias": -1.0},
+    **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "init_gain": 1.1},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
     **{"drop_last": True, "epochs": 3, "n_train": 149, "n_test": 49, "seed": 1, "dtype": "float64"},
-    **{"schedule": "cosine", "weight_decay": 0.1, "n_validation": 50},
+    **{"schedule": "cosine", "weight_decay": 0.1, "n_validation": 50, "gate_bias": -1.0},
 }
 MOMENTUM_VALUES = {"lr": 4e-3, "lr_decay": 0.9, "momentum": 0.8, "nesterov": True}
 CONV_VALUES = {
@@ -69,7 +69,7 @@ CONV_VALUES = {
     **{"schedule": "constant", "nesterov": False, "weight_decay": 0.1, "clip": 0.1, "batch_size": 40, "epochs": 2},
     **{"n_train": 110, "n_validation": 20, "n_scored": 40, "n_test": 30, "net": "mnist-16", "batch_norm": True},
     **{"dropout": 0.5, "contrast": True, "augment": True, "seed": 1, "dtype": "float64", "drop_last": True},
-    **{"lr_decay": 0.9, "momentum": 0.8},
+    **{"lr_decay": 0.9, "momentum": 0.8, "init_gain": 1.1},
 }
 CHANGES = [
     *((SMALL, *item) for item in DENSE_VALUES.items()),

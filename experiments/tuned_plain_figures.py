@@ -14,8 +14,10 @@ from .rates import edge_note
 from .tuned_plain import (
     HIGHWAY,
     MARGIN,
+    NETS,
     PLAIN,
     UNTUNED,
+    UNTUNED_FROM,
     WIDE,
     Arm,
     ScoredRun,
@@ -24,10 +26,13 @@ from .tuned_plain import (
     arm_of,
     rank_settings,
     setting_of,
+    strongest,
 )
 
-NAMES = {HIGHWAY: "highway", PLAIN: "plain", WIDE: "plain, 71 units"}
-LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"]}
+ORTHOGONAL = PLAIN._replace(orthogonal=True)
+OLDER = dict(zip(NETS, ("highway", "plain", "plain, 71 units"), strict=True))
+NAMES = OLDER | {net._replace(orthogonal=True): f"{name}, orthogonal" for net, name in OLDER.items()}
+LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"], ORTHOGONAL: COLORS["residual"]}
 COMPARED = (10, 20, 30, 50)  # blocks, on which verdicts depend
 LEARNED = 20  # % of test images: twice chance
 BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
@@ -44,7 +49,18 @@ def tuned_runs(log: TunedPlainLog) -> Runs:
 
 
 def untuned_runs(log: TunedPlainLog) -> Runs:
-    return runs_of(log, {key: UNTUNED for key in rank_settings(log.tried) if key[0] != WIDE})
+    keys = [
+        (arm, depth) for arm, depth in rank_settings(log.tried) if arm in (HIGHWAY, PLAIN) and depth >= UNTUNED_FROM
+    ]
+    return runs_of(log, dict.fromkeys(keys, UNTUNED))
+
+
+def strongest_runs(log: TunedPlainLog) -> Runs:
+    """Return the runs of each net, its initial weights of the kind, older or orthogonal, that validates better."""
+    tuned, found = tuned_runs(log), {}
+    for (net, depth), arm in strongest(log.tried).items():
+        found.setdefault(net, {})[depth] = tuned[arm][depth]
+    return found
 
 
 def runs_of(log: TunedPlainLog, settings: dict[tuple[Arm, int], Setting]) -> Runs:
@@ -76,13 +92,13 @@ def depth_figure(log: TunedPlainLog) -> Figure:
     words = title(log.dataset, log.runs, "plain and highway blocks")
     figure, axes = new_figure(words, 6.6, nrows=2, ncols=2, sharex=True, sharey="row")
     for (above, below), (words, found) in zip(axes.T, columns.items(), strict=True):
-        for arm, by_depth in found.items():
+        for arm, by_depth in ((arm, by_depth) for arm, by_depth in found.items() if arm in LINE_COLORS):
             style = {"label": NAMES[arm], "color": LINE_COLORS[arm], "markersize": 5}
             for panel, values in ((above, lambda runs: 100 - accuracies(runs)), (below, losses)):
                 draw_against(panel, by_depth, values, **style)
         draw_level(above, 100 - 100 * CHANCE, "chance")
         draw_level(below, -np.log(CHANCE), "chance")
-        above.set(title=words, yscale="log", xticks=[*by_depth])
+        above.set(title=words, yscale="log", xticks=depths_of(found))
         below.set(xlabel="blocks", yscale="log")
         for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
             panel.set_yticks(ticks, ticks)
@@ -97,20 +113,28 @@ def depth_figure(log: TunedPlainLog) -> Figure:
 def accuracy_table(log: TunedPlainLog) -> str:
     """Tabulate the test accuracy of each arm by depth, tuned and not."""
     groups = {"tuned": tuned_runs(log), "not tuned": untuned_runs(log)}
+    depths = depths_of(groups["tuned"])
     rows = [
-        [words, NAMES[arm], *map(accuracy_cell, by_depth.values())]
+        [words, NAMES[arm], *(accuracy_cell(by_depth.get(depth)) for depth in depths)]
         for words, found in groups.items()
         for arm, by_depth in found.items()
     ]
-    table = markdown(["", "net", *name_depths(groups["tuned"])], rows)
+    table = markdown(["", "net", *map(name_depth, depths)], rows)
     return f"{table}\n\nTest accuracy in per cent; a diverged run counts as {CHANCE:.0%}."
 
 
-def name_depths(runs: Runs) -> list[str]:
-    return [f"{depth} blocks" for depth in runs[HIGHWAY]]
+def depths_of(runs: Runs) -> list[int]:
+    return sorted({depth for by_depth in runs.values() for depth in by_depth})
 
 
-def accuracy_cell(runs: list[ScoredRun]) -> str:
+def name_depth(depth: int) -> str:
+    return f"{depth} block{'s' * (depth != 1)}"
+
+
+def accuracy_cell(runs: list[ScoredRun] | None) -> str:
+    """Return the mean accuracy with its interval; nothing where an arm has no nets of this depth."""
+    if runs is None:
+        return ""
     diverged = sum(run.diverged for run in runs)
     return f"{interval(accuracies(runs)):.1f}" + (f" ({diverged} diverged)" if diverged else "")
 
@@ -118,13 +142,12 @@ def accuracy_cell(runs: list[ScoredRun]) -> str:
 def settings_table(log: TunedPlainLog) -> str:
     """Tabulate the setting that each arm has chosen at each depth."""
     ranked, tuned = rank_settings(log.tried), tuned_runs(log)
-    rows, measured = [], []
+    rows, measured, depths = [], [], depths_of(tuned)
     for arm, by_depth in tuned.items():
-        chosen = {depth: ranked[arm, depth][0] for depth in by_depth}
+        chosen = {depth: name_setting(arm, ranked[arm, depth][0]) for depth in by_depth}
         measured += [runs[0] for runs in by_depth.values()]
-        n_params = by_depth[max(by_depth)][0].n_params
-        rows.append([NAMES[arm], f"{n_params:,}", *(name_setting(arm, setting) for setting in chosen.values())])
-    header = ["net", f"parameters, {max(tuned[HIGHWAY])} blocks", *name_depths(tuned)]
+        rows.append([NAMES[arm], f"{by_depth[depths[-1]][0].n_params:,}", *(chosen.get(depth, "") for depth in depths)])
+    header = ["net", f"parameters, {depths[-1]} blocks", *map(name_depth, depths)]
     edges = edge_note(log.tried, measured, lambda run: (NAMES[arm_of(run.config)], run.config.depth), "{} {}".format)
     return (
         f"{markdown(header, rows)}\n\nInitialisation and learning rate, for highway nets also b_T. {edges} "
@@ -134,7 +157,8 @@ def settings_table(log: TunedPlainLog) -> str:
 
 def name_setting(arm: Arm, setting: Setting) -> str:
     """Return a setting in words; plain nets have no b_T."""
-    return f"{setting.init} {setting.lr:g}" + (f", b_T {setting.gate_bias:g}" if arm == HIGHWAY else "")
+    gain = f" · {setting.init_gain:g}" * (setting.init_gain != 1)
+    return f"{setting.init}{gain} {setting.lr:g}" + f", b_T {setting.gate_bias:g}" * (arm.block == "highway")
 
 
 def leads_table(log: TunedPlainLog) -> str:
@@ -148,19 +172,35 @@ def leads_table(log: TunedPlainLog) -> str:
         "highway: tuned minus not": (tuned[HIGHWAY], untuned[HIGHWAY]),
         "plain: tuned minus not": (tuned[PLAIN], untuned[PLAIN]),
     }
+    for net in NETS:
+        if (orthogonal := net._replace(orthogonal=True)) in tuned:
+            pairs[f"{OLDER[net]}: orthogonal minus older weights"] = tuned[orthogonal], tuned[net]
+            pairs |= (
+                {f"highway minus {NAMES[orthogonal]}": (tuned[HIGHWAY], tuned[orthogonal])} if net != HIGHWAY else {}
+            )
     for arm, by_depth in tuned.items():
         shallow = compared_depths(tuned)[0]
-        pairs[f"{NAMES[arm]}: minus {shallow} blocks"] = by_depth, dict.fromkeys(by_depth, by_depth[shallow])
+        pairs[f"{NAMES[arm]}: minus {shallow} blocks"] = (
+            by_depth,
+            dict.fromkeys(by_depth.keys() - {shallow}, by_depth[shallow]),
+        )
+    depths = depths_of(tuned)
     rows = [
-        [words, *("" if of is others[depth] else f"{lead(of, others[depth]):+.1f}" for depth, of in runs.items())]
-        for words, (runs, others) in pairs.items()
+        [
+            words,
+            *(
+                f"{lead(of[depth], others[depth]):+.1f}" if depth in of.keys() & others.keys() else ""
+                for depth in depths
+            ),
+        ]
+        for words, (of, others) in pairs.items()
     ]
-    table = markdown(["test accuracy", *name_depths(tuned)], rows)
+    table = markdown(["test accuracy", *map(name_depth, depths)], rows)
     return f"{table}\n\nPoints of test accuracy; both nets tuned unless stated."
 
 
 def claims(log: TunedPlainLog) -> list[Claim]:
-    tuned = tuned_runs(log)
+    tuned = strongest_runs(log)
     depths = compared_depths(tuned)
     leads = {depth: lead(tuned[HIGHWAY][depth], tuned[PLAIN][depth]) for depth in depths}
     wide = {depth: lead(tuned[WIDE][depth], tuned[HIGHWAY][depth]) for depth in depths if depth <= DEEPEST_WIDE}

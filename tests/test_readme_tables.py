@@ -165,7 +165,7 @@ def test_the_headline_shows_one_setting_beside_the_settings_that_are_chosen():
     tried, runs = [], []
     for (block, lr), score in scores.items():
         for depth in (5, 7):
-            tried.append(TriedSetting(block, 50, depth, "uniform", lr, -2.0, 100, score))
+            tried.append(TriedSetting(block, 50, depth, "uniform", 1.0, lr, -2.0, 100, score))
             configs = [Config(block=block, depth=depth, lr=lr, seed=seed) for seed in (0, 1, 2)]
             runs += [ScoredRun(None, config, 1, False, 0.1, score + config.seed / 100, None) for config in configs]
     tuned = made_up.log(TunedPlainLog, DatasetInfo("mnist", 6000, 2000), tried=tried, runs=runs)

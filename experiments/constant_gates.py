@@ -18,7 +18,7 @@ if __name__ == "__main__":
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -88,9 +88,11 @@ class PartlyFrozenNet(DeepNet):
 class GateTraining(Training):
     """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
 
+    net_type: ClassVar[type[PartlyFrozenNet]] = PartlyFrozenNet
+
     def __init__(self, config: Config, data: Dataset):
         super().__init__(config, data)
-        net = PartlyFrozenNet(**self.net.config, rng=None)
+        net = self.net_type(**self.net.config, rng=None)
         net.params, self.net = self.net.params, net  # the optimiser moves these parameters
 
 

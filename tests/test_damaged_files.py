@@ -86,7 +86,7 @@ def in_small_form(raw: Any, lists: int = 0) -> Any:
     return {key: in_small_form(value) for key, value in raw.items()} if isinstance(raw, dict) else raw
 
 
-KINDS = {load(name).log_path(): load(name).log for name in STEPS}
+KINDS = {load(name).log_path(): load(name).log for name in STEPS if (ROOT / load(name).log_path()).exists()}
 KINDS |= {Path(f"benchmarks/{name}.json"): schema for name, (_, schema) in BENCHMARKS.items()}
 KINDS[Path("run.json")] = RunLog[Config]
 

@@ -56,7 +56,7 @@ def test_scikit_learns_own_checks(estimator, check):
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_learns_classes(block):
     net = make_pipeline(StandardScaler(), HighwayClassifier(depth=3, hidden=20, block=block, random_state=0))
-    assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.9  # chance: 1/3
+    assert net.fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85  # chance: 1/3
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "momentum"])

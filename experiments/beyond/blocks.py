@@ -1,6 +1,7 @@
-"""Two more kinds of block: a residual branch scaled by one over the depth, and an LSTM's, along depth.
+"""More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, and an LSTM's.
 
-Importing this module makes them known to the nets as `residual-scaled` and `lstm`, as any file of a user's may.
+Importing this module makes them known to the nets, as any file of a user's may: `residual-scaled` (p = 1) and
+`residual-scaled-0.75`, ..., `residual-gated`, `rezero` (s = 1) and `rezero-0.3`, ..., `lstm`.
 """
 
 from functools import partial
@@ -15,12 +16,46 @@ def residual_scaled_forward(x, z, y, activation, scale):
     (H,) = z
     activation.forward(H)  # H = act(W_H x + b_H)
     np.multiply(scale, H, out=y)
-    y += x  # y = s·H + x
+    y += x  # y = s·H + x    (s = L^−p)
 
 
 def residual_scaled_backward(dy, x, z, dz, dx, activation, scratch, scale):
     (H,), (dH,) = z, dz
     np.multiply(scale, dy, out=dH)  # dH = s·dy
+    dx[...] = dy  # dx = dy
+    activation.backward(dH, H, scratch)
+
+
+def residual_gated_forward(x, z, y, activation):
+    H, T = z
+    activation.forward(H)  # H = act(W_H x + b_H)
+    sigmoid_forward(T)  # T = σ(W_T x + b_T)
+    np.multiply(H, T, out=y)
+    y += x  # y = H·T + x: the gate of a highway block, but a carry path that nothing closes
+
+
+def residual_gated_backward(dy, x, z, dz, dx, activation, scratch):
+    (H, T), (dH, dT) = z, dz
+    np.multiply(T, dy, out=dH)  # dH = T·dy
+    np.multiply(H, dy, out=dT)  # dT = H·dy
+    dx[...] = dy  # dx = dy
+    sigmoid_backward(dT, T, scratch)
+    activation.backward(dH, H, scratch)
+
+
+def rezero_forward(x, z, y, activation, s):
+    H, A = z
+    activation.forward(H)  # H = act(W_H x + b_H)
+    np.multiply(A, H, out=y)
+    y *= s
+    y += x  # y = s·A·H + x    (Bachlechner et al. 2021, where W_A stays 0: A = b_A)
+
+
+def rezero_backward(dy, x, z, dz, dx, activation, scratch, s):
+    (H, A), (dH, dA) = z, dz
+    np.multiply(s, dy, out=dx)
+    np.multiply(A, dx, out=dH)  # dH = s·A·dy
+    np.multiply(H, dx, out=dA)  # dA = s·H·dy
     dx[...] = dy  # dx = dy
     activation.backward(dH, H, scratch)
 
@@ -57,11 +92,13 @@ def lstm_backward(dy, x, z, dz, dx, activation, scratch):
 
 
 class ScaledBlock(Block):
-    """A block whose functions take a `scale`, one over the net's depth."""
+    """A block whose functions take a `scale`: a power of the net's depth."""
+
+    p = 1.0
 
     def for_depth(self, depth: int) -> Block:
         """Return this block for a net of `depth` blocks."""
-        scale = 1 / max(depth, 1)
+        scale = 1 / max(depth, 1) ** self.p
         return Block(self.branches, partial(self.forward, scale=scale), partial(self.backward, scale=scale))
 
 
@@ -75,5 +112,25 @@ class LSTMBlock(Block):
         return super().rows(D) // 2
 
 
-BLOCKS["residual-scaled"] = ScaledBlock("H", residual_scaled_forward, residual_scaled_backward)
+def add(block: Block, name: str, number: float) -> str:
+    """Add a kind of block that has a number, which its name ends with unless it is 1; returns the name."""
+    name += f"-{number:g}" * (number != 1)
+    BLOCKS[name] = block
+    return name
+
+
+def residual_scaled(p: float) -> Block:
+    block = ScaledBlock("H", residual_scaled_forward, residual_scaled_backward)
+    block.p = p
+    return block
+
+
+def rezero(s: float) -> Block:
+    return Block("HA", partial(rezero_forward, s=s), partial(rezero_backward, s=s))
+
+
+RESIDUAL_SCALED = {p: add(residual_scaled(p), "residual-scaled", p) for p in (1, 0.75, 0.5, 0.25)}
+REZERO = {s: add(rezero(s), "rezero", s) for s in (0.3, 1, 3, 10)}
+VARIANTS = {name for kinds in (RESIDUAL_SCALED, REZERO) for number, name in kinds.items() if number != 1}
+BLOCKS["residual-gated"] = Block("HT", residual_gated_forward, residual_gated_backward)
 BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})

@@ -1,0 +1,94 @@
+"""Two images of digits side by side: one set of pictures, and several tasks that differ by the labels alone.
+
+A pair is a left and a right image, one picture of twice the width. Each of TASKS gives it a label of ten classes, so
+that the same net learns any of them; a task with fewer classes leaves the other outputs unused. Pairs are drawn by the
+seed alone: whatever the task, the pictures are the same, in the same order.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from highway_lab.datasets import CLASSES
+from highway_networks import Dataset
+
+Label = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]  # of left and right digits, (n,) each
+
+TASKS: dict[str, Label] = {
+    "two classes": lambda left, right, rng: left >= CLASSES // 2,
+    "parity": lambda left, right, rng: left % 2,
+    "ten classes": lambda left, right, rng: left,
+    "sum": lambda left, right, rng: (left + right) % CLASSES,
+    "random": lambda left, right, rng: rng.integers(CLASSES, size=len(left)),
+}
+HELD = 12  # of this many training images at most one is held out for validation: 5,000 of MNIST's
+
+
+class Pairs(NamedTuple):
+    """Pairs of images of one set; `chosen` are the indices of the left and of the right image there."""
+
+    x: np.ndarray  # (n, C, H, 2W), uint8
+    y: np.ndarray  # (n,), labels of the task
+    chosen: np.ndarray  # (n, 2)
+
+
+class DigitPairs(NamedTuple):
+    """Pairs for training, of other training images for validation, and of test images."""
+
+    train: Pairs
+    validation: Pairs
+    test: Pairs
+
+    def to_tune(self) -> Dataset:
+        """Return a data set that is tested on the validation pairs."""
+        return self._tested_on(self.validation, "validation pairs of held-out training images")
+
+    def to_score(self) -> Dataset:
+        """Return a data set that is tested on the test pairs."""
+        return self._tested_on(self.test, "pairs of test images")
+
+    def _tested_on(self, pairs: Pairs, test_set: str) -> Dataset:
+        return Dataset(self.train.x, self.train.y, pairs.x, pairs.y, CLASSES, test_set)
+
+
+def pair_digits(
+    data: Dataset,
+    label: str | Label,
+    n_train: int = 30_000,
+    n_validation: int = 5_000,
+    n_test: int = 10_000,
+    seed: int = 0,
+) -> DigitPairs:
+    """Return pairs of the images of `data`, labelled by one of TASKS or by a function of the same form.
+
+    The last `n_validation` of a permutation of the training images make the validation pairs, the others the training
+    pairs. A small data set gives fewer: no part has more pairs than images, so each image is used twice at most.
+    """
+    name_classes = TASKS[label] if isinstance(label, str) else label
+    pair_rng, label_rng = np.random.default_rng(seed).spawn(2)
+    order = pair_rng.permutation(len(data.train_x))
+    held = min(n_validation, len(order) // HELD)
+    kept, validation = np.split(order, [len(order) - held])
+
+    def pairs(x: np.ndarray, y: np.ndarray, images: np.ndarray, n: int) -> Pairs:
+        chosen = draw_pairs(images, min(n, len(images)), pair_rng)
+        left, right = y[chosen].T.astype(np.int64)  # bytes would overflow in a function that multiplies
+        labels = np.asarray(name_classes(left, right, label_rng), np.int64)
+        return Pairs(np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels, chosen)
+
+    return DigitPairs(
+        pairs(data.train_x, data.train_y, kept, n_train),
+        pairs(data.train_x, data.train_y, validation, n_validation),
+        pairs(data.test_x, data.test_y, np.arange(len(data.test_x)), n_test),
+    )
+
+
+def draw_pairs(images: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return n pairs of these indices, (n, 2): permutations cut into pairs, so no image is beside itself.
+
+    Every permutation uses each image once; of an odd number one image at random is left out.
+    """
+    half = len(images) // 2
+    rounds = [rng.permutation(images)[: 2 * half].reshape(half, 2) for _ in range(-(-n // half))]
+    return np.concatenate(rounds)[:n]

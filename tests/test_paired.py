@@ -1,0 +1,64 @@
+"""Paired differences: the bootstrap over seeds and images, Holm's correction, and the words of a family of tests."""
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.paired import Paired, holm, judge_family, over_seeds, over_seeds_and_images
+
+
+def test_the_interval_over_seeds_is_students():
+    from scipy.stats import ttest_1samp
+
+    differences = [0.1, 0.4, -0.2, 0.3, 0.25]
+    found, expected = over_seeds(differences), ttest_1samp(differences, 0)
+    low, high = expected.confidence_interval(0.95)
+    assert (found.interval().low, found.interval().high) == (pytest.approx(low), pytest.approx(high))
+    assert found.p == pytest.approx(expected.pvalue)
+
+
+def test_the_standard_error_over_seeds_and_images_is_that_of_the_mean():
+    """Drawn a thousand times from known variances: of seeds, of images, of what is left."""
+    rng, n, m = np.random.default_rng(0), 10, 200
+    found = []
+    for _ in range(1_000):
+        drawn = 0.2 * rng.standard_normal((n, 1)) + rng.standard_normal((1, m)) + 2 * rng.standard_normal((n, m))
+        found.append(over_seeds_and_images(drawn))
+    truth = math.sqrt(0.2**2 / n + 1 / m + 2**2 / (n * m))
+    assert np.std([of.value for of in found]) == pytest.approx(truth, rel=0.06)
+    assert math.sqrt(np.mean([of.se**2 for of in found])) == pytest.approx(truth, rel=0.04)
+
+
+def test_without_images_that_differ_it_is_that_over_seeds():
+    differences = np.repeat([[0.1], [0.4], [-0.2], [0.3]], 50, axis=1)
+    found, expected = over_seeds_and_images(differences), over_seeds([0.1, 0.4, -0.2, 0.3])
+    assert (found.value, found.se) == (pytest.approx(expected.value), pytest.approx(expected.se))
+
+
+def test_equal_nets_differ_by_nothing():
+    found = over_seeds_and_images(np.zeros((4, 50)))
+    assert (found.value, found.se, found.p) == (0, 0, 1)
+
+
+def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_order():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "se", "word"),
+    [
+        (1.0, 0.1, "outperforms"),
+        (-1.0, 0.1, "falls behind"),
+        (0.3, 0.02, "as good as"),  # different, but by less than the margin
+        (0.01, 0.05, "as good as"),
+        (0.4, 0.2, "inconclusive"),
+        (0.4, 0.15, "inconclusive"),  # alone it would outperform, among eight it does not
+    ],
+)
+def test_the_words_of_a_family(value, se, word):
+    others = [Paired(0.0, 1.0, 20)] * 7
+    assert judge_family([Paired(value, se, 20), *others], 0.5)[0] == word
+    if se == 0.15:
+        assert judge_family([Paired(value, se, 20)], 0.5) == ["outperforms"]

@@ -1,0 +1,315 @@
+"""The arms that keep a part of a highway block each: what they compute, what is tried, and how they are compared."""
+
+import math
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import complex_step, small_batch
+
+from experiments.beyond import what_gates_add as wga
+from experiments.beyond.what_gates_add import ARMS, RIVALS, STUDIES, TUNING_SEEDS, Cell, Setting, Task, Tried
+from experiments.beyond.what_gates_add_figures import SHALLOW_NET, Compared, first_family, outcomes
+from experiments.paired import Paired
+from highway_lab.datasets import as_inputs
+from highway_networks import Config, softmax_cross_entropy
+
+BUDGET = {"epochs": 2, "n_train": 256, "n_test": 50, "batch_size": 64, "seed": 1}
+
+
+def training_of(arm: str, data, activation: str = "tanh", depth: int = 3, **options) -> wga.ArmTraining:
+    kind, cell = ARMS[arm], Cell(arm, 8, depth)
+    config = wga.configure(cell, wga.candidates(kind, activation, wga.DIGIT)[-2], activation, **BUDGET | options)
+    return wga.ArmTraining(kind, config, data)
+
+
+def trained(training):
+    for _ in training.epochs(scored=False):
+        pass
+    return training.net
+
+
+@pytest.mark.parametrize("arm", ["ReZero", "ReZero by block"])
+def test_a_rezero_net_begins_as_no_blocks_and_moves_one_number_a_unit_or_a_block(digits, arm):
+    training = training_of(arm, digits)
+    net, x = training.net, as_inputs(digits.test_x)
+    cache = net.forward(x)[1]
+    np.testing.assert_array_equal(cache.x[-1], cache.x[0])
+    trained(training)
+    assert not net.params["W_A"].any()
+    a = net.params["b_A"]
+    assert (a != 0).all()
+    assert (len(np.unique(a)) == len(a)) == (arm == "ReZero by block")
+
+
+def test_the_number_of_a_block_gets_its_derivative_and_counts_once_in_the_norm(digits):
+    net = training_of("ReZero by block", digits, dtype="float64").net
+    net.params["b_A"][...] = np.array([[0.3], [-0.2], [0.5]])
+    x, y = small_batch(d_in=64, d_out=10)
+    logits, cache = net.forward(x)
+    found = net.backward(softmax_cross_entropy(logits, y)[1], cache)["b_A"]
+    exact = type(net)(**net.config | {"dtype": "complex128"}, rng=None)
+    exact.params.flat[...] = net.params.flat
+    for l, row in enumerate(found):
+
+        def loss(step, l=l):
+            exact.params["b_A"][l] = net.params["b_A"][l] + step[0]
+            return softmax_cross_entropy(exact.forward(x)[0], y)[0]
+
+        step = np.zeros(1, complex)
+        expected = complex_step(lambda loss=loss, step=step: loss(step), step)[0]
+        assert np.linalg.norm(row) == pytest.approx(abs(expected), rel=1e-10)
+        np.testing.assert_allclose(row * math.sqrt(len(row)), expected, rtol=1e-10)
+        exact.params["b_A"][l] = net.params["b_A"][l]
+
+
+def test_constant_gates_see_no_input_and_are_learned(digits):
+    training = training_of("constant gates", digits)
+    net, x = training.net, as_inputs(digits.test_x)
+    first = net.params["b_T"].copy()
+    trained(training)
+    T = net.forward(x)[1].T
+    assert (T[..., :1] == T).all()
+    assert (net.params["b_T"] != first).all()
+
+
+def test_gates_stay_as_they_were_drawn_and_see_the_input(digits):
+    training = training_of("gates as drawn", digits)
+    net, x = training.net, as_inputs(digits.test_x)
+    first = net.params["W_T"].copy(), net.params["b_T"].copy()
+    trained(training)
+    np.testing.assert_array_equal(net.params["W_T"], first[0])
+    np.testing.assert_array_equal(net.params["b_T"], first[1])
+    T = net.forward(x)[1].T
+    assert (T[..., :1] != T).any()
+
+
+def test_identity_weights_begin_as_the_identity_times_the_gain(digits):
+    training = training_of("plain, identity", digits)
+    np.testing.assert_allclose(training.net.params["W_H"], training.config.init_gain * np.stack([np.eye(8)] * 3))
+    assert np.abs(training.net.params["W_in"]).sum() > 0
+
+
+def test_two_arms_are_never_the_same_net():
+    cell = {name: Cell(name, 8, 3) for name in ARMS}
+    configs = {
+        name: wga.configure(cell[name], wga.candidates(arm, "tanh", wga.DIGIT)[0], "tanh") for name, arm in ARMS.items()
+    }
+    described = [(config, ARMS[name][3:]) for name, config in configs.items()]
+    assert all(described.count(of) == 1 for of in described)
+
+
+def test_arms_of_as_many_parameters_have_them(digits):
+    """A block of 71 units with one matrix has what a highway block of 50 has, and so has one wide block a whole net."""
+    sizes = {}
+    for name in ("plain", "highway"):
+        config = wga.configure(Cell(name, ARMS[name].widths[0], 100), Setting(1e-3, 1.0), "tanh")
+        sizes[name] = config.new_net(
+            digits._replace(train_x=np.zeros((1, 784))), np.random.default_rng(0)
+        ).params.flat.size
+    assert sizes["plain"] == pytest.approx(sizes["highway"], rel=0.04)
+    for wide in (cell for cell in wga.SHALLOW_CELLS if cell.hidden > wga.WIDE):
+        net = Config(block="plain", hidden=wide.hidden, depth=wide.depth).new_net(
+            digits._replace(train_x=np.zeros((1, 784))), np.random.default_rng(0)
+        )
+        assert net.params.flat.size == pytest.approx(sizes["highway"], rel=0.01)
+        assert net.params.flat.size <= sizes["highway"]
+
+
+def test_parameters_are_counted_once_and_only_if_they_are_trained(digits):
+    all_of, L, D = training_of("ReZero", digits).net.params.flat.size, 3, 8
+    assert training_of("ReZero", digits).net.n_trained == all_of - L * D * D
+    assert training_of("ReZero by block", digits).net.n_trained == all_of - L * D * D - L * (D - 1)
+    assert training_of("gates as drawn", digits).net.n_trained == all_of - L * D * (D + 1)
+
+
+def test_relu_nets_begin_with_weights_that_are_normalised_for_them():
+    def config(arm: str) -> Config:
+        return wga.configure(Cell(arm, 8, 3), wga.candidates(ARMS[arm], "relu", wga.DIGIT)[1], "relu")
+
+    assert {config(arm).init for arm in ARMS} == {"he", "orthogonal"}
+    for arm in ("plain, orthogonal", "highway, orthogonal"):
+        assert config(arm).init_gain == pytest.approx(math.sqrt(2))
+    assert config("plain").init_gain == config("residual, scaled").init_gain == 1.0
+
+
+def test_clipped_steps_are_counted(digits):
+    for clip, share in ((1e-6, 1.0), (1e6, 0.0), (0.0, 0.0)):
+        net = trained(training_of("highway", digits, clip=clip))
+        assert (net.steps, net.clipped / net.steps) == (8, share)
+
+
+# ------------------------------------------------------------------------------------------- the plan
+
+
+def made_up_run(task: Task) -> wga.ArmRun:
+    """A run that is better the nearer its rate is to 8e-4; the highest rate diverges."""
+    config, diverged = task.config, task.config.lr == max(wga.RATES)
+    score = None if diverged else 0.9 - 0.05 * abs(math.log2(config.lr / 8e-4))
+    loss = None if diverged else 1 - score + 1e-3 * (config.seed % 3)
+    return wga.ArmRun(None, task, 1, diverged, 0.0, loss, score, None, None, None)
+
+
+def planned(name: str, base: wga.WhatGatesAddLog | None = None) -> tuple[list[list[Task]], wga.WhatGatesAddLog]:
+    """All tasks of a study, list by list, and its log."""
+    study, lists = STUDIES[name], []
+
+    def finish(tasks):
+        lists.append(tasks)
+        return [made_up_run(task) for task in tasks]
+
+    n_validation = wga.N_VALIDATION if study.of == wga.DIGIT else wga.N_VALIDATION_PAIRS
+    plan = wga.Plan(study, study.cells, wga.BUDGETS[study.of], n_validation, finish)
+    tried = plan.tune(base.tried if study.anew else None)
+    runs = plan.score(tried, wga.SCORING_SEEDS[: study.seeds])
+    return lists, wga.WhatGatesAddLog.new("made up", None, study=name, tried=tried, runs=runs)
+
+
+@pytest.fixture(scope="module")
+def tanh():
+    return planned("tanh")
+
+
+def test_every_cell_tries_28_candidates_and_scores_with_other_seeds_and_other_images(tanh):
+    (first, finalists, scored), _ = tanh
+    cells = STUDIES["tanh"].cells
+    assert len(first) == len(set(first)) == 28 * len(cells) == 28 * len(set(cells))
+    assert {task.config.seed for task in first} == {TUNING_SEEDS[0]}
+    assert {task.config.seed for task in finalists} == set(TUNING_SEEDS[1:])
+    assert not set(TUNING_SEEDS) & {task.config.seed for task in scored}
+    for task in first + finalists:
+        assert (task.tuning, task.config.n_validation, task.config.n_test) == (True, 2_000, 1)
+    for task in scored:
+        assert (task.tuning, task.config.n_validation, task.config.n_test) == (False, 0, 10_000)
+        assert task.config.lr == 8e-4
+    assert {task.cell for task in scored} == set(cells)
+    assert {task.config.clip for task in first + scored} == {5.0}
+    seeds = {cell: len({task.config.seed for task in scored if task.cell == cell}) for cell in cells}
+    assert {cell.arm for cell, n in seeds.items() if n == 20} == {"plain", "highway", *RIVALS}
+    assert set(seeds.values()) == {10, 20}
+
+
+def test_the_sum_is_tuned_on_validation_pairs_and_ranked_by_whole_trainings():
+    (first, finalists, scored), log = planned("sum-first")
+    assert {task.config.epochs for task in first} == {8}
+    assert {task.config.epochs for task in finalists + scored} == {30}
+    assert {(task.config.n_test, task.config.n_validation) for task in first + finalists} == {(5_000, 0)}
+    assert {(task.config.n_test, task.tuning) for task in scored} == {(10_000, False)}
+    cell = scored[0].cell
+    short = Tried(*cell, 1e-9, 1.0, "cosine", 8, 100, 0.0, 0.1, 0.999, None)
+    assert wga.ranked([*log.tried, short], cell, "accuracy")[0][0].lr == 8e-4, "a short training decides nothing"
+
+
+def test_gates_may_begin_open_on_the_sum_and_plain_relu_nets_are_tried_near_gain_1():
+    assert {of.value for of in wga.candidates(ARMS["highway"], "tanh", wga.SUM)} == {0.0, -1.0, -2.0, -4.0}
+    assert {of.value for of in wga.candidates(ARMS["plain"], "relu", wga.DIGIT)} == {*wga.RELU_GAINS}
+    for arm in ARMS.values():
+        for activation in ("tanh", "relu"):
+            assert len(set(wga.candidates(arm, activation, wga.DIGIT))) == 28
+
+
+def test_a_longer_training_is_tuned_by_its_own_schedule_and_repeated_without_clipping():
+    (first, finalists, scored), log = planned("tanh-long")
+    assert {(task.config.epochs, task.config.schedule) for task in first} == {(20, "cosine")}
+    assert {(task.config.epochs, task.config.schedule) for task in finalists + scored} == {(60, "cosine")}
+    unclipped = {run.task.cell.arm for run in log.runs if not run.config.clip}
+    assert unclipped == {"plain", *RIVALS, "highway"}
+    cell = Cell("highway", 50, 100)
+    for clipped in (True, False):
+        assert len(wga.scored_runs(log, cell, "accuracy", clipped=clipped)) == 20
+
+
+def test_a_constant_rate_chooses_among_the_finalists_of_the_short_training(tanh):
+    _, base = tanh
+    (tasks, _), log = planned("tanh-constant", base)
+    assert {(task.config.epochs, task.config.schedule) for task in tasks} == {(60, "constant")}
+    for cell in wga.LONG_CELLS:
+        best = set(wga.finalists(base.tried, cell, ("accuracy", "loss")))
+        assert {of.setting for of in log.tried if of.cell == cell} == best
+
+
+def test_divergence_counts_as_guessing_by_both_criteria_and_a_loss_of_nothing_as_the_least():
+    cell = Cell("plain", 50, 100)
+
+    def tried(lr: float, loss: float | None, score: float | None) -> Tried:
+        return Tried(*cell, lr, 1.0, "constant", 12, 100, 0.0, loss, score, None)
+
+    tries = [tried(2e-3, None, None), tried(3e-3, 7.0, 0.1), tried(1e-3, 2.2, 0.15)]
+    for criterion in ("accuracy", "loss"):
+        ranked = wga.ranked(tries, cell, criterion)
+        assert ranked[0][0].lr == 1e-3
+        assert ranked[1][1] == ranked[2][1]
+    assert wga.counted_loss(0.0) == wga.counted_loss(1e-9) == 1e-6
+
+
+def test_a_lead_is_paired_by_seed_and_image():
+    config = Config(n_test=16, epochs=30)
+    scored = []
+    for seed, right in enumerate((b"\xff\x00", b"\xf0\x0f", b"\x0f\xf0")):
+        task = Task("highway", wga.DIGIT, False, replace(config, seed=seed))
+        scored.append(wga.ArmRun(None, task, 1, False, 0, 0.1, 0.5, b64encode(right).decode(), None, None))
+    assert wga.right_images(scored[1]).tolist() == 4 * [1] + 8 * [0] + 4 * [1]
+    assert wga.compare(scored, scored[::-1], "accuracy") == Paired(0, 0, 3)
+    scored[0].right = None
+    assert wga.right_images(scored[0]).tolist() == 16 * [0.1], "a diverged run guesses"
+
+
+def test_the_first_comparisons_are_with_four_rivals_and_the_shallow_net_that_tuning_prefers():
+    _, log = planned("tanh-long")
+    for of in log.tried:
+        if of.cell == Cell("plain", 71, 2) and of.validation_score:
+            of.validation_score += 0.01
+    found = first_family(log, "loss")
+    assert [*found] == [*RIVALS, SHALLOW_NET]
+    assert {of.cell.hidden for name, of in found.items() if name in RIVALS} == {71}
+    assert wga.best_cell(log, wga.SHALLOW_CELLS[:4], "accuracy") == Cell("plain", 71, 2)
+
+
+def family(**words: str) -> dict[str, Compared]:
+    """A family whose words are "inconclusive" but for the given ones."""
+    names = {"orthogonal": "plain, orthogonal", "scaled": "residual, scaled", "rezero": "ReZero"}
+    names |= {"constant": "constant gates", "shallow": SHALLOW_NET, "residual": "residual"}
+    return {name: Compared(name, None, None, words.get(key, "inconclusive")) for key, name in names.items()}
+
+
+BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
+ALL_BETTER = {"orthogonal": BETTER, "scaled": BETTER, "rezero": BETTER, "constant": BETTER, "shallow": BETTER}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "pairs", "parts"),
+    [
+        ({"shallow": BETTER}, {}, {}, []),
+        ({}, {}, {}, ["survived"]),
+        ({"rezero": ALIKE, "orthogonal": BETTER, "shallow": BETTER}, {}, {}, ["near the identity"]),
+        ({"rezero": ALIKE, "orthogonal": ALIKE, "shallow": BETTER}, {}, {}, ["initialisation"]),
+        (ALL_BETTER, {}, {}, ["by the data"]),
+        (ALL_BETTER | {"constant": ALIKE}, {}, {}, ["need not see the data"]),
+        (dict.fromkeys(ALL_BETTER, ALIKE), ALL_BETTER, {}, ["initialisation", "help to fit", "survived"]),
+        ({"shallow": BETTER}, {}, {"residual": WORSE}, ["do not use depth"]),
+    ],
+)
+def test_outcomes_are_told_by_the_rules(accuracy, loss, pairs, parts):
+    found = outcomes(family(**accuracy), family(**loss), family(**pairs))
+    assert len(found) == len(parts)
+    for sentence, part in zip(found, parts, strict=True):
+        assert part in sentence
+
+
+def test_the_sum_is_not_studied_where_depth_does_not_help(workdir):
+    _, log = planned("sum-first")
+    for run in log.runs:
+        run.right = b64encode(bytes(1250)).decode()
+    assert wga.lead_of_depth(log).value == 0
+
+
+@pytest.mark.slow
+def test_each_study_runs_and_its_log_can_be_read(workdir):
+    for name in STUDIES:
+        assert wga.EXPERIMENT.main(["run", "--smoke", "--study", name]) == 0
+    for path in Path("runs").glob("*.json"):
+        log = wga.EXPERIMENT.read(path)
+        assert len(log.runs) >= len({of.cell for of in log.tried})
+        assert wga.EXPERIMENT.main(["plot", str(path)]) == 0

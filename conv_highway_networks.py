@@ -26,27 +26,32 @@ if __name__ == "__main__":
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from highway_lab import InputError, checkpoints
-from highway_lab.cli import FINITE, hyperparameter, one_of
-from highway_lab.datasets import check_prepared
-from highway_lab.threads import free_cpus, run_side_by_side
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
+    FINITE,
     Activation,
     Architecture,
     Block,
+    InputError,
     Net,
     Tensors,
     affine_backward,
     affine_forward,
+    check_prepared,
+    hyperparameter,
+    one_of,
 )
 
 __all__ = ["AveragePool", "Blocks", "ConvNet", "ConvWorkspace", "Convolution", "Dropout", "MaxPool"]
@@ -634,8 +639,7 @@ class ConvNet(Net):
         self.block = self.block.for_depth(self.depth)
         self.reach = max(layer.stage.kernel for layer in self.convolutions) - 1
         self.params = self.new_parameters()
-        if rng is not None:
-            self.draw(rng)
+        self.draw(rng)
         for l, (gamma, _) in self.params.norms.items():
             self.buffers |= {f"{l}.mean": np.zeros_like(gamma), f"{l}.variance": np.ones_like(gamma)}
         if self.config["contrast"]:
@@ -724,8 +728,8 @@ class ConvNet(Net):
         net = ConvNet(**self.config | {"stages": [layer.stage for _, layer in kept]}, rng=None)
         numbers = {i: l for l, i in enumerate((i for i, layer in enumerate(self.layers) if layer.branches), start=1)}
         earlier = [str(numbers[i]) for i, layer in kept if layer.branches]  # of each layer that stays
-        tensors = checkpoints.tensors_of(self)
-        for name, tensor in checkpoints.tensors_of(net).items():
+        tensors = self.tensors()
+        for name, tensor in net.tensors().items():
             l, dot, kind = name.rpartition(".")
             tensor[...] = tensors[earlier[int(l) - 1] + dot + kind if l else name]
         return net
@@ -749,6 +753,26 @@ def contrast_normalised(images: np.ndarray, dtype: type = np.float32) -> np.ndar
     x -= x.mean(axis=(1, 2, 3), keepdims=True)
     deviation = x.std(axis=(1, 2, 3), keepdims=True)
     return np.divide(x, deviation, out=x, where=deviation > 0)
+
+
+def free_cpus() -> int:
+    """Return the number of CPUs that this process may use, or its share where the environment limits threads."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = map(os.environ.get, ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"))  # joblib, Dask, a user
+    return min([there, *(int(share) for share in shares if share and share.isdigit() and int(share))])
+
+
+def run_side_by_side(threads: int, function: Callable[..., Any], *items: Iterable[Any]) -> list[Any]:
+    """Return function(...) of all items, as `map` does, computed by that many Python threads.
+
+    They gain where NumPy's calls are long, as it releases the interpreter's lock. Each call has the caller's
+    `np.errstate`. An error ends the calls that have not begun.
+    """
+    if threads == 1:
+        return list(map(function, *items))
+    contexts = (copy_context() for _ in count())  # one each: two threads cannot share one
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda context, *of: context.run(function, *of), contexts, *items))
 
 
 class ConvWorkspace:

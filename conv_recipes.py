@@ -24,11 +24,20 @@ from conv_highway_networks import (
     Stage,
     contrast_normalised,
 )
-from highway_lab.cli import POSITIVE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
 from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import CLASSES, Dataset
-from highway_lab.training import OPTIMIZERS, SCHEDULE, TrainingConfig, batch_sizes
-from highway_networks import load_dataset
+from highway_lab.datasets import CLASSES, load_dataset
+from highway_networks import (
+    OPTIMIZERS,
+    POSITIVE,
+    SCHEDULE,
+    UNIT,
+    ZERO_OR_MORE,
+    Dataset,
+    TrainingConfig,
+    batch_sizes,
+    hyperparameter,
+    one_of,
+)
 
 __all__ = ["NETS", "ConvConfig", "Recipe", "configure", "for_few_images", "main"]
 

@@ -28,7 +28,6 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import formatannotation
 from numbers import Integral, Real
@@ -50,20 +49,30 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from highway_lab import checkpoints
-from highway_lab.cli import (
+from highway_lab import checkpoints, nets
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import (
+    ACTIVATIONS,
     BELOW_ONE,
+    BLOCKS,
     FINITE,
+    INITS,
+    LOSSES,
+    OPTIMIZERS,
     POSITIVE,
     ZERO_OR_MORE,
+    Config,
+    Dataset,
+    DeepNet,
+    Loss,
+    TrainingConfig,
     expected_instead,
     hyperparameter,
     one_of,
+    weighted_mean,
     words_of,
 )
-from highway_lab.threads import blas_pools, count_threads, quiet_threads
-from highway_lab.training import OPTIMIZERS, Training, TrainingConfig
-from highway_networks import ACTIVATIONS, BLOCKS, INITS, Config, Dataset, DeepNet
 
 __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 
@@ -95,6 +104,41 @@ def gate_bias_for(depth: int) -> float:
     It is -1.6, -2.3 and -2.7 for 10, 20 and 30 blocks, for which the paper advises -1, -2 and -3 (section 2.2).
     """
     return min(LARGEST_BIAS, math.log(OPEN_BLOCKS) - math.log(max(depth, 1)))
+
+
+def squared_error(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+    """Return the mean over samples and targets of (output − y)², and its gradient (B, K); outputs and y are (B, K)."""
+    difference = outputs - y
+    return weighted_mean((difference * difference).mean(axis=1), 2 / difference.size * difference, weights)
+
+
+def r_squared(outputs: np.ndarray, y: np.ndarray) -> float:
+    """Return 1 − residual / total sum of squares, mean over targets; NaN where a target is constant."""
+    residual, total = ((outputs - y) ** 2).sum(axis=0), ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    total[total == 0] = np.nan
+    return float(np.mean(1 - residual / total))
+
+
+def sigmoid_cross_entropy(
+    outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """Return the mean over samples of −Σ log σ(±output), in nats, and its gradient (B, K).
+
+    Each of K labels is there or not: y (B, K) is 1 or 0, which decides the sign of its output (B, K).
+    """
+    positive = np.maximum(outputs, 0)  # so that no exponential overflows
+    on, off = np.exp(outputs - positive), np.exp(-positive)
+    losses = (np.log(on + off) + positive - y * outputs).sum(axis=1)
+    return weighted_mean(losses, (on / (on + off) - y) / len(y), weights)
+
+
+def all_labels_right(outputs: np.ndarray, y: np.ndarray) -> float:
+    """Return the share of samples whose labels are all right: an output is positive where y is 1."""
+    return float(np.mean(((outputs > 0) == (y > 0)).all(axis=1)))
+
+
+LOSSES["squared-error"] = Loss(squared_error, "R²", r_squared, "numbers")
+LOSSES["sigmoid-cross-entropy"] = Loss(sigmoid_cross_entropy, "accuracy", all_labels_right, "numbers")
 
 
 def epochs_without_gain(scores: Sequence[float], tol: float) -> int:
@@ -362,12 +406,12 @@ class HighwayEstimator(BaseEstimator):
         )
         text = json.dumps(vars(saved), default=lambda value: value.item())  # of NumPy's numbers
         arrays = {f"{OPTIMIZER}{name}": vector for name, vector in vectors.items()}
-        checkpoints.save_net(path, self.net_, estimator=np.array(text), **arrays)
+        nets.save_net(path, self.net_, estimator=np.array(text), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
         """Read an estimator that `save` wrote. Raises InputError for anything else; never unpickles."""
-        with checkpoints.saved_arrays(path, cls) as arrays:
+        with nets.saved_arrays(path, cls) as arrays:
             if "estimator" not in arrays:
                 raise ValueError("no estimator")
             saved = msgspec.convert(json.loads(arrays.pop("estimator").text()), Saved)
@@ -377,7 +421,7 @@ class HighwayEstimator(BaseEstimator):
             loaded._checked_parameters()
             names = [name for name in arrays if name.startswith(OPTIMIZER)]
             moments = {name.removeprefix(OPTIMIZER): arrays.pop(name) for name in names}
-            loaded.net_ = net = checkpoints.net_of(arrays, cls._net_type)
+            loaded.net_ = net = nets.net_of(arrays, cls._net_type)
             for name, vector in moments.items():
                 checkpoints.check_like(f"{OPTIMIZER}{name}", vector, net.params.flat)
             vectors = {name: vector.unpack() for name, vector in moments.items()}
@@ -418,7 +462,7 @@ class HighwayEstimator(BaseEstimator):
     def _outputs(self, X) -> np.ndarray:
         """Return the net's outputs, (n, K)."""
         X = self._inputs(X)
-        with suitable_threads(self.net_):
+        with one_thread():
             return predict_in_parts(self.net_, X)
 
 
@@ -453,7 +497,7 @@ class DenseEstimator(HighwayEstimator):
 
     def _gates(self, X) -> Iterator[tuple[slice, int, np.ndarray]]:
         which = self.net_.block.branches.index("T")
-        with suitable_threads(self.net_):
+        with one_thread():
             for rows in gen_batches(X.shape[0], ROWS):
                 x_0 = self.net_.embed(self.net_.preprocess(X[rows]))
                 for l, (z, _) in enumerate(self.net_.iterate_blocks(x_0)):
@@ -520,7 +564,7 @@ def check_finite(epoch: int, **found: Any) -> None:
 
 def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
     """Return the net's outputs (n, K) for X (n, d_in); raises ValueError if any is not finite."""
-    with quiet_threads(training.config.threads()):
+    with one_thread():
         outputs = predict_in_parts(training.net, X)
     check_finite(training.epoch, outputs=outputs)
     return outputs
@@ -529,11 +573,6 @@ def finite_outputs(training: Training, X: np.ndarray) -> np.ndarray:
 def predict_in_parts(net: Any, X) -> np.ndarray:
     """Return a net's outputs (n, K) for samples X (n, ...), preprocessed a part at a time: pixels may be bytes."""
     return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
-
-
-def suitable_threads(net: Any) -> AbstractContextManager:
-    """Use as many BLAS threads as suit a DeepNet's products with ROWS samples; a ConvNet sees to its own."""
-    return blas_pools().limit(limits=count_threads(ROWS * net.config.get("hidden", 0) ** 2))
 
 
 def check_no_times(**given: Any) -> None:

@@ -23,39 +23,41 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom: blocks, affine map, parameters, net, loss, optimisers, data, configuration, command.
-The training loop, files and the flags of the command are in highway_lab/.
+The file reads from top to bottom: blocks, affine map, parameters, net, loss, optimisers, data, training. It needs NumPy
+alone, and copied alone it trains, saves and loads; set OPENBLAS_NUM_THREADS=1 there for the same bits on any machine.
+What a laboratory needs beside it (flags, logs, jobs that resume, pictures) is in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
-    from highway_lab.start import start
+    try:
+        from highway_lab.start import start
+    except ModuleNotFoundError as error:
+        raise SystemExit(
+            f"highway_networks.py: expected highway_lab and what it needs, found: {error}; pip install the checkout,"
+            " or import this file alone: run = train(Config(), load_mnist(FOLDER))"
+        ) from None
+    start("highway_lab.programs")
 
-    start("highway_networks")
-
+import json
+import lzma
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from highway_lab import InputError, checkpoints, datasets
-from highway_lab.cli import FINITE, POSITIVE, ZERO_OR_MORE, hyperparameter, one_of
-from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import Dataset, as_inputs, check_prepared, load_folder
-from highway_lab.files import damaged, decompress, read_bytes
-from highway_lab.logs import ADD_NAME
-from highway_lab.threads import count_threads
-from highway_lab.training import LOSSES, OPTIMIZERS, Loss, TrainingConfig, batch_sizes, train, weighted_mean
-
-__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "Activation", "Adam", "Block", "Config", "Dataset", "DeepNet", "Momentum"]
-__all__ += ["Workspace", "accuracy", "clip_global_norm", "load_dataset", "load_folder", "main", "read_idx"]
-__all__ += ["sigmoid_backward", "sigmoid_forward", "softmax_cross_entropy", "train"]
+__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "LOSSES", "OPTIMIZERS", "Activation", "Adam", "Block", "Config", "Dataset"]
+__all__ += ["DeepNet", "InputError", "Loss", "Momentum", "Run", "Workspace", "accuracy", "clip_global_norm"]
+__all__ += ["load_mnist", "read_idx", "sigmoid_backward", "sigmoid_forward", "softmax_cross_entropy", "train"]
+__all__ += ["weighted_mean"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of
@@ -334,6 +336,62 @@ def name_in_layer(name: str) -> str:
     return name.rpartition(".")[-1]
 
 
+# ------------------------------------------------------------------------------------- hyperparameters
+# A field of a configuration says what it means and what it may be; a command makes its flags of that.
+
+
+class InputError(ValueError):
+    """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
+
+
+class ArgumentError(InputError):
+    """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
+
+
+LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
+POSITIVE: Rule = (lambda value: value > 0, "a positive number")
+ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
+BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "a number in [0, 1)")
+UNIT: Rule = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
+UP_TO_ONE: Rule = (lambda value: 0 < value <= 1, "a number in (0, 1]")
+FINITE: Rule = (math.isfinite, "a finite number")
+ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
+
+
+def one_of(table: Collection[str]) -> Rule:
+    """Make the rule that a value is a name in the table, to which names may be added later."""
+    return (lambda value: value in table, table)
+
+
+def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
+    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
+    return field(default=default, metadata={"help": help, "rule": rule})
+
+
+def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
+    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    if kind in LARGEST and abs(value) > LARGEST[kind]:
+        return f"a number up to {LARGEST[kind]:.2g}"
+    if rule is None or rule[0](value):
+        return None
+    return words_of(rule)
+
+
+def words_of(rule: Rule) -> str:
+    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
+
+
+def check_hyperparameters(config: Any) -> None:
+    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
+    for of in fields(config):
+        value, rule = getattr(config, of.name), of.metadata["rule"]
+        if expected := expected_instead(value, of.type, rule):
+            may_grow = rule is not None and isinstance(rule[1], Mapping)
+            remedy = "choose another" + f", or {ADD_NAME}" * may_grow
+            raise ArgumentError(f"`{of.name}`: expected {expected}, found {value!s:.40}; {remedy}")
+
+
 # --------------------------------------------------------------------------------------------- the net
 
 
@@ -357,6 +415,9 @@ class DeepArchitecture(Architecture):
     hidden: int = hyperparameter(50, "units in each block", POSITIVE)
 
 
+FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
+
+
 class Net:
     """Base class of all nets: configuration, parameters, training step, saving.
 
@@ -367,14 +428,18 @@ class Net:
     depth: int
     forward: Callable[..., Any]
     backward: Callable[..., Any]
+    preprocess: Callable[[np.ndarray], np.ndarray]
+    predict: Callable[[np.ndarray], np.ndarray]
+    workspace: Callable[..., Any]
+    gate_means: Callable[[np.ndarray], np.ndarray]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
+        precision = (
+            self.dtype.name if self.dtype.kind == "f" else "float64"
+        )  # others are for derivatives by complex steps
+        check_hyperparameters(replace(architecture, dtype=precision))
         self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
-        for option, table in (("block", BLOCKS), ("activation", ACTIVATIONS), ("init", INITS)):
-            if self.config[option] not in table:
-                found = f"expected one of {', '.join(table)}, found {self.config[option]!r}"
-                raise InputError(f"{option}: {found}; choose one, or {ADD_NAME}")
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
 
@@ -389,8 +454,11 @@ class Net:
             found = f"expected blocks with a transform gate T, found {self.config['block']} blocks"
             raise InputError(f"gates: {found}; choose others, such as highway")
 
-    def draw(self, rng: np.random.Generator) -> None:
-        """Give the parameters their initial values."""
+    def draw(self, rng: np.random.Generator | int | None) -> None:
+        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
+        if rng is None:
+            return
+        rng = np.random.default_rng(rng) if isinstance(rng, int | np.integer) else rng
         for name, tensor in self.params.items():
             kind, _, branch = name_in_layer(name).partition("_")
             if kind == "W":
@@ -406,7 +474,7 @@ class Net:
         x: np.ndarray,
         y: np.ndarray,
         workspace: Any,
-        loss: Loss,
+        loss: "Loss",
         optimizer: Any,
         *,
         clip: float = 0.0,
@@ -432,14 +500,37 @@ class Net:
         optimizer.step(grads, rate)
         return float(value), norm
 
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return all tensors by name, parameters and buffers."""
+        return {**self.params, **self.buffers}
+
     def save(self, path: str | os.PathLike) -> None:
-        """Write parameters and configuration as .npz, whole or not at all; raises InputError if it cannot."""
-        checkpoints.save_net(path, self)
+        """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
+        beside, tensors = f"{os.fspath(path)}.part", cast(dict[str, Any], self.tensors())
+        try:
+            with open(beside, "wb") as file:
+                np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(self.config)), **tensors)
+            os.replace(beside, path)
+        except OSError as error:
+            raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
-        """Read a net that `save` wrote. Raises InputError for anything else; never unpickles."""
-        return checkpoints.load_net(path, cls)
+        """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                if (version := int(arrays["format"])) != FORMAT:
+                    raise ValueError(f"format {version}, not {FORMAT}")
+                net = cls(**json.loads(str(arrays["config"])), rng=None)
+                for name, tensor in net.tensors().items():
+                    if arrays[name].shape != tensor.shape:
+                        raise ValueError(f"tensor {name}: expected {tensor.shape}, found {arrays[name].shape}")
+                    tensor[...] = arrays[name]
+        except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
+            reason = " ".join(str(error).split())
+            ending = "" if isinstance(error, InputError) else "; choose another"
+            raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
+        return net
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy or a pickle holds: the parameters once, though there are many views of them."""
@@ -496,20 +587,19 @@ class DeepNet(Net):
 
     architecture   the fields of DeepArchitecture: hidden (D), depth, block, activation, init, gate_bias, dtype; dtype
                    may also be complex128 (forward and loss only), for derivatives by complex steps in tests
-    rng            draws the weights; None leaves every parameter 0
+    rng            draws the weights: a generator or its seed; None leaves every parameter 0
 
-    Raises InputError for an unknown block, activation or initialisation.
+    Raises InputError for a value that breaks its rule.
     """
 
     params: Parameters
 
-    def __init__(self, d_in: int, d_out: int, *, rng: np.random.Generator | None, **architecture: Any):
+    def __init__(self, d_in: int, d_out: int, *, rng: np.random.Generator | int | None, **architecture: Any):
         super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
         self.block = self.block.for_depth(self.depth)
         self.params = self.new_parameters()
-        if rng:
-            self.draw(rng)
+        self.draw(rng)
 
     def new_parameters(self) -> Parameters:
         """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
@@ -641,6 +731,23 @@ class DeepNet(Net):
 # ---------------------------------------------------------------------------------------------- the loss
 
 
+class Loss(NamedTuple):
+    """A loss, the score that goes with it (more is better, 1 is perfect), and its kind of targets."""
+
+    function: Callable[..., tuple[float, np.ndarray]]  # outputs (B, K), y, weights -> mean loss, gradient (B, K)
+    metric: str
+    score: Callable[[np.ndarray, np.ndarray], float]  # outputs, y
+    target: str  # "classes" or "numbers"
+
+
+def weighted_mean(losses: np.ndarray, gradient: np.ndarray, weights: np.ndarray | None) -> tuple[float, np.ndarray]:
+    """Return the mean of losses (B,), each times its weight, and `gradient` (B, K) weighted alike, in place."""
+    if weights is not None:
+        losses = weights * losses
+        gradient *= weights[:, None]
+    return losses.mean(), gradient
+
+
 def softmax_cross_entropy(
     logits: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
@@ -664,7 +771,7 @@ def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(logits.argmax(axis=1) == y))
 
 
-LOSSES["cross-entropy"] = Loss(softmax_cross_entropy, "accuracy", accuracy, "classes")
+LOSSES = {"cross-entropy": Loss(softmax_cross_entropy, "accuracy", accuracy, "classes")}
 
 
 # ------------------------------------------------------------------------------------------ optimisers
@@ -758,16 +865,123 @@ def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
             grad += decay * tensor  # in place: `grads[name][...] +=` would copy it onto itself, too
 
 
-# The training loop finds optimisers by name.
-OPTIMIZERS["adam"] = lambda params, config: Adam(params, config.lr, config.beta1, config.beta2, config.eps)
-OPTIMIZERS["momentum"] = lambda params, config: Momentum(
-    params, config.lr, config.momentum, config.lr_decay, config.nesterov
-)
-
+OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a configuration
+    "adam": lambda params, config: Adam(params, config.lr, config.beta1, config.beta2, config.eps),
+    "momentum": lambda params, config: Momentum(params, config.lr, config.momentum, config.lr_decay, config.nesterov),
+}
 
 # ------------------------------------------------------------------------------------------------ data
 
+TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
+
+
+class Dataset(NamedTuple):
+    """Samples for training and for testing."""
+
+    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
+    train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
+    test_x: np.ndarray
+    test_y: np.ndarray
+    outputs: int  # K, that a net needs
+    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
+    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
+    classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
+
+
+def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
+    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are.
+
+    SciPy's sparse matrices become arrays.
+    """
+    x = x.toarray() if hasattr(x, "toarray") else x
+    rows = x.reshape(len(x), -1)
+    if x.dtype != np.uint8:
+        return rows.astype(dtype, copy=False)
+    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
+    scaled -= 1
+    return scaled
+
+
+def check_prepared(x: np.ndarray) -> None:
+    """Raise InputError for pixels as bytes (uint8): nets are trained on what their `preprocess` makes of these."""
+    if np.asarray(x).dtype == np.uint8:
+        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
+
+
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
+    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
+
+    The n_validation training samples after those are the last of train_x and train_y.
+    """
+    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
+    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
+        if wanted > x.shape[0]:  # len() of a sparse matrix fails
+            raise ArgumentError(f"{names}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
+    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
+    test = rng.permutation(data.test_x.shape[0])[:n_test]
+    return data._replace(
+        train_x=data.train_x[train],
+        train_y=data.train_y[train],
+        test_x=data.test_x[test],
+        test_y=data.test_y[test],
+        train_weights=None if data.train_weights is None else data.train_weights[train],
+    )
+
+
+MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
 IDX_UINT8 = 0x08
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file; raise InputError if it cannot be read."""
+    try:
+        check_regular(path)
+        if path.stat().st_size > MAX_BYTES:
+            raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
+        ) from error
+
+
+def decompress(content: bytes, path: Path) -> bytes:
+    """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
+
+    Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
+    several, and trailing zeros.
+    """
+    stream: Any
+    if path.suffix == ".gz":
+        stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
+    elif path.suffix == ".xz":
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
+    else:
+        return content
+    whole = f"one complete {path.suffix[1:]} stream"
+    try:
+        payload = stream.decompress(content, MAX_BYTES + 1)
+    except (zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, whole, f"a damaged one ({error})") from error
+    if len(payload) > MAX_BYTES:
+        raise damaged(path, whole, f"more than {MAX_BYTES:,} bytes in it")
+    if not stream.eof:
+        raise damaged(path, whole, "a truncated one")
+    if stream.unused_data:
+        raise damaged(path, whole, f"{len(stream.unused_data)} bytes after its end")
+    return payload
+
+
+def damaged(path: Path, expected: object, found: object) -> InputError:
+    """Make the error of a file that is not what it should be."""
+    remedy = f"delete {path.name} and run again to download it, or put an intact copy there"
+    return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def read_idx(path: str | os.PathLike) -> np.ndarray:
@@ -801,18 +1015,90 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
-def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int | None = None) -> Dataset:
-    """Load a data set, downloading what is missing below the data directory.
+def load_mnist(folder: str | os.PathLike) -> Dataset:
+    """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
+    parts = []
+    for name in (f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")):
+        paths = [Path(folder, name + suffix) for suffix in ("", ".gz", ".xz")]
+        parts.append(read_idx(next((path for path in paths if path.exists()), paths[1])))
+    train_x, train_y, test_x, test_y = parts
+    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel
 
-    `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
-    0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
-    $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, channels, rows, columns), one channel or three.
-    Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
+
+# -------------------------------------------------------------------------------------------- training
+
+
+def is_schedule(text: str) -> bool:
+    """Tell whether `scheduled_rate` knows this schedule."""
+    try:
+        return text in ("constant", "cosine") or all(0 < float(share) < 1 for share in text.split(","))
+    except ValueError:
+        return False
+
+
+def scheduled_rate(schedule: str, done: float) -> float:
+    """Return the factor on the learning rate when the share `done` of all steps is done.
+
+    "constant" is 1, "cosine" half a cosine from 1 to 0 (Loshchilov & Hutter 2017, eq. 5), and "0.5,0.75" a tenth after
+    half of the steps, a hundredth after three quarters, as in section 3 of the paper.
     """
-    return datasets.load(name, data_dir, parse_idx, size)
+    if schedule == "constant":
+        return 1.0
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
 
 
-# ---------------------------------------------------------------------------------------------- one run
+SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.75")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
+
+    A family of nets adds the fields that describe its nets, `new_net`, an estimate of its `memory` in bytes, its name
+    in words and the field that a sweep varies.
+    """
+
+    SIZE: ClassVar[str]
+    title: ClassVar[Any]
+    new_net: ClassVar[Callable[..., Any]]
+    memory: ClassVar[Callable[..., int]]
+
+    loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
+    optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
+    lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
+    schedule: str = hyperparameter("constant", "of the learning rate: constant, cosine or steps", SCHEDULE)
+    lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
+    momentum: float = hyperparameter(0.9, "momentum: share of the last step kept", BELOW_ONE)
+    nesterov: bool = hyperparameter(False, "momentum: Nesterov's")
+    beta1: float = hyperparameter(0.9, "Adam: decay of the first moment", BELOW_ONE)
+    beta2: float = hyperparameter(0.999, "Adam: decay of the second moment", BELOW_ONE)
+    eps: float = hyperparameter(1e-8, "Adam: added to the root of the second moment", POSITIVE)
+    weight_decay: float = hyperparameter(0.0, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
+    clip: float = hyperparameter(5.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
+    batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
+    drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
+    epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
+    n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
+    n_validation: int = hyperparameter(
+        0, "validation samples; the test set is then scored after the last epoch only", ZERO_OR_MORE
+    )
+    n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
+    n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
+    seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
+        if self.drop_last and self.n_train < self.batch_size:
+            raise ArgumentError(
+                f"`drop_last`: expected a full batch of {self.batch_size}, found {self.n_train} images; "
+                "lower `batch_size`"
+            )
+
+    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return preprocessed training samples after random changes, if the family has any."""
+        return x
 
 
 @dataclass(frozen=True)
@@ -838,23 +1124,183 @@ class Config(TrainingConfig, DeepArchitecture):
         a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
         return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(self.dtype).itemsize
 
-    def threads(self) -> int:
-        """Return how many BLAS threads suit products (D, D) by (D, B)."""
-        return count_threads(self.hidden**2 * self.batch_size)
+
+def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield the sample indices (B,) of one epoch's batches, shuffled."""
+    order = rng.permutation(config.n_train)
+    end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
+    for start in range(0, end, config.batch_size):
+        yield order[start : start + config.batch_size]
 
 
-# ----------------------------------------------------------------------------------------- the command
+def steps_an_epoch(config: TrainingConfig) -> int:
+    full, rest = divmod(config.n_train, config.batch_size)
+    return full + (rest > 0 and not config.drop_last)
 
-COMMAND = TrainingCommand(
-    module="highway_networks",
-    description="Train highway and plain networks side by side and log every epoch as JSON.",
-    config=Config,
-    configure=Config,
-    load=load_dataset,
-    dataset=lambda depth: "mnist",
-    fallback=True,
-    block="both",
-    quick={"depth": 10, "epochs": 5},
-    sweep={"depth": [5, 10, 20, 30, 50], "seed": list(range(20))},
-)
-main = COMMAND.run
+
+def batch_sizes(config: TrainingConfig) -> set[int]:
+    last = 0 if config.drop_last else config.n_train % config.batch_size
+    return {min(config.batch_size, config.n_train), last} - {0}
+
+
+def rounded(value: float, digits: int = 6) -> float | None:
+    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
+    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
+
+
+@dataclass
+class History:
+    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
+
+    The validation columns are empty without validation samples; with them, only the last row has test scores.
+    """
+
+    epoch: list[int] = field(default_factory=list)
+    train_loss: list[float | None] = field(default_factory=list)
+    train_score: list[float | None] = field(default_factory=list)
+    test_loss: list[float | None] = field(default_factory=list)
+    test_score: list[float | None] = field(default_factory=list)
+    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
+    seconds: list[float] = field(default_factory=list)  # wall time
+    validation_loss: list[float | None] = field(default_factory=list)
+    validation_score: list[float | None] = field(default_factory=list)
+
+    def columns(self) -> list[list]:
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def append(self, epoch: int, *row: float) -> None:
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
+        self.epoch.append(epoch)
+        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
+            column.append(rounded(value))
+
+
+@dataclass
+class Run:
+    """The record of a training, and its net."""
+
+    config: TrainingConfig
+    n_params: int
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    diverged: bool
+    history: History
+    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
+    net: Net
+
+
+GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
+
+
+def evaluate(net: Net, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
+    starts = range(0, len(x), rows)
+    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
+    mean = float(loss.function(outputs, y)[0])
+    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
+
+
+def check_targets(data: Dataset, loss: str) -> None:
+    """Raise InputError unless the targets suit the loss, and `data.outputs` suits the targets."""
+    y = data.train_y
+    target = "classes" if np.issubdtype(y.dtype, np.integer) else "numbers"
+    if target != LOSSES[loss].target:
+        raise ArgumentError(f"`loss`: expected a loss of {target}, found {loss}; choose another")
+    if (y.max(initial=0) >= data.outputs) if target == "classes" else (y.shape[1:] != (data.outputs,)):
+        found = f"{target} of shape {y.shape}, up to {y.max(initial=0)}"
+        raise InputError(f"targets: expected {target} for {data.outputs} outputs, found {found}; mend the data set")
+
+
+class Training:
+    """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
+
+    epoch, diverged         epochs trained so far; whether a loss was not finite, which ends the run
+    history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
+    data, validation        the samples in use; validation samples (x, y)
+    """
+
+    def __init__(self, config: TrainingConfig, data: Dataset):
+        """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
+        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
+        self.config, self.loss = config, LOSSES[config.loss]
+        check_targets(data, config.loss)
+        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
+        self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
+        self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
+        self.net = config.new_net(self.data, weight_rng)
+        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
+        self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
+        self.epoch, self.diverged = 0, False
+        self.history = History()
+        self.gate_means: list[list[float | None]] = []
+
+    def epochs(self, *, scored: bool = True) -> Iterator[float]:
+        """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.
+
+        With `scored`, each yield has a new row in `history` and in `gate_means`; the first is the untrained net's, for
+        which NaN is yielded. A run that was restored between two epochs goes on from there.
+        """
+        if scored and not self.history.epoch:
+            self._record(math.nan, time.perf_counter())
+            yield math.nan
+        while self.epoch < self.config.epochs and not self.diverged:
+            start = time.perf_counter()
+            loss, norm = self._train_epoch()
+            self.epoch += 1
+            self.diverged = not math.isfinite(loss)
+            if scored:
+                self._record(norm, start)
+            yield loss
+
+    def _train_epoch(self) -> tuple[float, float]:
+        """Take one step a batch, until a loss is not finite; return means over batches: loss and gradient norm."""
+        config, steps, weights, losses = self.config, steps_an_epoch(self.config), self.data.train_weights, []
+        with np.errstate(all="ignore"):  # a loss that overflows is recorded
+            for step, chosen in enumerate(batches(config, self.rng)):
+                losses.append(
+                    self.net.train_step(
+                        config.augmented(self.net.preprocess(self.data.train_x[chosen]), self.rng),
+                        self.data.train_y[chosen],
+                        self.workspaces[len(chosen)],
+                        self.loss,
+                        self.optimizer,
+                        clip=config.clip,
+                        weight_decay=config.weight_decay,
+                        rate=scheduled_rate(config.schedule, (self.epoch + step / steps) / config.epochs),
+                        weights=None if weights is None else weights[chosen],
+                    )
+                )
+                if not math.isfinite(losses[-1][0]):
+                    break
+            return tuple(np.mean(losses, axis=0).tolist())
+
+    def _record(self, norm: float, start: float) -> None:
+        """Append losses, scores and mean gates to the record; training is left as it was."""
+        data, scored = self.data, slice(self.config.n_scored or None)
+        last = self.diverged or self.epoch == self.config.epochs
+        with np.errstate(all="ignore"):
+            train = evaluate(self.net, data.train_x[scored], data.train_y[scored], self.loss)
+            validation = evaluate(self.net, *self.validation, self.loss) if self.config.n_validation else ()
+            tested = last or not validation
+            test = evaluate(self.net, data.test_x, data.test_y, self.loss) if tested else (math.nan, math.nan)
+            if self.net.has_gates:
+                means = self.net.gate_means(self.net.preprocess(data.test_x[:GATE_SAMPLES]))
+                self.gate_means.append([rounded(mean, digits=4) for mean in means])
+        measured = (train, validation) if validation else (train, test)
+        self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
+        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
+
+    def run(self) -> Run:
+        """Return the record so far, and the net as `net`."""
+        n_params, gate_means = self.net.params.flat.size, self.gate_means or None
+        return Run(self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means, self.net)
+
+
+def train(config: TrainingConfig, data: Dataset) -> Run:
+    """Train one net on a random subset of `data`; returns the record of the run, whose `net` is the trained net.
+
+    A loss that is not finite ends the run as diverged. Raises InputError if `data` does not suit the config.
+    """
+    training = Training(config, data)
+    for _ in training.epochs():
+        pass
+    return training.run()

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import visualize_highway_networks as viz
-from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing, fingerprint, label_ends, new_figure, place_labels, renderer, set_title
 from highway_lab.files import atomic_write, make_place
+from highway_networks import InputError
 
 __all__ = ["animate", "main"]
 

@@ -34,7 +34,6 @@ from matplotlib.ticker import MaxNLocator
 
 import highway_lab.logs
 from conv_recipes import ConvConfig
-from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import found_lines_beside, read_unfinished
 from highway_lab.console import name_tested
@@ -52,8 +51,8 @@ from highway_lab.figures import (
     save_all,
     set_title,
 )
-from highway_lab.logs import Run, RunLog
-from highway_networks import Config
+from highway_lab.logs import RunLog, RunRecord
+from highway_networks import Config, InputError
 
 __all__ = ["draw", "main", "read_log", "watch"]
 
@@ -64,7 +63,7 @@ MOST_PANELS = 8
 # ---------------------------------------------------------------------------------- from logs to arrays
 
 
-def group(runs: list[Run], name: str) -> dict[Any, list[Run]]:
+def group(runs: list[RunRecord], name: str) -> dict[Any, list[RunRecord]]:
     """Group runs by a hyperparameter, in the order of the log."""
     groups = {}
     for run in runs:
@@ -76,7 +75,7 @@ def depths_of(log: Log) -> list[int]:
     return sorted({run.config.depth for run in log.runs})
 
 
-def curves(runs: list[Run], field: str) -> np.ndarray:
+def curves(runs: list[RunRecord], field: str) -> np.ndarray:
     """Return a field of the histories, (seeds, epochs + 1), NaN from where a run diverged."""
     table = np.full((len(runs), max(len(run.history.epoch) for run in runs)), np.nan)
     for row, run in zip(table, runs, strict=True):
@@ -84,7 +83,7 @@ def curves(runs: list[Run], field: str) -> np.ndarray:
     return drawable(table, field)
 
 
-def finals(runs: list[Run], field: str, depths: list[int]) -> np.ndarray:
+def finals(runs: list[RunRecord], field: str, depths: list[int]) -> np.ndarray:
     """Return the last value of a field, (seeds, depths), NaN where a run diverged, is missing or unfinished."""
     seeds = sorted({run.config.seed for run in runs})
     table = np.full((len(seeds), len(depths)), np.nan)
@@ -105,7 +104,7 @@ def scored_on(log: Log) -> tuple[str, str]:
     return ("validation", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
 
 
-def runs_with_gates(log: Log) -> list[Run]:
+def runs_with_gates(log: Log) -> list[RunRecord]:
     """Return the runs whose gates can be shown; in an unfinished log, those with the most epochs.
 
     A diverged run is left out: its gates end in numbers that are not finite.
@@ -128,7 +127,7 @@ def gate_means(log: Log) -> np.ndarray:
 # -------------------------------------------------------------------------- one function a figure or panel
 
 
-def describe(log: Log, runs: list[Run]) -> str:
+def describe(log: Log, runs: list[RunRecord]) -> str:
     """Return data set, size and seeds of the runs in a picture, for its title."""
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
@@ -151,7 +150,7 @@ def how_far(log: Log) -> str:
     return f"unfinished: epoch {reached} of {log.runs[0].config.epochs}"
 
 
-def name_line(block: str, runs: list[Run]) -> str:
+def name_line(block: str, runs: list[RunRecord]) -> str:
     """Return the kind of block, and the number of its runs that diverged if any did."""
     diverged = sum(run.diverged for run in runs)
     return f"{block} ({diverged} of {len(runs)} diverged)" if diverged else block

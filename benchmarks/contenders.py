@@ -27,8 +27,7 @@ import numpy as np
 
 import highway_networks as hn
 from highway_lab.datasets import CLASSES
-from highway_lab.training import LOSSES
-from highway_networks import DeepNet, Parameters
+from highway_networks import LOSSES, DeepNet, Parameters
 
 D_IN = 784
 CLIP = 5.0

@@ -18,8 +18,8 @@ from conv_highway_networks import AveragePoolLayer, ConvNet, ConvolutionLayer, C
 from conv_recipes import NETS, ConvConfig, configure
 from highway_lab.commands import fit_to
 from highway_lab.datasets import CLASSES
-from highway_lab.training import LOSSES, OPTIMIZERS, Training, evaluate
-from highway_networks import Dataset
+from highway_lab.training import Training
+from highway_networks import LOSSES, OPTIMIZERS, Dataset, evaluate
 
 from . import contenders
 

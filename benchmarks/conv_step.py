@@ -21,7 +21,7 @@ from typing import Annotated
 
 from conv_recipes import NETS
 from highway_lab.fields import COUNT, Count, rule
-from highway_lab.logs import number
+from highway_networks import rounded
 
 from .contenders import CONV_CONTENDERS
 from .conv_contenders import SAMPLES, ConvCase, peak_of_training
@@ -87,7 +87,7 @@ def run_command(arguments: argparse.Namespace) -> ConvStepLog:
             log.many_runs += measure(title, case, side_by_side, log.rounds)
             with Team(ours, 1) as apart:  # a process that does nothing else
                 (mib,) = apart.ask(peak_of_training, case)
-            log.peaks.append(Peak(case, number(mib, 4)))
+            log.peaks.append(Peak(case, rounded(mib, 4)))
             print(f"  training takes {mib:.0f} MiB", flush=True)
     return log
 

@@ -33,11 +33,11 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
-from highway_lab.datasets import as_inputs, choose_dataset
+from highway_lab.datasets import choose_dataset, load_dataset
 from highway_lab.fields import COUNT, SCORE, Count, rule
 from highway_lab.logs import DatasetInfo, Log, numbers
 from highway_lab.threads import blas_pools
-from highway_networks import DeepNet, load_dataset
+from highway_networks import DeepNet, as_inputs
 
 from .measures import Spread, new_parser, run, spread
 

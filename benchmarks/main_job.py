@@ -24,11 +24,10 @@ from typing import Annotated
 
 import numpy as np
 
-from highway_lab import InputError
-from highway_lab.datasets import choose_dataset
+from highway_lab.datasets import choose_dataset, load_dataset
 from highway_lab.fields import Count, rule
 from highway_lab.logs import DatasetInfo, Log, git
-from highway_networks import Config, load_dataset
+from highway_networks import Config, InputError
 
 from .measures import Spread, new_parser, run, spread
 
@@ -115,8 +114,8 @@ def run_command(arguments: argparse.Namespace) -> JobLog:
     measured = measure(dataset, arguments.rounds, arguments.beside)
     data, config = load_dataset(dataset), Config()
     info = DatasetInfo(dataset, min(config.n_train, len(data.train_x)), min(config.n_test, len(data.test_x)))
-    threads, rounds = config.threads(), arguments.rounds
-    log = JobLog.new(arguments.command_line, info, threads=threads, rounds=rounds, **measured)
+    rounds = arguments.rounds
+    log = JobLog.new(arguments.command_line, info, rounds=rounds, **measured)
     for use in log.usages:
         print(f"{use.name:<30}{use.wall_seconds!s:<24} s  {use.cpu_seconds!s:<24} CPU s  {use.peak_mib.median:.0f} MiB")
     return log

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import numpy as np
 
-from highway_lab import InputError
 from highway_lab.cli import OneLineParser, count, run_cli
 from highway_lab.fields import COUNT, rule
 from highway_lab.files import check_writable
-from highway_lab.logs import Log, number, write
+from highway_lab.logs import Log, write
+from highway_networks import InputError, rounded
 
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
 
@@ -64,4 +64,4 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """Return median and quartiles, rounded to four digits."""
-    return Spread(*(number(quartile, 4) for quartile in np.quantile(values, (0.25, 0.5, 0.75))))
+    return Spread(*(rounded(quartile, 4) for quartile in np.quantile(values, (0.25, 0.5, 0.75))))

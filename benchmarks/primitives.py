@@ -19,7 +19,8 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import COUNT, Count, rule
-from highway_lab.logs import Log, number
+from highway_lab.logs import Log
+from highway_networks import rounded
 
 from .measures import Spread, new_parser, run, spread
 
@@ -98,7 +99,7 @@ def run_command(arguments: argparse.Namespace) -> PrimitivesLog:
     microseconds, found = iter(1e6 / REPEATS * np.transpose(rounds)), []
     for purpose, (arrays, by_name) in PRIMITIVES.items():
         for name, of in zip(by_name, microseconds, strict=False):
-            speed = number(arrays * z.nbytes / np.median(of) / 1e3, 3)
+            speed = rounded(arrays * z.nbytes / np.median(of) / 1e3, 3)
             found.append(Primitive(purpose, name, name == next(iter(by_name)), spread(of), speed))
     return PrimitivesLog.new(arguments.command_line, None, rounds=arguments.rounds, primitives=found)
 

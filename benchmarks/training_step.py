@@ -22,8 +22,8 @@ import numpy as np
 
 from highway_lab.cli import OneLineParser, count
 from highway_lab.fields import COUNT, Count, rule
-from highway_lab.logs import Log, number
-from highway_lab.threads import count_threads
+from highway_lab.logs import Log
+from highway_networks import rounded
 
 from .contenders import CONTENDERS, ENTRIES, Case, Entry, why_missing
 from .measures import Spread, new_parser, run, spread
@@ -101,7 +101,7 @@ def cpus() -> int:
 def thread_counts(name: str, case: Case) -> list[int]:
     """Return the numbers of threads that a contender is timed with."""
     if name.startswith("ours"):
-        return [min(count_threads(case.width**2 * case.batch), cpus())]
+        return [1]  # as the laboratory trains
     return sorted({1, cpus()})
 
 
@@ -124,7 +124,7 @@ def measure(title: str, case: CaseT, contestants: Sequence[Team], rounds: int) -
 def measure_passes(case: CaseT, ours: Team, rounds: int) -> list[Pass[CaseT]]:
     """Time the passes of our step, for which the team has been prepared."""
     turns = [ours.ask(take_turn_by_passes)[0] for _ in range(rounds)]
-    return [Pass(case, name, number(np.median([turn[name] for turn in turns]), 4)) for name in turns[0]]
+    return [Pass(case, name, rounded(np.median([turn[name] for turn in turns]), 4)) for name in turns[0]]
 
 
 def run_command(arguments: argparse.Namespace) -> StepLog:

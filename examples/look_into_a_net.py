@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import highway_networks
-from highway_networks import DeepNet, accuracy, load_dataset
+from highway_lab.datasets import load_dataset
+from highway_networks import DeepNet, accuracy
 
 IMAGES = 1000
 net = DeepNet.load(Path(highway_networks.__file__).parent / "models" / "highway-50.npz")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from highway_networks import Config, load_dataset, train
+from highway_lab.datasets import load_dataset
+from highway_networks import Config, train
 
 EPOCHS = 20
 data = load_dataset("digits")

@@ -10,7 +10,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from highway_networks import BLOCKS, Block, Config, DeepNet, load_dataset, sigmoid_forward, softmax_cross_entropy, train
+from highway_lab.datasets import load_dataset
+from highway_networks import BLOCKS, Block, Config, DeepNet, sigmoid_forward, softmax_cross_entropy, train
 
 
 def root_forward(x, z, y, activation):

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 from conv_highway_networks import Blocks, Convolution, MaxPool
 from highway_image_estimator import HighwayImageClassifier
-from highway_networks import load_folder
+from highway_lab.datasets import load_folder
 
 IMAGES, EPOCHS = 100, 20
 place = tempfile.TemporaryDirectory()

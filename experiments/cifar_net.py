@@ -19,8 +19,8 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import Count, Share, rule
-from highway_lab.logs import Log, number
-from highway_networks import Config, Dataset
+from highway_lab.logs import Log
+from highway_networks import Config, Dataset, rounded
 
 from . import models
 from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out
@@ -76,7 +76,7 @@ def run(job: ExperimentJob) -> None:
     source = Source(str(file), None, replace(runs[0].config, lr=lr, **budget))
     net = models.describe(source, models.obtain(source, data), data)
     print(f"saved {file}")
-    job.keep(runs=runs, margin=number(margin), lr=lr, epochs=epochs, net=net)
+    job.keep(runs=runs, margin=rounded(margin), lr=lr, epochs=epochs, net=net)
 
 
 EXPERIMENT.add_run(run, "train the grid and the net; resumable", "cifar-10")

@@ -20,12 +20,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from highway_lab import InputError
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.jobs import run_tasks
-from highway_lab.logs import Log, number, numbers
-from highway_networks import Dataset, DeepNet
+from highway_lab.logs import Log, numbers
+from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
 
 from . import models
 from .common import Experiment
@@ -130,7 +128,7 @@ def measure_routing(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Rou
         difference=numbers(by_class, DIGITS),
         size=numbers(size, DIGITS),
         size_of_random_groups=numbers(size_by_chance, DIGITS),
-        share_in_first_layers=number(size[:FIRST_LAYERS].sum() / size.sum(), digits=4),
+        share_in_first_layers=rounded(size[:FIRST_LAYERS].sum() / size.sum(), digits=4),
     )
 
 
@@ -242,8 +240,8 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
             found.append(kmeans.predict(vectors))
     tables = [count_pairs(assigned, labels, classes) for assigned in found]
     return Clusters(
-        adjusted_mutual_information=[number(adjusted_mutual_info_score(labels, assigned), 4) for assigned in found],
-        purity=[number(table.max(axis=1).sum() / len(labels), 4) for table in tables],
+        adjusted_mutual_information=[rounded(adjusted_mutual_info_score(labels, assigned), 4) for assigned in found],
+        purity=[rounded(table.max(axis=1).sum() / len(labels), 4) for table in tables],
         table=tables[0].tolist(),
     )
 
@@ -261,7 +259,7 @@ def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
     return {
         "first_layers": FIRST_LAYERS,
         "routing": measure_routing(net, data.train_x, data.train_y),
-        "chance": number(np.bincount(data.test_y).max() / len(data.test_y)),
+        "chance": rounded(np.bincount(data.test_y).max() / len(data.test_y)),
         "fit_images": len(fitted),
         "validation_images": len(validating),
         "accuracies": measure_accuracies(net, untrained, data, jobs),

@@ -23,12 +23,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from highway_lab.console import digest
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
-from highway_lab.logs import History, Log, Trained, environment
+from highway_lab.logs import Log, Trained, environment
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet
+from highway_networks import Config, Dataset, DeepNet, History, as_inputs
 
 from . import models
 from .claims import ACCURACY_MARGIN

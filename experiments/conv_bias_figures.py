@@ -13,7 +13,7 @@ from conv_recipes import ConvConfig
 from highway_lab.console import name_tested
 from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure, pale
 from highway_lab.intervals import interval
-from highway_lab.logs import Run, RunLog
+from highway_lab.logs import RunLog, RunRecord
 
 from .claims import Claim, Verdict, combine
 from .common import CHANCE, group_by, points
@@ -27,7 +27,7 @@ SIGNIFICANT = 0.05  # p below it
 def by_depth(log: RunLog[ConvConfig]) -> dict[int, dict[str, Runs]]:
     """Return runs by layers, then by the name of the gate bias, the highest first; plain nets last."""
 
-    def key(run: Run[ConvConfig]) -> tuple[int, str, float]:
+    def key(run: RunRecord[ConvConfig]) -> tuple[int, str, float]:
         return layers(run.config), run.config.block, -run.config.gate_bias
 
     depths = {}

@@ -7,8 +7,9 @@ from typing import Any
 
 from conv_recipes import ConvConfig, configure
 from highway_lab.console import digest
-from highway_lab.logs import Run
-from highway_networks import Dataset, train
+from highway_lab.logs import RunRecord
+from highway_lab.training import train_resumably
+from highway_networks import Dataset
 
 from .common import ExperimentJob, fit
 
@@ -27,12 +28,12 @@ def config_of(data: Dataset, net: str, smoke: bool, budget: dict[str, Any], **fi
     return configure(net, **fit(budget, room, smoke), n_validation=n_validation, **fields)
 
 
-def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = False) -> Run[ConvConfig]:
+def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = False) -> RunRecord[ConvConfig]:
     """Train one net of the log `name`, with a checkpoint after each epoch, from which a killed run resumes.
 
     any_code: whether also from one of other code
     """
-    return train(config, data, keep=checkpoint_path(name, config), any_code=any_code)
+    return train_resumably(config, data, keep=checkpoint_path(name, config), any_code=any_code)
 
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:
@@ -40,8 +41,8 @@ def checkpoint_path(name: str, config: ConvConfig) -> Path:
     return Path("runs") / "checkpoints" / name / f"{config.net}-{config.block}-{config.seed}-{digest(config)}.npz"
 
 
-def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[Run[ConvConfig]]:
+def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[RunRecord[ConvConfig]]:
     """Train the nets of a job that are not trained yet; returns all runs."""
     train_config = partial(train_one, job.path.stem, any_code=job.arguments.old == "keep")
     kept = checkpoint_path(job.path.stem, configs[0]).parent.glob("*.npz")
-    return job.run_missing(train_config, configs, Run[ConvConfig], checkpoints=kept)
+    return job.run_missing(train_config, configs, RunRecord[ConvConfig], checkpoints=kept)

@@ -28,12 +28,12 @@ from typing import Annotated
 import numpy as np
 
 from conv_recipes import NETS, ConvConfig
-from highway_lab import InputError, checkpoints
+from highway_lab import checkpoints
 from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
-from highway_lab.logs import DatasetInfo, Log, Run, number
+from highway_lab.logs import DatasetInfo, Log, RunRecord
 from highway_lab.training import Training
-from highway_networks import Dataset
+from highway_networks import Dataset, InputError, rounded
 
 from .common import Experiment, ExperimentJob, group_by
 from .conv_runs import checkpoint_path, config_of, train_missing
@@ -92,9 +92,9 @@ class ConvTablesLog(Log):
     """
 
     dataset: DatasetInfo
-    choosing: list[Run[ConvConfig]]
+    choosing: list[RunRecord[ConvConfig]]
     chosen: dict[str, dict[str, float | str]]
-    runs: Annotated[list[Run[ConvConfig]], rule("runs")]
+    runs: Annotated[list[RunRecord[ConvConfig]], rule("runs")]
     costs: list[Cost]
 
 
@@ -102,10 +102,10 @@ MORE = {"more-seeds": "run --more-seeds", "cifar-10-long": "run --long --dataset
 EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 
-def best(arms: Sequence[tuple[str, dict]], runs: Sequence[Run[ConvConfig]]) -> dict[str, dict]:
+def best(arms: Sequence[tuple[str, dict]], runs: Sequence[RunRecord[ConvConfig]]) -> dict[str, dict]:
     """Return by block the fields of the run of the highest last validation accuracy; a diverged run comes last."""
 
-    def score(tried: tuple[tuple[str, dict], Run]) -> tuple[bool, float]:
+    def score(tried: tuple[tuple[str, dict], RunRecord]) -> tuple[bool, float]:
         return not tried[1].diverged, tried[1].history.validation_score[-1] or 0
 
     by_block = group_by(zip(arms, runs, strict=True), lambda tried: tried[0][0])
@@ -122,7 +122,7 @@ def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
         training.epoch = 0
         next(training.epochs(scored=False))
         seconds.append(time.perf_counter() - begun)
-    return Cost(net, training.net.params.flat.size, config.batch_size, number(float(np.median(seconds))))
+    return Cost(net, training.net.params.flat.size, config.batch_size, rounded(float(np.median(seconds))))
 
 
 def keep_net(config: ConvConfig, data: Dataset) -> None:
@@ -179,7 +179,7 @@ def run_long(job: ExperimentJob) -> None:
     net, epochs, rates, paddings, long_epochs, seeds = LONG[job.dataset]
     before, job = EXPERIMENT.read(job.path).chosen, job.for_more("long")
 
-    def train_each(arms: list[tuple[str, dict]], epochs: int = epochs, **more: int) -> list[Run[ConvConfig]]:
+    def train_each(arms: list[tuple[str, dict]], epochs: int = epochs, **more: int) -> list[RunRecord[ConvConfig]]:
         configs = [config_of(job.data, net, False, {"epochs": epochs}, block=of, **fields) for of, fields in arms]
         return train_missing(job, [replace(config, **more) for config in configs])
 

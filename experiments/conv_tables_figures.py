@@ -19,7 +19,7 @@ from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final, name_data, name_tested
 from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, markdown, part_each, set_title
 from highway_lab.intervals import Interval, interval
-from highway_lab.logs import Run
+from highway_lab.logs import RunRecord
 
 from .claims import ACCURACY_MARGIN, Claim, Verdict, judge_as_good
 from .common import group_by, points
@@ -176,7 +176,7 @@ def differences(config: ConvConfig) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if value != recipe[name] and name not in BUDGET}
 
 
-def is_chosen(log: ConvTablesLog, run: Run[ConvConfig]) -> bool:
+def is_chosen(log: ConvTablesLog, run: RunRecord[ConvConfig]) -> bool:
     return differences(run.config) == differences(configure(run.config.net, **log.chosen[run.config.block]))
 
 

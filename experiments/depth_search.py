@@ -57,16 +57,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from highway_lab import InputError, checkpoints
+from highway_lab import checkpoints
 from highway_lab.cli import count, list_of_numbers
 from highway_lab.console import name_numbers
 from highway_lab.datasets import DATASETS
 from highway_lab.fields import COUNT, Count, rule
 from highway_lab.files import make_place
 from highway_lab.jobs import ResultT, check_number
-from highway_lab.logs import History, Log, Result, Trained, number
+from highway_lab.logs import Log, Result, Trained
 from highway_lab.training import Training
-from highway_networks import Config, Dataset
+from highway_networks import Config, Dataset, History, InputError, rounded
 
 from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data
 
@@ -241,10 +241,10 @@ def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, ep
 def _setting(block: str, rng: np.random.Generator, epochs: int) -> dict:
     return {
         "activation": str(rng.choice(["relu", "tanh"])),
-        "lr": number(_log_uniform(rng, "lr")),
-        "momentum": number(1 - _log_uniform(rng, "1 - momentum")),
-        "decay": number(_log_uniform(rng, "last rate") ** (1 / max(epochs - 1, 1))),
-        "gate_bias": number(rng.uniform(*SPACE["gate_bias"])) if block == "highway" else None,
+        "lr": rounded(_log_uniform(rng, "lr")),
+        "momentum": rounded(1 - _log_uniform(rng, "1 - momentum")),
+        "decay": rounded(_log_uniform(rng, "last rate") ** (1 / max(epochs - 1, 1))),
+        "gate_bias": rounded(rng.uniform(*SPACE["gate_bias"])) if block == "highway" else None,
     }
 
 
@@ -279,8 +279,8 @@ def run_trial(trial: Trial, data: Dataset) -> TrialResult:
     """Train one setting for the epochs of its rung, without a look at test images."""
     began = time.perf_counter()
     training = Training(trial.config(n_test=len(data.test_x)), data)
-    losses = [number(loss) for loss in training.epochs(scored=False)]
-    return TrialResult(None, trial, losses, training.diverged, number(time.perf_counter() - began))
+    losses = [rounded(loss) for loss in training.epochs(scored=False)]
+    return TrialResult(None, trial, losses, training.diverged, rounded(time.perf_counter() - began))
 
 
 def run_best(trial: Trial, data: Dataset, *, any_code: bool = False) -> BestRun:

@@ -17,10 +17,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import Count, Share, rule
-from highway_lab.logs import Log, number, numbers
-from highway_networks import Dataset, DeepNet
+from highway_lab.logs import Log, numbers
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from . import models
 from .common import Experiment
@@ -127,7 +126,7 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     if a.size < 2:
         return None
     with np.errstate(invalid="ignore", divide="ignore"):
-        return number(np.corrcoef(a.ravel(), b.ravel())[0, 1], digits=3)
+        return rounded(np.corrcoef(a.ravel(), b.ravel())[0, 1], digits=3)
 
 
 def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) -> Claims:
@@ -135,11 +134,11 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
     mean_bias, mean_T = b_T.mean(axis=1), activity.T.mean(axis=1)
 
     def share(of: np.ndarray) -> float:
-        return number(of.mean(), digits=4)
+        return rounded(of.mean(), digits=4)
 
     return Claims(
         biases_decreased=share(b_T < net.config["gate_bias"]),
-        bias_change=number((b_T - net.config["gate_bias"]).mean(), digits=3),
+        bias_change=rounded((b_T - net.config["gate_bias"]).mean(), digits=3),
         closed_for_a_sample=share(activity.closed),
         closed_in_the_mean=share(activity.T < CLOSED),
         mean_T=share(activity.T),

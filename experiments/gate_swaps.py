@@ -21,12 +21,11 @@ from typing import Annotated
 
 import numpy as np
 
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import COUNT, SHARE, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
-from highway_lab.threads import quiet_threads
+from highway_lab.logs import Log, Result, numbers
+from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from . import models
 from .class_routing import class_means
@@ -152,10 +151,10 @@ def measure_swap(
         found[part] = predict_given(net, x, branch, given).argmax(axis=1)
     before = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     return Swap(
-        distance=number(distance / len(labels), DIGITS),
-        error=number(np.mean(found != labels), DIGITS),
-        as_donor=number(np.mean((found == donor_labels) & (donor_labels != labels)), DIGITS),
-        changed=number(np.mean(found != before), DIGITS),
+        distance=rounded(distance / len(labels), DIGITS),
+        error=rounded(np.mean(found != labels), DIGITS),
+        as_donor=rounded(np.mean((found == donor_labels) & (donor_labels != labels)), DIGITS),
+        changed=rounded(np.mean(found != before), DIGITS),
     )
 
 
@@ -192,7 +191,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
         whose = {OWN: np.arange(len(labels))} | partners
         return {kind: (from_images(net, images[of], branch), labels[of]) for kind, of in whose.items()}
 
-    with quiet_threads(1):
+    with one_thread():
         net, untrained = models.obtain(task.source, data), Training(config, data).net
         means, another = class_means(net, data.train_x, data.train_y).astype(net.dtype), labels[partners[OTHER]]
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
@@ -205,7 +204,7 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
         return NetSwaps(
             None,
             task=task,
-            error=number(np.mean(net.predict(as_inputs(images, net.dtype)).argmax(axis=1) != labels), DIGITS),
+            error=rounded(np.mean(net.predict(as_inputs(images, net.dtype)).argmax(axis=1) != labels), DIGITS),
             gates=swap(net, GATES, donors_of(net, GATES) | no_image),
             states=swap(net, STATES, donors_of(net, STATES)),
             untrained=swap(untrained, GATES, donors_of(untrained, GATES)),

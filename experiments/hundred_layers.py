@@ -74,10 +74,10 @@ import numpy as np
 from highway_lab import checkpoints
 from highway_lab.console import digest
 from highway_lab.fields import SCORE, Count, Share, rule
-from highway_lab.logs import Log, Result, number
-from highway_lab.threads import quiet_threads
-from highway_lab.training import Training, evaluate
-from highway_networks import Config, Dataset
+from highway_lab.logs import Log, Result
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, evaluate, rounded
 
 from .beyond import blocks
 from .claims import LOSS_MARGIN
@@ -260,7 +260,7 @@ def make_task(arm: str, setting: Setting, seed: int, budget: dict[str, int]) -> 
         optimizer="momentum",
         momentum=0.9,
         lr=setting.lr,
-        lr_decay=number(LAST_RATE ** (1 / max(steps - 1, 1)), digits=12),
+        lr_decay=rounded(LAST_RATE ** (1 / max(steps - 1, 1)), digits=12),
         clip=CLIP,
         batch_size=BATCH_SIZE,
         seed=seed,
@@ -295,7 +295,7 @@ def plan_long(data: Dataset, smoke: bool, chosen: dict[str, Setting]) -> list[Ta
     budget, seeds = budget_of(data, smoke), SEEDS[: 2 if smoke else None]
     budget["epochs"] *= STRETCH
     return [
-        make_task(arm, chosen[arm]._replace(lr=number(factor * chosen[arm].lr)), seed, budget)
+        make_task(arm, chosen[arm]._replace(lr=rounded(factor * chosen[arm].lr)), seed, budget)
         for seed, arm, factor in product(seeds, LONG_ARMS, RATE_FACTORS)
     ]
 
@@ -351,15 +351,15 @@ def run_long(task: Task, data: Dataset, *, dataset: str, any_code: bool = False)
 def record(task: Task, training: ClippedTraining) -> HundredLayersRun:
     """Return the record of a finished run; the loss over all training images is taken here, not after each epoch."""
     net, data = training.net, training.data
-    with quiet_threads(task.config.threads()):
+    with one_thread():
         loss, _ = evaluate(net, data.train_x, data.train_y, training.loss)
-        test_score = None if task.tunes else number(evaluate(net, data.test_x, data.test_y, training.loss)[1])
+        test_score = None if task.tunes else rounded(evaluate(net, data.test_x, data.test_y, training.loss)[1])
     diverged = training.diverged or not math.isfinite(loss)
     clipped, steps = net.buffers["steps"]
     n_trained = net.params.flat.size - sum(net.params[name].size for name in net.frozen)
-    scores = (None, None) if diverged else (number(loss), test_score)
+    scores = (None, None) if diverged else (rounded(loss), test_score)
     return HundredLayersRun(
-        None, task, n_trained, diverged, number(clipped / steps), *scores, training.history.train_loss
+        None, task, n_trained, diverged, rounded(clipped / steps), *scores, training.history.train_loss
     )
 
 
@@ -371,7 +371,7 @@ def checkpoint_path(task: Task, dataset: str) -> Path:
 
 
 def run(job: ExperimentJob) -> None:
-    constants = {"margin": LOSS_MARGIN, "at_chance": number(AT_CHANCE)}
+    constants = {"margin": LOSS_MARGIN, "at_chance": rounded(AT_CHANCE)}
     if job.arguments.long:
         tasks = plan_long(job.data, job.smoke, chosen_settings(EXPERIMENT.read(job.path).tried))
         train = partial(run_long, dataset=job.dataset, any_code=job.arguments.old == "keep")

@@ -20,9 +20,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from highway_lab.fields import COUNT, SHARE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
-from highway_lab.threads import quiet_threads
-from highway_networks import Dataset, DeepNet, softmax_cross_entropy
+from highway_lab.logs import Log, Result, numbers
+from highway_lab.threads import one_thread
+from highway_networks import Dataset, DeepNet, rounded, softmax_cross_entropy
 
 from . import models
 from .common import Experiment, ExperimentJob
@@ -152,7 +152,7 @@ def count_spared(errors: np.ndarray) -> int:
 
 def examine(source: Source, data: Dataset) -> NetLesions:
     """Load or train a net, and measure all lesions."""
-    with quiet_threads(1):
+    with one_thread():
         net = models.obtain(source, data)
         error, loss, _ = measure_layers(net, data.train_x, data.train_y)
         images, labels = closing_images(data)
@@ -165,11 +165,11 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     return NetLesions(
         None,
         source=source,
-        error=number(error[-1]),
-        loss=number(loss[-1]),
+        error=rounded(error[-1]),
+        loss=rounded(loss[-1]),
         lesioned_error=numbers(error[:-1]),
         lesioned_loss=numbers(loss[:-1]),
-        idle_share=number(idle[IDLE_THRESHOLDS.index(IDLE)] / net.depth),
+        idle_share=rounded(idle[IDLE_THRESHOLDS.index(IDLE)] / net.depth),
         idle=idle,
         needed=(np.flatnonzero(rise > POINT) + 1).tolist(),
         closings=closings,

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab import InputError, checkpoints
-from highway_lab.datasets import as_inputs
+from highway_lab import checkpoints
 from highway_lab.fields import Share
 from highway_lab.files import make_place
-from highway_lab.logs import environment, number
-from highway_lab.training import LOSSES, Training, evaluate
-from highway_networks import Config, Dataset, DeepNet
+from highway_lab.logs import environment
+from highway_lab.nets import load_net
+from highway_lab.training import Training
+from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
 
 from . import common, depth_search
 from .common import Experiment, ExperimentJob
@@ -188,7 +188,7 @@ def obtain(source: Source, data: Dataset) -> DeepNet:
 
 def load(path: Path, data: Dataset) -> DeepNet:
     """Read a net with gates whose inputs and outputs fit the data set; raises InputError for any other."""
-    net = DeepNet.load(path)
+    net = load_net(path, DeepNet)
     d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
     pixels = math.prod(data.train_x.shape[1:])
 
@@ -229,7 +229,7 @@ def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
     loss = LOSSES["cross-entropy"]
     train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
     _, test_score = evaluate(net, data.test_x, data.test_y, loss)
-    return Model(source, net.config, number(train_loss), number(train_score), number(test_score))
+    return Model(source, net.config, rounded(train_loss), rounded(train_score), rounded(test_score))
 
 
 def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:

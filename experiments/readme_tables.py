@@ -42,12 +42,11 @@ from experiments.__main__ import STEPS
 from experiments.common import Experiment, load
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
-from highway_lab import InputError
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing, fingerprint
 from highway_lab.files import atomic_write
 from highway_lab.logs import Log, RunLog
-from highway_networks import Config
+from highway_networks import Config, InputError
 from visualize_highway_networks import COMMAND, SWEEP_COMMAND
 
 MOST_LINKS = 4  # below a table, to logs

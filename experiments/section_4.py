@@ -29,10 +29,10 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import SHARE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
-from highway_lab.threads import quiet_threads
-from highway_lab.training import LOSSES, Training, evaluate
-from highway_networks import Dataset, DeepNet
+from highway_lab.logs import Log, Result, numbers
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import class_routing, depth_search, gate_maps, lesions, models
 from .common import Experiment, ExperimentJob
@@ -106,20 +106,20 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         lesioned_error=error[:-1],
         lesioned_loss=loss[:-1],
         flips=flips[:-1],
-        closed_error=number(1 - evaluate(net.without(range(net.depth)), images, labels, LOSSES["cross-entropy"])[1]),
+        closed_error=rounded(1 - evaluate(net.without(range(net.depth)), images, labels, LOSSES["cross-entropy"])[1]),
     )
 
 
 def examine(source: Source, data: Dataset) -> NetSeen:
     """Load or train a net, and measure it and an untrained one."""
-    with quiet_threads(1):
+    with one_thread():
         net = models.obtain(source, data)
         if source.training:
             untrained = Training(source.training, data).net
         else:
             untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
         _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
-        return NetSeen(None, source, number(test_score), see(net, data), see(untrained, data))
+        return NetSeen(None, source, rounded(test_score), see(net, data), see(untrained, data))
 
 
 def deep_net(job: ExperimentJob) -> Source:

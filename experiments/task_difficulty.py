@@ -45,10 +45,10 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import COUNT, SHARE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
-from highway_lab.threads import quiet_threads
-from highway_lab.training import LOSSES, Training, evaluate, steps_an_epoch
-from highway_networks import Config, Dataset, DeepNet
+from highway_lab.logs import Log, Result, numbers
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import LOSSES, Config, Dataset, DeepNet, evaluate, rounded, steps_an_epoch
 
 from . import gate_maps, lesions, models
 from .common import Experiment, ExperimentJob
@@ -151,9 +151,9 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     change = np.abs(error[:-1] - error[-1])
     from_back = lesions.measure_order(net, *lesions.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
-        error=number(error[-1]),
-        loss=number(loss[-1]),
-        test_score=number(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
+        error=rounded(error[-1]),
+        loss=rounded(loss[-1]),
+        test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
         lesioned_error=numbers(error[:-1]),
         idle_share=numbers(np.array([np.mean(change < threshold) for threshold in lesions.IDLE_THRESHOLDS])),
         closed_from_back=numbers(from_back),
@@ -175,18 +175,18 @@ def train_net(config: Config, data: Dataset) -> DeepNet | None:
 def error_without_blocks(config: Config, data: Dataset) -> float | None:
     """Return the training error of a net of no blocks that is trained alike; None if it diverged."""
     net = train_net(replace(config, depth=0), data)
-    return net and number(1 - evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1])
+    return net and rounded(1 - evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1])
 
 
 def examine(task: Task, digits: Dataset) -> TaskResult:
     """Train a net and measure it, before and after."""
     data = pair_digits(digits, task.name).to_score()
-    with quiet_threads(1):
+    with one_thread():
         net = train_net(task.config, data)
         return TaskResult(
             None,
             task=task,
-            guess_error=number(1 - np.bincount(data.train_y).max() / len(data.train_y)),
+            guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
             diverged=net is None,
             trained=net and see(net, data),
             untrained=see(Training(task.config, data).net, data),

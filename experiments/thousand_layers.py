@@ -29,10 +29,10 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import COUNT, SHARE, Count, rule
-from highway_lab.logs import History, Log, Trained, number, numbers
-from highway_lab.threads import quiet_threads
-from highway_lab.training import Training, evaluate
-from highway_networks import Config, Dataset, DeepNet
+from highway_lab.logs import Log, Trained, numbers
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, DeepNet, History, evaluate, rounded
 
 from .common import Experiment, ExperimentJob, fit
 from .rates import TriedRate, choose_and_measure, choosing
@@ -129,7 +129,7 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
     training, gates = Training(config, data), None
     images = training.data.train_x[:GATE_IMAGES]
     gated = config.block == "highway" and not config.n_validation
-    with quiet_threads(config.threads()):
+    with one_thread():
         untrained = mean_T(training.net, images) if gated else []
         for _ in training.epochs():
             pass
@@ -177,7 +177,7 @@ def run(job: ExperimentJob) -> None:
     else:
         tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
     constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
-    guessing_loss = number(entropy(job.data.train_y))
+    guessing_loss = rounded(entropy(job.data.train_y))
     job.keep(runs[0].config, guessing_loss=guessing_loss, **constants, tried=tried, runs=runs)
 
 

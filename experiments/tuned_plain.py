@@ -43,7 +43,8 @@ import numpy as np
 
 from highway_lab.fields import SCORE, Count, rule
 from highway_lab.logs import Log, Result
-from highway_networks import BLOCKS, INITS, Config, Dataset, train
+from highway_lab.training import train_resumably
+from highway_networks import BLOCKS, INITS, Config, Dataset
 
 from .common import CHANCE, Experiment, ExperimentJob, fit, group_by
 
@@ -124,7 +125,7 @@ EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)
 
 
 def run_config(config: Config, data: Dataset) -> ScoredRun:
-    run = train(config, data)
+    run = train_resumably(config, data)
     history = run.history
     validation_score = history.validation_score[-1] if config.n_validation else None
     scores = history.train_loss[-1], history.test_score[-1], validation_score

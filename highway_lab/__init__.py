@@ -1,14 +1,6 @@
-"""The machinery around the nets: configuration, data, training, jobs, logs, pictures. Imports point down only."""
+"""The laboratory around the nets, which it imports: data sets, files, logs, checkpoints, jobs, commands, pictures."""
 
 __version__ = "1.0.0"
-
-
-class InputError(ValueError):
-    """A file or an option that the user gave cannot be used; the message is one line and names the remedy."""
-
-
-class ArgumentError(InputError):
-    """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
 class Interrupted(Exception):

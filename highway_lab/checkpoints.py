@@ -1,26 +1,26 @@
-"""Files (.npz) of a training run between two epochs, which goes on from there to the same bits, and of saved nets.
+"""Files (.npz) of a training run between two epochs, which goes on from there to the same bits.
 
 `training` is a highway_lab.training.Training, or an object with its attributes.
 """
 
 import hashlib
 import json
-import math
 import os
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from highway_lab import InputError, Interrupted, logs
+from highway_lab import Interrupted, logs
 from highway_lab.fields import Count, check
-from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place
-from highway_lab.logs import History, Run
+from highway_lab.files import atomic_write, make_place
+from highway_lab.logs import RunRecord
+from highway_lab.nets import check_like, described, packed_arrays
+from highway_networks import MAX_BYTES, History, InputError, check_regular
 
 
 @dataclass
@@ -98,7 +98,7 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
         array[...] = arrays[name]
     vars(training.optimizer).update(state.optimizer)
     training.rng.bit_generator.state = rng.bit_generator.state
-    training.history, training.gate_means = state.history or History.empty(), state.gate_means
+    training.history, training.gate_means = state.history or History(), state.gate_means
     training.epoch, training.diverged = state.epoch, state.diverged
     return True
 
@@ -123,7 +123,7 @@ def _check_state(state: State, training: Any) -> np.random.Generator:
         raise ValueError(f"optimizer: expected {wanted}, found {found}")
     if state.history:
         metric, gate_means = training.loss.metric, state.gate_means or None
-        check(Run(None, training.config, 1, metric, state.diverged, state.history, gate_means))
+        check(RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means))
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng
@@ -151,116 +151,3 @@ def _arrays(training: Any) -> dict[str, np.ndarray]:
 def optimizer_state(training: Any) -> dict[str, Any]:
     """Return an optimiser's attributes, except the parameters that it moves."""
     return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
-
-
-LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
-NET_FORMAT = 2  # 1 had the weights transposed, as x @ W
-LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
-
-
-def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
-    """Write a net's tensors and configuration, and arrays `beside` them, as .npz, whole or not at all.
-
-    Raises InputError if it cannot.
-    """
-    with atomic_write(path, "wb") as file:
-        arrays = tensors_of(net) | beside
-        np.savez(file, format=np.array(NET_FORMAT), config=np.array(json.dumps(net.config)), **arrays)
-
-
-def load_net(path: str | os.PathLike, kind: type) -> Any:
-    """Read a net of the class `kind` that `save_net` wrote. Raises InputError for anything else; never unpickles."""
-    with saved_arrays(path, kind) as arrays:
-        return net_of(arrays, kind)
-
-
-@contextmanager
-def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
-    """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
-    try:
-        check_regular(path)
-        with zipfile.ZipFile(path) as archive:
-            yield packed_arrays(archive)
-    except OSError as error:
-        found = error.strerror or "a damaged archive"
-        raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
-    except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-        reason = " ".join(str(error).split())
-        expected = f"expected a net saved by {kind.__name__}.save"
-        ending = "" if logs.ADD_NAME in reason else "; choose another, or save it anew"
-        raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error
-
-
-def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
-    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    version = int(tensors.pop("format").text()) if "format" in tensors else 1
-    if version != NET_FORMAT:
-        raise ValueError(f"format {version}, not {NET_FORMAT}: its weights are not laid out as W @ x")
-    config = json.loads(tensors.pop("config").text())
-    if config["dtype"] not in ("float32", "float64"):
-        raise ValueError(f"a net of {config['dtype']}")
-    try:
-        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
-    except TypeError as error:
-        found = "convolutional" if "stages" in config else "fully connected" if "hidden" in config else "foreign"
-        raise ValueError(f"a {found} net") from error
-    expected = tensors_of(net)
-    for name in expected.keys() | tensors.keys():
-        check_like(name, tensors.get(name), expected.get(name))
-        tensor = tensors[name].unpack()
-        if not (np.abs(tensor) < LARGEST).all():  # nor is NaN
-            raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
-        if name.endswith("variance") and tensor.min() < 0:
-            raise ValueError(f"tensor {name} with numbers below 0")
-        expected[name][...] = tensor
-    if not abs(config["gate_bias"]) < LARGEST:
-        raise ValueError(f"gate_bias {config['gate_bias']}")
-    return net
-
-
-def tensors_of(net: Any) -> dict[str, Any]:
-    """Return all tensors of a net by name, parameters and buffers."""
-    return dict(net.params) | net.buffers
-
-
-class Packed:
-    """An array in an .npz file whose header alone is read at first: a file of a megabyte may hold many gigabytes.
-
-    shape, dtype  as of an array
-    """
-
-    def __init__(self, archive: zipfile.ZipFile, member: str):
-        self.archive, self.member = archive, member
-        with archive.open(member) as file:
-            if (version := np.lib.format.read_magic(file)) != (1, 0):  # the headers of others may have any length
-                raise ValueError(f"{member} in version {version} of its format, not (1, 0)")
-            self.shape, _, self.dtype = np.lib.format.read_array_header_1_0(file)
-
-    def unpack(self) -> np.ndarray:
-        """Return the array; raises ValueError for pickled objects."""
-        with self.archive.open(self.member) as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-
-    def text(self, most: int = LONGEST_TEXT) -> str:
-        """Return the text or the number that the array holds; raises ValueError for one of more bytes than `most`."""
-        if (found := math.prod(self.shape) * self.dtype.itemsize) > most:
-            raise ValueError(f"{self.member} of {found:,} bytes, more than {most:,}")
-        return str(self.unpack())
-
-
-def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
-    """Return the arrays in an .npz file by name."""
-    return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
-
-
-Described = np.ndarray | Packed | None  # None: there is no array
-
-
-def check_like(name: str, tensor: Described, expected: Described) -> None:
-    """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
-    if described(tensor) != described(expected):
-        raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
-
-
-def described(tensor: Described) -> str:
-    return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -3,22 +3,22 @@
 import argparse
 import dataclasses
 import importlib
-import math
 import os
 import re
 import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
-from highway_lab import ArgumentError, InputError, Interrupted, __version__
+from highway_lab import Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
-from highway_lab.logs import ADD_NAME, environment, imported
+from highway_lab.logs import environment, imported
+from highway_networks import BLOCKS, ArgumentError, Block, InputError
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -138,8 +138,6 @@ def starting_nothing() -> Iterator[None]:
 
 def check_blocks(file: str) -> None:
     """Raise InputError unless what a user's file has left in BLOCKS are Blocks, by names that can be printed."""
-    from highway_networks import BLOCKS, Block  # not imported above, as it imports this module
-
     for name, block in BLOCKS.items():
         if not (isinstance(name, str) and name.isprintable() and isinstance(block, Block)):
             found = f"expected Blocks by printable names in BLOCKS, found {name!r:.40}: {block!r:.40}"
@@ -202,50 +200,6 @@ def count(text: str) -> int:
     if not re.fullmatch(r"0*[1-9]\d{0,5}", text):
         raise argparse.ArgumentTypeError(f"expected a number from 1 to 999999, found {text!r:.40}")
     return int(text)
-
-
-LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
-POSITIVE = (lambda value: value > 0, "a positive number")
-ZERO_OR_MORE = (lambda value: value >= 0, "zero or a positive number")
-BELOW_ONE = (lambda value: 0 <= value < 1, "a number in [0, 1)")
-UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
-UP_TO_ONE = (lambda value: 0 < value <= 1, "a number in (0, 1]")
-FINITE = (math.isfinite, "a finite number")
-Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
-
-
-def one_of(table: Collection[str]) -> Rule:
-    """Make the rule that a value is a name in the table, to which names may be added later."""
-    return (lambda value: value in table, table)
-
-
-def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
-    """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
-    return dataclasses.field(default=default, metadata={"help": help, "rule": rule})
-
-
-def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
-    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
-    if kind in LARGEST and abs(value) > LARGEST[kind]:
-        return f"a number up to {LARGEST[kind]:.2g}"
-    if rule is None or rule[0](value):
-        return None
-    return words_of(rule)
-
-
-def words_of(rule: Rule) -> str:
-    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
-
-
-def check_hyperparameters(config: Any) -> None:
-    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        rule = field.metadata["rule"]
-        if expected := expected_instead(value, field.type, rule):
-            may_grow = rule is not None and isinstance(rule[1], Mapping)
-            remedy = "choose another" + f", or {ADD_NAME}" * may_grow
-            raise ArgumentError(f"`{field.name}`: expected {expected}, found {value!s:.40}; {remedy}")
 
 
 def flag(name: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from highway_lab import InputError, Interrupted
+from highway_lab import Interrupted
 from highway_lab.cli import (
     OneLineParser,
     add_hyperparameters,
@@ -41,11 +41,12 @@ from highway_lab.console import (
     summary,
     unfailing_output,
 )
-from highway_lab.datasets import DATASETS, Dataset, choose_dataset, is_dataset_name, name_of
+from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, name_of
 from highway_lab.files import check_writable, lock_log, remove, remove_torn
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
-from highway_lab.logs import DatasetInfo, Run, RunLog, environment, imported, joined, write
-from highway_lab.training import TrainingConfig, train
+from highway_lab.logs import DatasetInfo, RunLog, RunRecord, environment, imported, joined, write
+from highway_lab.training import train_resumably
+from highway_networks import Dataset, InputError, TrainingConfig
 
 # ---------------------------------------------------------------------------------------------- the job
 
@@ -121,7 +122,7 @@ def run_job(job: Job, data: Dataset) -> None:
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
     with _log_path(job) as path, lock_log(path):
-        lines: ResultFile[Run] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
+        lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
         _check_net_will_be_made(job, lines)
         if job.tensorboard:
@@ -133,7 +134,7 @@ def run_job(job: Job, data: Dataset) -> None:
             remove(*job.checkpoint_paths())
         side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
 
-        def report(done: list[Run]) -> str | None:
+        def report(done: list[RunRecord]) -> str | None:
             run = done[-1]
             if place := job.checkpoint(run.config):
                 remove(place)
@@ -198,9 +199,9 @@ def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
         raise InputError(f"{job.save_model}: {found}; begin anew (--fresh)")
 
 
-def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: TrainingConfig, data: Dataset) -> Run:
+def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
     with unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[Run], None]] = [EpochLines(lines)] if job.out else []
+        watchers: list[Callable[[RunRecord], None]] = [EpochLines(lines)] if job.out else []
         if job.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -208,19 +209,19 @@ def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: Training
         if not side_by_side:
             watchers.append(EpochReporter(config, alone=job.jobs == 1))
 
-        def report(run: Run) -> None:
+        def report(run: RunRecord) -> None:
             for watcher in watchers:
                 watcher(run)
 
         kept, any_code = job.checkpoint(config), job.old == "keep"
-        run = train(config, data, report=report, save_model=job.save_model, keep=kept, any_code=any_code)
+        run = train_resumably(config, data, report=report, save_model=job.save_model, keep=kept, any_code=any_code)
     run.net = None  # which would take memory, and time on its way from a worker
     return run
 
 
-def _write_log(job: Job, out: Path, runs: list[Run], dataset: DatasetInfo, lines: ResultFile) -> None:
+def _write_log(job: Job, out: Path, runs: list[RunRecord], dataset: DatasetInfo, lines: ResultFile) -> None:
     try:
-        write(out, RunLog.new(job.command, dataset, threads=job.configs[0].threads(), runs=runs))
+        write(out, RunLog.new(job.command, dataset, runs=runs))
     except InputError as error:
         raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
@@ -228,8 +229,8 @@ def _write_log(job: Job, out: Path, runs: list[Run], dataset: DatasetInfo, lines
 # ---------------------------------------------------------------------------- epochs that have been trained
 
 
-def run_of(config: type[TrainingConfig]) -> type[Run]:
-    return Run[config]  # type: ignore[valid-type]
+def run_of(config: type[TrainingConfig]) -> type[RunRecord]:
+    return RunRecord[config]  # type: ignore[valid-type]
 
 
 class EpochLines:
@@ -238,7 +239,7 @@ class EpochLines:
     def __init__(self, lines: ResultFile):
         self.lines, self.rows = lines, 0
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: RunRecord) -> None:
         """Add the new epochs of `run`; raises Interrupted if the disk is full."""
         new = dataclasses.replace(run.rows(self.rows), environment=environment())
         self.lines.append(new, durable=False)

@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from highway_lab.datasets import DATASETS, TEST_IMAGES
+from highway_lab.datasets import DATASETS
 from highway_lab.intervals import interval
-from highway_lab.logs import DatasetInfo, Run
+from highway_lab.logs import DatasetInfo, RunRecord
+from highway_networks import TEST_IMAGES
 
 STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
 
@@ -118,7 +119,7 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def describe_scores(run: Run) -> str:
+def describe_scores(run: RunRecord) -> str:
     """Return the last row of a run's history in words, the test score first: a narrow terminal cuts off the end."""
     history = run.history
     if history.train_loss[-1] is None:
@@ -138,7 +139,7 @@ class EpochReporter:
         hidden = not (alone and sys.stderr.isatty())
         self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: RunRecord) -> None:
         epoch, scores = run.history.epoch[-1], describe_scores(run)
         if self.bar.disable:
             print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
@@ -165,10 +166,10 @@ def digest(config: Any) -> str:
     return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
 
 
-def summary(runs: Sequence[Run], dataset: DatasetInfo) -> str:
+def summary(runs: Sequence[RunRecord], dataset: DatasetInfo) -> str:
     """Return a table of runs for a terminal of 80 columns, a row for each size and kind of block."""
     size = runs[0].config.SIZE
-    groups: dict[tuple, list[Run]] = {}
+    groups: dict[tuple, list[RunRecord]] = {}
     for run in runs:
         groups.setdefault((getattr(run.config, size), run.config.block), []).append(run)
     rows = [[size, "block", f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
@@ -183,7 +184,7 @@ def summary(runs: Sequence[Run], dataset: DatasetInfo) -> str:
     return "\n".join(lines + ["±: 95 % interval over seeds"] * any("±" in line for line in lines))
 
 
-def describe_chance(runs: Sequence[Run], labels: np.ndarray) -> str:
+def describe_chance(runs: Sequence[RunRecord], labels: np.ndarray) -> str:
     """Name the runs whose test accuracy is no better than guessing, and what to try; "" if there is none.
 
     Guessing: the share of the commonest of the test labels (n,), plus its standard error.
@@ -204,7 +205,7 @@ def _by_size(group: tuple) -> Any:
     return size
 
 
-def _cells(group: list[Run]) -> list[str]:
+def _cells(group: list[RunRecord]) -> list[str]:
     """Return test score, training loss, seconds and the number of diverged runs, whose scores do not count."""
     finished = [run.history for run in group if not run.diverged]
     scores = [interval([getattr(of, field)[-1] for of in finished]) for field in ("test_score", "train_loss")]

@@ -8,32 +8,27 @@ import re
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from highway_lab import ArgumentError, InputError
 from highway_lab.files import (
     DownloadError,
     Published,
     Source,
     atomic_write,
-    damaged,
     data_directory,
-    decompress,
     fetch,
     prepare_folder,
-    read_bytes,
     read_verified,
 )
+from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, damaged, decompress, parse_idx, read_bytes
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed
-TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
 
 
 def idx_files(*known: tuple[int, str]) -> dict[str, Published]:
@@ -141,19 +136,6 @@ CIFARS = {
 # ------------------------------------------------------------------------------------------ the data sets
 
 
-class Dataset(NamedTuple):
-    """Samples for training and for testing."""
-
-    train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
-    test_x: np.ndarray
-    test_y: np.ndarray
-    outputs: int  # K, that a net needs
-    test_set: str = TEST_IMAGES  # which samples are there for testing, in words
-    train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
-
-
 DATASETS = {  # name -> number of classes
     **dict.fromkeys(IDX_SOURCES, CLASSES),
     **{name: cifar.classes for name, cifar in CIFARS.items()},
@@ -161,12 +143,13 @@ DATASETS = {  # name -> number of classes
 }
 
 
-def load(
-    name: str, data_dir: str | os.PathLike | None, parse_idx: Callable[[bytes, Path], np.ndarray], size: int | None
-) -> Dataset:
-    """Load a data set, downloading what is missing below the data directory; see highway_networks.load_dataset.
+def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int | None = None) -> Dataset:
+    """Load a data set, downloading what is missing below the data directory.
 
-    `parse_idx(payload, path)` makes an array of the bytes of an idx file.
+    `name`: "mnist", "fashion-mnist", "cifar-10", "cifar-100", "digits" (scikit-learn's bundled 8x8 set, scaled to
+    0..255), "auto" (see `choose_dataset`) or a folder of images (see `load_folder`, also for `size`). `data_dir`: else
+    $HIGHWAY_DATA_DIR, else ~/.cache. Images are uint8 (n, channels, rows, columns), one channel or three.
+    Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name not in ("auto", *DATASETS):
         if not os.path.isdir(name):
@@ -426,46 +409,3 @@ def _read_image(path: Path, size: int | None) -> tuple[np.ndarray, bool]:
     if size is not None:
         pixels = np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
     return pixels.transpose(2, 0, 1), mode in GREY
-
-
-# ---------------------------------------------------------------------------------------------- samples
-
-
-def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are.
-
-    SciPy's sparse matrices become arrays.
-    """
-    x = x.toarray() if hasattr(x, "toarray") else x
-    rows = x.reshape(len(x), -1)
-    if x.dtype != np.uint8:
-        return rows.astype(dtype, copy=False)
-    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
-    scaled -= 1
-    return scaled
-
-
-def check_prepared(x: np.ndarray) -> None:
-    """Raise InputError for pixels as bytes (uint8): nets are trained on what their `preprocess` makes of these."""
-    if np.asarray(x).dtype == np.uint8:
-        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
-
-
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
-    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
-
-    The n_validation training samples after those are the last of train_x and train_y.
-    """
-    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
-    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
-        if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise ArgumentError(f"{names}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
-    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
-    test = rng.permutation(data.test_x.shape[0])[:n_test]
-    return data._replace(
-        train_x=data.train_x[train],
-        train_y=data.train_y[train],
-        test_x=data.test_x[test],
-        test_y=data.test_y[test],
-        train_weights=None if data.train_weights is None else data.train_weights[train],
-    )

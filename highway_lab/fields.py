@@ -40,12 +40,16 @@ Count = Annotated[int, rule(within=COUNT)]
 Share = Annotated[float, rule(within=SHARE)]
 
 
+OF_OTHERS: dict[type, Mapping[str, Rule]] = {}  # rules of dataclasses that cannot declare them
+
+
 @functools.cache
 def rules(kind: Any) -> Mapping[str, Rule]:
     """Return the rules of a dataclass's fields."""
     hints = get_type_hints(kind, include_extras=True)
     declared = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
-    return {name: next((of for of in found if isinstance(of, Rule)), ANY) for name, found in declared.items()}
+    own = {name: next((of for of in found if isinstance(of, Rule)), ANY) for name, found in declared.items()}
+    return {**own, **OF_OTHERS.get(kind, {})}
 
 
 def check(value: Any, place: str = "$", lengths: dict[str, int] | None = None, rule: Rule = ANY) -> None:

@@ -28,8 +28,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab import InputError
 from highway_lab.files import atomic_write, make_place
+from highway_networks import InputError
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
 DPI = 200  # for dense screens

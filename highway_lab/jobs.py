@@ -23,11 +23,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from highway_lab import ArgumentError, InputError, Interrupted, logs
+from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, check_regular, make_place, remove
+from highway_lab.files import atomic_write, make_place, remove
 from highway_lab.logs import Result, imported
+from highway_networks import ArgumentError, InputError, check_regular
 
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
 CONNECT_SECONDS = 10.0  # after which there is no scheduler

@@ -15,21 +15,20 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
 
-from highway_lab import InputError
-from highway_lab.datasets import DATASETS, TEST_IMAGES, is_dataset_name
-from highway_lab.fields import COUNT, LARGEST, SCORE, Count, check, rule
-from highway_lab.files import atomic_write, check_regular
+from highway_lab.datasets import DATASETS, is_dataset_name
+from highway_lab.fields import COUNT, OF_OTHERS, SCORE, Count, check, rule
+from highway_lab.files import atomic_write
+from highway_networks import ADD_NAME, TEST_IMAGES, History, InputError, check_regular, rounded
 
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent
 TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
-ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -146,45 +145,26 @@ class Log:
 # ----------------------------------------------------------------------------------------- training runs
 
 
-@dataclass
-class History:
-    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
+OF_OTHERS[History] = {
+    "epoch": rule("rows", within=COUNT),
+    "train_loss": rule("rows"),
+    "train_score": rule("rows", within=SCORE),
+    "test_loss": rule("rows"),
+    "test_score": rule("rows", within=SCORE),
+    "grad_norm": rule("rows", within=COUNT),
+    "seconds": rule("rows", within=COUNT),
+    "validation_score": rule(within=SCORE),
+}
 
-    The validation columns are empty without validation samples; with them, only the last row has test scores.
-    """
 
-    epoch: Annotated[list[int], rule("rows", within=COUNT)]
-    train_loss: Annotated[list[float | None], rule("rows")]
-    train_score: Annotated[list[float | None], rule("rows", within=SCORE)]
-    test_loss: Annotated[list[float | None], rule("rows")]
-    test_score: Annotated[list[float | None], rule("rows", within=SCORE)]
-    # Mean global L2 norm before clipping, null at epoch 0.
-    grad_norm: Annotated[list[float | None], rule("rows", within=COUNT)]
-    seconds: Annotated[list[float], rule("rows", within=COUNT)]  # wall time
-    validation_loss: list[float | None] = field(default_factory=list)
-    validation_score: Annotated[list[float | None], rule(within=SCORE)] = field(default_factory=list)
-
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
-        rows, validated = len(self.epoch), (len(self.validation_loss), len(self.validation_score))
-        if validated not in ((0, 0), (rows, rows)):
-            return f"expected validation_loss and validation_score of {rows} entries, found {validated}"
-        if self.epoch != [*range(self.epoch[0], self.epoch[0] + rows)]:
-            return "expected an epoch that follows the one before, found another"
-        return "expected numbers in train_loss before the last, found null" if None in self.train_loss[:-1] else None
-
-    @classmethod
-    def empty(cls) -> Self:
-        return cls(*([] for _ in fields(cls)))
-
-    def columns(self) -> list[list]:
-        return [getattr(self, column.name) for column in fields(self)]
-
-    def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes null."""
-        self.epoch.append(epoch)
-        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
-            column.append(number(value))
+def disagreement(history: History) -> str | None:
+    """Return in words what does not agree in a history."""
+    rows, validated = len(history.epoch), (len(history.validation_loss), len(history.validation_score))
+    if validated not in ((0, 0), (rows, rows)):
+        return f"expected validation_loss and validation_score of {rows} entries, found {validated}"
+    if history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
+        return "expected an epoch that follows the one before, found another"
+    return "expected numbers in train_loss before the last, found null" if None in history.train_loss[:-1] else None
 
 
 class Trained(Result):
@@ -218,12 +198,12 @@ class Trained(Result):
             return f"expected the epochs 0 to {self.epochs}, found {first} to {last}"
         if not self.diverged and self.history.train_loss[-1] is None:
             return "expected a last train_loss of a run that has not diverged, found null"
-        return None
+        return disagreement(self.history)
 
 
 @dataclass
-class Run(Trained, Generic[ConfigT]):
-    """One training run."""
+class RunRecord(Trained, Generic[ConfigT]):
+    """One training run, as a log keeps it."""
 
     in_parts = True
     config: ConfigT
@@ -255,7 +235,7 @@ class RunLog(Log, Generic[ConfigT]):
     """Log of a training command; unless it is `finished`, runs are missing or have epochs to come."""
 
     dataset: DatasetInfo
-    runs: Annotated[list[Run[ConfigT]], rule("runs")]
+    runs: Annotated[list[RunRecord[ConfigT]], rule("runs")]
     finished: bool = True
 
     def contradiction(self) -> str | None:
@@ -264,12 +244,12 @@ class RunLog(Log, Generic[ConfigT]):
         return f"expected whole runs in a finished log, found {missing} others" if self.finished and missing else None
 
 
-def joined(records: Iterable[Run]) -> list[Run]:
+def joined(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Put together records of some epochs of runs; a later record of an epoch replaces an earlier one.
 
     A record whose run lacks the epochs before it is left out.
     """
-    runs: dict[Any, Run] = {}
+    runs: dict[Any, RunRecord] = {}
     for record in records:
         if first := record.history.epoch[0]:
             if record.config not in runs or runs[record.config].history.epoch[-1] < first - 1:
@@ -292,15 +272,10 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def number(value: float, digits: int = 6) -> float | None:
-    """Round `value` to significant digits, at most LARGEST; return None (null in JSON) if it is not finite."""
-    return float(f"{max(-LARGEST, min(float(value), LARGEST)):.{digits}g}") if math.isfinite(value) else None
-
-
 def numbers(values: Any, digits: int = 6) -> list:
-    """Apply `number` to every entry of an array; return nested lists of the same shape."""
+    """Apply `rounded` to every entry of an array; return nested lists of the same shape."""
     nested = getattr(values, "tolist", lambda: values)()
-    return [numbers(v, digits) if isinstance(v, list) else number(v, digits) for v in nested]
+    return [numbers(v, digits) if isinstance(v, list) else rounded(v, digits) for v in nested]
 
 
 @functools.cache

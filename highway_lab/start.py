@@ -21,4 +21,4 @@ def start(module: str, main: str = "main") -> None:
 
 def highway_networks() -> None:
     """Run the command of an installed package."""
-    start("highway_networks")
+    start("highway_lab.programs")

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab import InputError, Interrupted
+from highway_lab import Interrupted
 from highway_lab.console import full_name
 from highway_lab.files import make_place, unwritable
-from highway_lab.logs import Run
+from highway_lab.logs import RunRecord
+from highway_networks import InputError
 
 try:
     from tensorboardX.event_file_writer import EventsWriter
@@ -42,7 +43,7 @@ class EventFile:
             self.file, self.rows = EventsWriter(str(self.place)), 0
             self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: RunRecord) -> None:
         """Write the new epochs; raises Interrupted if the disk is full."""
         with self._on_disk():
             if not self.rows:
@@ -78,7 +79,7 @@ def events_of(folder: Path, dataset: str, config: Any) -> Path:
     return place
 
 
-def scalars(run: Run, row: int) -> dict[str, float]:
+def scalars(run: RunRecord, row: int) -> dict[str, float]:
     """Return a row of a run's history by tag, without nulls; TensorBoard groups tags by the part before the slash."""
     h = run.history
     columns = {

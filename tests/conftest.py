@@ -19,7 +19,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from highway_lab.datasets import IDX_SOURCES
+from highway_lab.datasets import IDX_SOURCES, load_dataset
 from highway_lab.training import Training
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
@@ -120,7 +120,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
 
 @pytest.fixture(scope="session")
 def digits() -> hn.Dataset:
-    return hn.load_dataset("digits")
+    return load_dataset("digits")
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from helpers import SOME_ENVIRONMENT
 from conv_recipes import ConvConfig
 from experiments.common import ExperimentJob, TrainedRun, load
 from experiments.depth_search import SPACE, BestRun, DepthSearchLog, Trial, TrialResult
-from highway_lab.logs import SCHEMA, DatasetInfo, History, Log, Run, RunLog
-from highway_networks import Config, Dataset
+from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord
+from highway_networks import Config, Dataset, History
 
 
 def log(schema: type[Log], dataset: DatasetInfo | None = None, command: str = "made up", **measured: Any) -> Any:
@@ -56,18 +56,18 @@ def trained_run(config: Config, test_score: Sequence[float | None], train_loss: 
     return TrainedRun(None, config, test_score[-1] is None, history(*losses, test_score=[*test_score]))
 
 
-def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> Run[ConvConfig]:
+def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRecord[ConvConfig]:
     """Return a run whose last test accuracy is as given, NaN if it diverged; validation scores rise to it."""
-    history = History.empty()
+    history = History()
     for epoch in range(config.epochs + 1):
         done = epoch / config.epochs
         score = (0.1 + (accuracy - 0.1) * done**0.2) + 0.001 * config.seed * done
         test = accuracy if epoch == config.epochs else math.nan
         history.append(epoch, 2.3 * (1.01 - score), score, math.nan, test, 1.0, 2.0, 1.0, score)
-    return Run(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)
+    return RunRecord(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)
 
 
-def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> Run[Config]:
+def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) -> RunRecord[Config]:
     """Return a run whose numbers follow from its config; a diverged one has no finite number after epoch 1."""
     config = Config(block=block, depth=depth, seed=seed, epochs=epochs)
     rows = range(2 if diverged else epochs + 1)
@@ -89,7 +89,7 @@ def made_up_run(block: str, depth: int, seed: int, epochs: int, diverged: bool) 
     )
     gates = [[0.12 + 0.01 * epoch * layer + 0.005 * seed for layer in range(depth)] for epoch in rows]
     gate_means = gates if block == "highway" and depth else None
-    return Run(None, config, 1000 + depth, "accuracy", diverged, history, gate_means)
+    return RunRecord(None, config, 1000 + depth, "accuracy", diverged, history, gate_means)
 
 
 def made_up_log(

@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 from helpers import refused_with, small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
 
+import highway_estimators  # noqa: F401, adds its losses
 from experiments.beyond.blocks import RESIDUAL_SCALED, REZERO
-from highway_lab import InputError
-from highway_lab.training import LOSSES, evaluate
-from highway_networks import ACTIVATIONS, BLOCKS, INITS, DeepNet, Workspace, name_in_layer, softmax_cross_entropy
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    INITS,
+    LOSSES,
+    DeepNet,
+    InputError,
+    Workspace,
+    evaluate,
+    name_in_layer,
+    softmax_cross_entropy,
+)
 
 every_block = pytest.mark.parametrize("block", BLOCKS)
 every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -151,7 +161,9 @@ def test_the_generator_decides_the_weights():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *(({name: "brick"}, f"{name}: expected .*, found 'brick'; ") for name in ("block", "activation", "init")),
+        *(({name: "brick"}, f"`{name}`: expected .*, found brick; ") for name in ("block", "activation", "init")),
+        *(({name: value}, f"`{name}`: expected .*, found {value}; ") for name, value in (("depth", -3), ("hidden", 0))),
+        ({"dtype": "float16"}, "`dtype`: expected one of float32, float64, found float16; "),
         ({"block": "lstm", "hidden": 7}, "hidden: expected a multiple of 2 units for lstm blocks, found 7; "),
     ],
 )

@@ -14,8 +14,7 @@ from experiments.beyond.blocks_compared_figures import flow_table, judge_accurac
 from experiments.claims import Verdict
 from experiments.common import final_values
 from experiments.rates import best_rates
-from highway_lab.datasets import as_inputs
-from highway_networks import ACTIVATIONS, Config, DeepNet, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, Config, DeepNet, as_inputs, softmax_cross_entropy
 from highway_networks import BLOCKS as ALL_BLOCKS
 
 SHORT = Config(depth=2, hidden=8, epochs=2, n_train=100, n_test=50)

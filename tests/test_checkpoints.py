@@ -14,8 +14,8 @@ import test_conv_training
 from helpers import assert_same_bits, contents, files_below, limited_file_size, refused_with, small_net, train_to
 
 from highway_lab import Interrupted, checkpoints
-from highway_lab.training import Training
-from highway_networks import Config, train
+from highway_lab.training import Training, train_resumably
+from highway_networks import Config
 
 SHORT = Config(depth=2, hidden=8, batch_size=64, epochs=4, n_train=200, n_test=50)
 CONFIGS = {
@@ -70,7 +70,7 @@ def test_a_diverged_run_with_its_nulls_is_restored_and_not_trained_on(digits, pa
 def test_where_a_run_goes_on_its_record_so_far_is_told(digits, path, epochs):
     checkpoints.save(path, train_to(Training(SHORT, digits), epochs))
     told = []
-    train(SHORT, digits, keep=path, report=lambda run: told.append(run.history.epoch[-1]))
+    train_resumably(SHORT, digits, keep=path, report=lambda run: told.append(run.history.epoch[-1]))
     assert told == list(range(epochs, 5))
 
 

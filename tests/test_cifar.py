@@ -15,10 +15,11 @@ from helpers import assert_says, files_below, gz, refused_with, small_log
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_lab import datasets, logs
+from highway_lab import datasets, logs, programs
 from highway_lab.console import name_tested, summary
-from highway_lab.datasets import CIFARS, Batch, draw_subset
+from highway_lab.datasets import CIFARS, Batch, load_dataset
 from highway_lab.files import DownloadError, Published
+from highway_networks import draw_subset
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
 TEST, FIRST = "test_batch.bin", "test_batch_first_2.bin"
@@ -79,7 +80,7 @@ def folder(data_dir, payloads) -> Path:
 
 
 def load(data_dir: Path) -> hn.Dataset:
-    return hn.load_dataset("cifar-10", data_dir)
+    return load_dataset("cifar-10", data_dir)
 
 
 def refuse(data_dir: Path, *parts: object) -> None:
@@ -113,7 +114,7 @@ def test_of_two_labels_the_last_is_the_class(tmp_path, monkeypatch):
     payloads = {name: records(name, n, labels=2, classes=100) for name, n in (("train.bin", 3), ("test.bin", 2))}
     for name, payload in payloads.items():
         (folder / name).write_bytes(payload)
-    data = hn.load_dataset("cifar-100", tmp_path)
+    data = load_dataset("cifar-100", tmp_path)
     table = np.frombuffer(payloads["train.bin"], np.uint8).reshape(3, 2 + 3072)
     np.testing.assert_array_equal(data.train_y, table[:, 1])
     np.testing.assert_array_equal(data.train_x.reshape(3, -1), table[:, 2:])
@@ -179,7 +180,7 @@ def test_the_first_test_images_have_their_checksum(first):
 
 def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, capsys):
     words = ("--dataset", "cifar-10", "--data-dir", str(first.parent), "--quick", "--depth", "1", "--hidden", "4")
-    assert hn.main([*words, "--out", "log.json"]) == 0
+    assert programs.main([*words, "--out", "log.json"]) == 0
     assert "\nCIFAR-10, first 2 test images: 20 training, 2 test samples\n" in capsys.readouterr().out
     log = viz.read_log(Path("log.json"))
     assert log.dataset == logs.DatasetInfo("cifar-10", 5 * N_TRAIN, N_FIRST, "first 2 test images")
@@ -247,7 +248,7 @@ def real_cifar() -> hn.Dataset:
     root = os.environ.get("HIGHWAY_DATA_DIR")
     if not root or not (Path(root) / "cifar-10-batches-bin").is_dir():
         pytest.skip("needs the real CIFAR-10: set HIGHWAY_DATA_DIR to the directory that holds cifar-10-batches-bin/")
-    return hn.load_dataset("cifar-10", root)
+    return load_dataset("cifar-10", root)
 
 
 def test_the_real_cifar_10_has_its_known_labels_and_means(real_cifar):

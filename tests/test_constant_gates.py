@@ -11,8 +11,7 @@ from experiments import constant_gates as cg
 from experiments import models
 from experiments.claims import ACCURACY_MARGIN
 from experiments.constant_gates_figures import claims, gaps_row
-from highway_lab.datasets import as_inputs
-from highway_networks import Config
+from highway_networks import Config, as_inputs
 
 SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
 

@@ -10,8 +10,7 @@ from helpers import ROOT
 from test_gradients import test_gradients_equal_complex_step_derivatives as gradients_equal
 from test_gradients import test_the_gradient_of_a_loss_equals_its_derivatives as gradient_of_a_loss_equals
 
-from highway_lab.training import LOSSES
-from highway_networks import BLOCKS
+from highway_networks import BLOCKS, LOSSES
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 EXAMPLES = {name: code for code, name in re.findall(r"^```python\n(# (\S+)\n.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)}

@@ -122,7 +122,7 @@ def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, d
         keep.parent.mkdir(exist_ok=True)
         keep.touch()
 
-    monkeypatch.setattr(conv_gates, "train", train)
+    monkeypatch.setattr(conv_gates, "train_resumably", train)
     for old in (None, None, "fresh"):
         conv_gates.train_short(made_up.job(digits, smoke=True, old=old))
     assert there == [False, True, False]

@@ -21,9 +21,17 @@ from conv_highway_networks import Blocks, ConvNet, ConvWorkspace, Dropout, contr
 from conv_recipes import NETS, ConvConfig, configure, crop_and_mirror, mean_image
 from highway_lab import checkpoints, logs
 from highway_lab.commands import fit_to
-from highway_lab.datasets import Dataset
-from highway_lab.training import LOSSES, Training, evaluate, is_schedule, scheduled_rate, train
-from highway_networks import Momentum, decay_weights, softmax_cross_entropy
+from highway_lab.training import Training, train_resumably
+from highway_networks import (
+    LOSSES,
+    Dataset,
+    Momentum,
+    decay_weights,
+    evaluate,
+    is_schedule,
+    scheduled_rate,
+    softmax_cross_entropy,
+)
 
 # A net with dropout, on 8 x 8 images; steps of 50, 50 and 20 images.
 SMALL = configure("mnist-8", n_train=120, n_validation=30, n_test=40, n_scored=50, batch_size=50, epochs=3)
@@ -182,7 +190,7 @@ def test_samples_that_are_no_images_are_refused():
 
 @pytest.mark.parametrize("others", [{}, {"batch_norm": True}], ids=str)
 def test_a_net_learns_the_digits(digits, others):
-    run = train(configure("digits", n_train=800, n_validation=100, n_test=200, epochs=3, **others), digits)
+    run = train_resumably(configure("digits", n_train=800, n_validation=100, n_test=200, epochs=3, **others), digits)
     assert run.history.train_loss[0] > 2 > 0.8 > run.history.train_loss[-1]
     assert run.history.validation_score[-1] > 0.8
     assert run.history.test_score[-1] > 0.8
@@ -196,7 +204,7 @@ def test_recorded_runs_come_out_again(digits):
     for recorded in log.runs:
         found, expected = (
             dataclasses.asdict(without_seconds(run).history) | {"gates": run.gate_means, "n_params": run.n_params}
-            for run in (train(recorded.config, digits), recorded)
+            for run in (train_resumably(recorded.config, digits), recorded)
         )
         for name, values in expected.items():
             both = (np.array(numbers, float) for numbers in (found[name], values))  # null as NaN

@@ -20,11 +20,11 @@ import visualize_highway_networks as viz
 from experiments.__main__ import STEPS
 from experiments.common import load
 from experiments.readme_tables import BENCHMARKS
-from highway_lab import InputError, checkpoints, logs
+from highway_lab import checkpoints, logs
 from highway_lab.jobs import ResultFile, sealed
-from highway_lab.logs import Run, RunLog
+from highway_lab.logs import RunLog, RunRecord
 from highway_lab.training import Training
-from highway_networks import Config
+from highway_networks import Config, InputError
 
 pytestmark = pytest.mark.slow
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,7 +112,7 @@ RUN = json.dumps(asdict(small_log().runs[0])).encode()
 @given(data=st.data(), line=st.integers(0, 2))
 def test_a_changed_line_is_never_taken_for_a_finished_run(data, line, tmp_path):
     lines = [sealed(RUN.replace(b'"seed": 0', b'"seed": %d' % seed)) for seed in range(3)]
-    file = ResultFile(tmp_path / "log.digits.jsonl", Run[Config])
+    file = ResultFile(tmp_path / "log.digits.jsonl", RunRecord[Config])
     file.path.write_bytes(b"".join(line + b"\n" for line in lines))
     whole = file.read()
     lines[line] = data.draw(changed(lines[line].decode())).encode()

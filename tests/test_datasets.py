@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-import highway_lab.files
 import highway_networks as hn
 from conv_highway_networks import Blocks
-from highway_lab import InputError, datasets
-from highway_lab.datasets import IDX_SOURCES, as_inputs, draw_subset
+from highway_lab import datasets
+from highway_lab.datasets import IDX_SOURCES, load_dataset
 from highway_lab.files import Published
+from highway_networks import InputError, as_inputs, draw_subset
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
 PAYLOAD = idx_bytes(IMAGES)
@@ -98,7 +98,7 @@ def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(highway_lab.files, "MAX_BYTES", 2**24)
+    monkeypatch.setattr(hn, "MAX_BYTES", 2**24)
     path, most = tmp_path / f"file{suffix}", header(2**24 - 8) + bytes(2**24 - 8)
     assert read(path, COMPRESS[suffix](most)).size == 2**24 - 8
     with refused_with(path, "more than 16,777,216 bytes"):
@@ -112,7 +112,7 @@ def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
 
 
 def test_mnist_is_images_with_one_channel_and_labels(small_mnist):
-    data = hn.load_dataset("mnist", small_mnist)
+    data = load_dataset("mnist", small_mnist)
     folder = small_mnist / "hinton-mnist"
     np.testing.assert_array_equal(data.train_x, hn.read_idx(folder / TRAIN_IMAGES).reshape(60, 1, 4, 4))
     np.testing.assert_array_equal(data.train_y, hn.read_idx(folder / TRAIN_LABELS))
@@ -126,13 +126,13 @@ def test_the_data_directory_is_argument_variable_or_cache(small_mnist, tmp_path,
     folder = small_mnist / "hinton-mnist"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(tmp_path / "nowhere"))
-    hn.load_dataset("mnist", small_mnist)
+    load_dataset("mnist", small_mnist)
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(small_mnist))
-    hn.load_dataset("mnist")
+    load_dataset("mnist")
     monkeypatch.delenv("HIGHWAY_DATA_DIR")
     (tmp_path / "home" / ".cache").mkdir(parents=True)
     folder.rename(tmp_path / "home" / ".cache" / "hinton-mnist")
-    hn.load_dataset("mnist")
+    load_dataset("mnist")
 
 
 SPOIL = {
@@ -149,7 +149,7 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     spoil(path)
     before, kind = files_below(small_mnist), path.lstat().st_mode
     with refused_with(path, found):
-        hn.load_dataset("mnist", small_mnist)
+        load_dataset("mnist", small_mnist)
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
@@ -161,14 +161,14 @@ def test_a_payload_with_another_checksum_is_refused(small_mnist, name):
     path.write_bytes(gz(idx_bytes(array)))
     expected = IDX_SOURCES["mnist"].files[name].checksum
     with refused_with(path, expected, hashlib.sha256(idx_bytes(array)).hexdigest()):
-        hn.load_dataset("mnist", small_mnist)
+        load_dataset("mnist", small_mnist)
 
 
 def test_mnist_may_be_compressed_anew(small_mnist):
     path = small_mnist / "hinton-mnist" / TRAIN_IMAGES
-    data = hn.load_dataset("mnist", small_mnist)
+    data = load_dataset("mnist", small_mnist)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=1))
-    np.testing.assert_array_equal(hn.load_dataset("mnist", small_mnist).train_x, data.train_x)
+    np.testing.assert_array_equal(load_dataset("mnist", small_mnist).train_x, data.train_x)
 
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
@@ -177,15 +177,15 @@ def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
     folder.rename(small_mnist / "fashion-mnist")
     source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files)
     monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", source)
-    assert hn.load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
+    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
     files[TEST_LABELS] = Published(0, "0" * 32)
     with refused_with(small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32):
-        hn.load_dataset("fashion-mnist", small_mnist)
+        load_dataset("fashion-mnist", small_mnist)
 
 
 def test_an_unknown_data_set_is_refused():
     with refused_with("data set", "mnist", "fashion-mnist", "digits", "'imagenet'"):
-        hn.load_dataset("imagenet")
+        load_dataset("imagenet")
 
 
 def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
@@ -198,7 +198,7 @@ def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
     counts = np.bincount(digits.train_y) + np.bincount(digits.test_y)
     np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
     monkeypatch.setattr(datasets, "DIGITS", "nowhere")
-    for of_file, of_function in zip(digits, hn.load_dataset("digits"), strict=True):
+    for of_file, of_function in zip(digits, load_dataset("digits"), strict=True):
         np.testing.assert_array_equal(of_file, of_function)
 
 
@@ -250,7 +250,7 @@ def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, name):
 
 
 def test_the_real_mnist_has_its_known_shape_labels_and_mean(real_mnist):
-    data = hn.load_dataset("mnist", real_mnist)
+    data = load_dataset("mnist", real_mnist)
     assert data.train_x.shape == (60_000, 1, 28, 28)
     assert data.test_x.shape == (10_000, 1, 28, 28)
     assert data.train_y[:5].tolist() == [5, 0, 4, 1, 9]

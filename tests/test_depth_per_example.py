@@ -13,9 +13,8 @@ from experiments.beyond import depth_per_example as dpe
 from experiments.beyond import early_exit
 from experiments.beyond.depth_per_example_figures import judge_hardness, judge_variation
 from experiments.claims import Verdict
-from highway_lab.datasets import as_inputs
 from highway_lab.training import Training
-from highway_networks import DeepNet
+from highway_networks import DeepNet, as_inputs
 
 
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):

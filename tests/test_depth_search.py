@@ -29,9 +29,10 @@ from experiments.depth_search_figures import (
     settings_table,
 )
 from highway_lab import logs
+from highway_lab.datasets import load_dataset
 from highway_lab.jobs import ResultFile
-from highway_lab.training import LOSSES, Training, evaluate
-from highway_networks import DeepNet, load_dataset
+from highway_lab.training import Training
+from highway_networks import LOSSES, DeepNet, evaluate
 
 BUDGET = {"dataset": "digits", "n_train": 200, "epochs": 2}
 TRIAL = ds.Trial("highway", 3, 0, "tanh", 0.05, 0.9, 0.95, -2.0, **BUDGET)

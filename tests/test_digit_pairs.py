@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.digit_pairs import TASKS, DigitPairs, draw_pairs, pair_digits
-from highway_networks import Dataset, load_dataset
+from highway_lab.datasets import load_dataset
+from highway_networks import Dataset
 
 OF_DIGITS = {
     "two classes": lambda left, right: int(left in (5, 6, 7, 8, 9)),

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from helpers import MNIST_FILES, Handler, assert_says, files_below, refused_with, write_small_mnist
 
-import highway_networks as hn
-from highway_lab import files
-from highway_lab.datasets import CIFARS, IDX_SOURCES, choose_dataset
+from highway_lab import files, programs
+from highway_lab.datasets import CIFARS, IDX_SOURCES, choose_dataset, load_dataset
 from highway_lab.files import DownloadError
 
 
@@ -46,10 +45,10 @@ def assert_is_small_mnist(data_dir: Path, good: Path) -> None:
 
 def test_missing_files_are_downloaded_once(mirrored, serve, closed_port, tmp_path):
     data_dir = mirrored(serve(tmp_path / "good"))
-    first = hn.load_dataset("mnist", data_dir)
+    first = load_dataset("mnist", data_dir)
     assert_is_small_mnist(data_dir, tmp_path / "good")
     mirrored(closed_port)
-    for downloaded, read_again in zip(first, hn.load_dataset("mnist", data_dir), strict=True):
+    for downloaded, read_again in zip(first, load_dataset("mnist", data_dir), strict=True):
         np.testing.assert_array_equal(downloaded, read_again)
 
 
@@ -86,7 +85,7 @@ class Endless(Handler):
 
 def test_a_mirror_that_sends_without_end_is_left(mirrored, serve, tmp_path):
     data_dir = mirrored(serve(tmp_path / "good", Endless), serve(tmp_path / "good"))
-    hn.load_dataset("mnist", data_dir)
+    load_dataset("mnist", data_dir)
     assert_is_small_mnist(data_dir, tmp_path / "good")
     assert Endless.sent < 10**8, "not all was taken"
 
@@ -121,7 +120,7 @@ def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_p
     path = data_dir / "hinton-mnist" / MNIST_FILES[0]
     path.unlink()
     kept = {other: other.stat().st_mtime_ns for other in path.parent.iterdir()}
-    hn.load_dataset("mnist", data_dir)
+    load_dataset("mnist", data_dir)
     assert_is_small_mnist(data_dir, tmp_path / "good")
     assert {other: other.stat().st_mtime_ns for other in kept} == kept, "only the missing file is downloaded"
 
@@ -130,7 +129,7 @@ def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_p
 def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
     data_dir = mirrored(bad_mirror)
     with pytest.raises(DownloadError) as error:
-        hn.load_dataset("mnist", data_dir)
+        load_dataset("mnist", data_dir)
     assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "use the digits")
     assert files_below(data_dir) == {}
 
@@ -138,13 +137,13 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
 def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
     data_dir = mirrored(serve(tmp_path / "good"))
     assert choose_dataset(data_dir) == "mnist"
-    assert hn.load_dataset("auto", data_dir).train_x.shape == (60, 1, 4, 4)
+    assert load_dataset("auto", data_dir).train_x.shape == (60, 1, 4, 4)
     assert capsys.readouterr().err == ""
 
 
 def test_auto_falls_back_to_digits_with_a_warning(mirrored, closed_port, capsys):
     data_dir = mirrored(closed_port)
-    data = hn.load_dataset("auto", data_dir)
+    data = load_dataset("auto", data_dir)
     assert data.train_x.shape == (1437, 1, 8, 8)
     warning = capsys.readouterr().err
     assert "NOT MNIST" in warning
@@ -154,11 +153,11 @@ def test_auto_falls_back_to_digits_with_a_warning(mirrored, closed_port, capsys)
 
 def test_auto_refuses_a_damaged_mnist(mirrored, serve, tmp_path):
     data_dir = mirrored(serve(tmp_path / "good"))
-    hn.load_dataset("mnist", data_dir)
+    load_dataset("mnist", data_dir)
     path = data_dir / "hinton-mnist" / MNIST_FILES[0]
     path.write_bytes(path.read_bytes()[:-1])
     with refused_with(path, "truncated"):
-        hn.load_dataset("auto", data_dir)
+        load_dataset("auto", data_dir)
 
 
 SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")
@@ -167,7 +166,7 @@ SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")
 def test_the_log_of_a_fallback_names_digits(mirrored, closed_port, tmp_path, monkeypatch):
     data_dir = mirrored(closed_port)
     monkeypatch.chdir(tmp_path)
-    assert hn.main(["--data-dir", str(data_dir), *SHORT_RUN]) == 0
+    assert programs.main(["--data-dir", str(data_dir), *SHORT_RUN]) == 0
     assert [path.name for path in tmp_path.glob("*.json")] == ["run-digits-plain-depth1-epochs1.json"]
     assert json.loads(next(tmp_path.glob("*.json")).read_text())["dataset"]["name"] == "digits"
 
@@ -176,7 +175,7 @@ def test_mnist_by_name_never_becomes_digits(mirrored, closed_port, tmp_path, mon
     data_dir = mirrored(closed_port)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
-        hn.main(["--dataset", "mnist", "--data-dir", str(data_dir), *SHORT_RUN])
+        programs.main(["--dataset", "mnist", "--data-dir", str(data_dir), *SHORT_RUN])
     assert capsys.readouterr().err.count("\n") == 1
     assert not list(tmp_path.glob("*.json"))
 
@@ -186,7 +185,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_pa
     (tmp_path / "file").write_text("not a folder")
     for name in ("mnist", "auto"):
         with refused_with(tmp_path / "file", "writable data directory"):
-            hn.load_dataset(name, tmp_path / "file")
+            load_dataset(name, tmp_path / "file")
 
 
 def test_a_data_directory_without_write_permission_is_refused(
@@ -195,7 +194,7 @@ def test_a_data_directory_without_write_permission_is_refused(
     mirrored(serve(tmp_path / "good"))
     public_folder.chmod(0o555)
     with as_ordinary_user(), refused_with(public_folder, "writable data directory"):
-        hn.load_dataset("mnist", public_folder)
+        load_dataset("mnist", public_folder)
     assert list(public_folder.iterdir()) == []
 
 
@@ -211,10 +210,10 @@ def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
 
     data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
     program = (
-        "import sys, highway_networks\nfrom highway_lab.datasets import IDX_SOURCES\n"
+        "import sys\nfrom highway_lab.datasets import IDX_SOURCES, load_dataset\n"
         "from highway_lab.files import Published, Source\n"
         f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
-        "print(highway_networks.load_dataset('mnist', sys.argv[1]).train_x.sum())"
+        "print(load_dataset('mnist', sys.argv[1]).train_x.sum())"
     )
     processes = [start("-c", program, str(data_dir)) for _ in range(2)]
     outputs = [process.communicate(timeout=300) for process in processes]

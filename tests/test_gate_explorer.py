@@ -17,9 +17,18 @@ from experiments import lesions
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
-from highway_lab import InputError
-from highway_lab.datasets import as_inputs
-from highway_networks import ACTIVATIONS, BLOCKS, INITS, Block, Dataset, DeepNet, highway_backward, highway_forward
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    INITS,
+    Block,
+    Dataset,
+    DeepNet,
+    InputError,
+    as_inputs,
+    highway_backward,
+    highway_forward,
+)
 
 TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}

@@ -24,10 +24,9 @@ from experiments.beyond.blocks import VARIANTS
 from experiments.beyond.recording import Equation
 from experiments.common import group, points
 from experiments.tuned_plain_figures import accuracies, tuned_runs
-from highway_lab.datasets import as_inputs
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
-from highway_networks import ACTIVATIONS, BLOCKS, Config, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, Config, DeepNet, as_inputs
 
 pytestmark = pytest.mark.browser
 

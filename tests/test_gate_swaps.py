@@ -11,9 +11,8 @@ from experiments import gate_swaps, gate_swaps_figures, models
 from experiments.gate_swaps import ANY, GATES, OTHER, OVERALL_MEAN, OWN, SAME, STATES, NetSwaps, Swap, Task
 from experiments.gate_swaps_figures import settings
 from experiments.models import Source
-from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
-from highway_networks import Config, DeepNet
+from highway_networks import Config, DeepNet, as_inputs
 
 
 @pytest.fixture

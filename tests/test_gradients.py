@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from helpers import check_gradients, complex_step, small_batch, small_net
 
-from highway_lab.training import LOSSES
-from highway_networks import ACTIVATIONS, BLOCKS, softmax_cross_entropy
+import highway_estimators  # noqa: F401, adds its losses
+from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, softmax_cross_entropy
 
 every_net = pytest.mark.parametrize(
     ("block", "activation", "depth"), [(b, a, depth) for b in BLOCKS for a in ACTIVATIONS for depth in (0, 1, 3)]

@@ -10,12 +10,12 @@ from helpers import refused_with
 from PIL import Image
 
 import conv_recipes
-import highway_networks as hn
 import visualize_highway_networks as pictures
-from highway_lab import datasets, logs
+from highway_lab import datasets, logs, programs
 from highway_lab.commands import run_of
+from highway_lab.datasets import load_dataset, load_folder
 from highway_lab.jobs import ResultFile
-from highway_networks import Config, load_folder
+from highway_networks import Config
 
 
 def write_images(folder: Path, n: int, colour: bool = True, shape: tuple[int, int] = (6, 8)) -> None:
@@ -52,7 +52,7 @@ def test_a_fifth_of_each_class_is_for_testing_the_same_each_time(flowers):
         train, test = data.train_x[data.train_y == label], data.test_x[data.test_y == label]
         assert sorted(numbers(train) + numbers(test)) == list(range(n))
     assert (data.outputs, data.classes, data.test_set) == (2, ("rose", "tulip"), "a fifth of each class")
-    for first, second in zip(data, hn.load_dataset(str(flowers)), strict=True):
+    for first, second in zip(data, load_dataset(str(flowers)), strict=True):
         np.testing.assert_array_equal(first, second)
 
 
@@ -124,9 +124,9 @@ def test_the_name_of_a_folder_says_which_images(flowers):
 
 def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, capsys):
     flowers.rename("digits")
-    assert hn.load_dataset("digits").outputs == 10
+    assert load_dataset("digits").outputs == 10
     assert "./digits" in capsys.readouterr().err
-    assert hn.load_dataset("./digits").classes == ("rose", "tulip")
+    assert load_dataset("./digits").classes == ("rose", "tulip")
 
 
 # ------------------------------------------------------------------------------------------------ refusing
@@ -185,8 +185,8 @@ def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
     [
         (lambda: load_folder("nowhere"), ("nowhere", "No such file")),
         (lambda: load_folder("flowers", size=0), ("size", "found 0")),
-        (lambda: hn.load_dataset("nowhere"), ("data set", "digits or a folder of images", "'nowhere'")),
-        (lambda: hn.load_dataset("digits", size=8), ("`size`", "digits")),
+        (lambda: load_dataset("nowhere"), ("data set", "digits or a folder of images", "'nowhere'")),
+        (lambda: load_dataset("digits", size=8), ("`size`", "digits")),
     ],
 )
 def test_a_wrong_folder_or_size_is_refused(flowers, call, says):
@@ -200,7 +200,7 @@ def test_a_wrong_folder_or_size_is_refused(flowers, call, says):
 @pytest.mark.parametrize(
     ("program", "net", "taken", "batch_size"),
     [
-        (hn, ["--depth", "2"], "", 128),
+        (programs, ["--depth", "2"], "", 128),
         (conv_recipes, ["--net", "digits"], "defaults for a folder: --dropout 0.0 --batch-size 8\n", 8),
         (conv_recipes, ["--net", "digits", "--batch-size", "4"], "defaults for a folder: --dropout 0.0\n", 4),
     ],
@@ -224,7 +224,7 @@ def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, capsy
 
 def test_an_unfinished_job_on_a_folder_is_watched_and_drawn(flowers, capsys):
     name = datasets.name_of("flowers", load_folder(flowers))
-    assert hn.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
+    assert programs.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
     (run, _) = logs.read("run.json", logs.RunLog[Config], "").runs
     lines = Path(f"run.{name}.jsonl")
     ResultFile(lines, run_of(Config)).append(run)
@@ -235,7 +235,7 @@ def test_an_unfinished_job_on_a_folder_is_watched_and_drawn(flowers, capsys):
 
 
 def test_a_name_that_no_folder_has_is_refused_in_a_log(flowers):
-    assert hn.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
+    assert programs.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
     text = Path("run.json").read_text()
     name = json.loads(text)["dataset"]["name"]
     Path("run.json").write_text(text.replace(name, "flowers"))

@@ -14,7 +14,7 @@ import visualize_highway_networks as viz
 from conv_recipes import ConvConfig
 from experiments import __main__ as experiments
 from experiments.common import ExperimentJob, TrainedRun, load
-from highway_lab import __version__, cli, jobs, logs
+from highway_lab import __version__, cli, jobs, logs, programs
 from highway_lab.logs import environment
 from highway_lab.training import Training
 from highway_networks import BLOCKS
@@ -43,7 +43,7 @@ def own_file(workdir, monkeypatch):
 
 
 def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, capsys):
-    assert hn.main([*SHORT, "--block", "plain,own", "--import", own_file, "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--block", "plain,own", "--import", own_file, "--out", "log.json"]) == 0
     out = capsys.readouterr().out
     assert out.endswith(f"to draw it: python -m visualize_highway_networks log.json --import {own_file}\n")
     log = viz.read_log(Path("log.json"))
@@ -56,7 +56,8 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 @pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
 def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
     Path(own_file).write_text(
-        f"{OWN}\ndef run():\n    from highway_networks import main\n    main()\n\nif __name__ == '__main__':\n    run()"
+        f"{OWN}\ndef run():\n    from highway_lab.programs import main\n    main()\n\n"
+        "if __name__ == '__main__':\n    run()"
     )
     process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
@@ -70,7 +71,7 @@ def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, 
 
 @pytest.mark.slow
 def test_a_program_that_starts_in_each_process_is_refused_in_a_line(own_file, start):
-    Path(own_file).write_text("import sys, highway_networks\nsys.exit(highway_networks.main())")
+    Path(own_file).write_text("import sys\nfrom highway_lab.programs import main\nsys.exit(main())")
     process = start(own_file, *SHORT, "--seeds", "0,1", "--jobs", "2", "--no-save")
     _, error = process.communicate(timeout=120)
     assert (process.returncode, error.count("\n")) == (2, 1), error
@@ -99,11 +100,11 @@ def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkey
         return train_epoch(training)
 
     monkeypatch.setattr(Training, "_train_epoch", stop_second)
-    assert hn.main(words) == 130
+    assert programs.main(words) == 130
     Path(own_file).write_text(f"{OWN}\nBLOCKS['own'] = BLOCKS['residual']")
     logs.imported.clear()
     capsys.readouterr()
-    assert "found 1 of other code" in refused(hn.main, words)
+    assert "found 1 of other code" in refused(programs.main, words)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkey
 )
 def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, refused, no_training, line, found):
     Path(own_file).write_text(OWN + line)
-    error = refused(hn.main, [*SHORT, "--import", own_file])
+    error = refused(programs.main, [*SHORT, "--import", own_file])
     assert f"{own_file}: expected " in error
     assert f"found{':' * ('Exit' in found)} {found}" in error
     assert error.endswith("; mend it\n")
@@ -130,7 +131,7 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
         ("own.txt", OWN, "--import: expected a file like block.py, found own.txt; check the path"),
         ("none.py", None, "--import: expected a file like block.py, found none.py; check the path"),
         ("torn_block.py", "1 +", "torn_block.py: expected a file that can be imported, found: SyntaxError"),
-        ("main_block.py", f"{OWN}\nimport highway_networks\nhighway_networks.main()", f"main_block.py: {UNGUARDED}"),
+        ("main_block.py", f"{OWN}\nfrom highway_lab.programs import main\nmain()", f"main_block.py: {UNGUARDED}"),
         ("random.py", OWN, "random.py: expected a name that no other module has, found that of "),
     ],
 )
@@ -138,26 +139,27 @@ def test_a_file_that_cannot_be_imported_is_refused(workdir, refused, no_training
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python's own __pycache__ of what it has imported
     if text:
         Path(name).write_text(text)
-    assert message in refused(hn.main, [*SHORT, "--import", name])
+    assert message in refused(programs.main, [*SHORT, "--import", name])
     assert {*files_below(workdir)} <= {name}
 
 
 def test_a_log_or_a_net_of_an_unknown_block_says_what_to_do(own_file, refused):
-    assert hn.main([*SHORT, "--block", "own", "--import", own_file, "--out", "log.json", "--save-model", "m.npz"]) == 0
+    words = ["--block", "own", "--import", own_file, "--out", "log.json", "--save-model", "m.npz"]
+    assert programs.main([*SHORT, *words]) == 0
     del BLOCKS["own"]
     error = refused(viz.main, ["log.json"])
     assert "found own; choose another, or import the file that adds it" in error
     assert "make it" not in error
-    with refused_with("m.npz", "found 'own'"):
+    with refused_with("m.npz", "found own"):
         hn.DeepNet.load("m.npz")
 
 
 def test_a_kind_of_block_that_is_named_twice_is_refused(workdir, refused):
-    message = refused(hn.main, [*SHORT, "--block", "plain,highway,plain"])
+    message = refused(programs.main, [*SHORT, "--block", "plain,highway,plain"])
     assert "--block: expected different kinds, found plain,highway,plain; name each once" in message
 
 
-@pytest.mark.parametrize("main", [hn.main, viz.main, load("gate_maps").main])
+@pytest.mark.parametrize("main", [programs.main, viz.main, load("gate_maps").main])
 def test_every_command_states_its_version(capsys, main):
     with pytest.raises(SystemExit) as stopped:
         main(["--version"])

@@ -21,10 +21,9 @@ from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
-from highway_lab.datasets import as_inputs, name_of
+from highway_lab.datasets import load_folder, name_of
 from highway_lab.logs import DatasetInfo, write
-from highway_lab.training import LOSSES, evaluate
-from highway_networks import BLOCKS, Block, DeepNet, load_folder, sigmoid_forward
+from highway_networks import BLOCKS, LOSSES, Block, DeepNet, as_inputs, evaluate, sigmoid_forward
 
 INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED, Verdict.NOT_TESTED
 PARTLY, REPRODUCED = Verdict.PARTLY, Verdict.REPRODUCED
@@ -307,7 +306,7 @@ BAD_NETS = {
     "no path": (lambda: digits_net(block="gated"), "4 gated blocks, which have no path past T"),
     "no layers": (lambda: digits_net(depth=0), "0 highway blocks"),
     "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
-    "not finite": (lambda: digits_net(gate_bias=np.nan), "numbers that are not finite"),
+    "not finite": (lambda: digits_net(gate_bias=1e30), "numbers that are not finite, or beyond"),
     "two classes": (lambda: DeepNet(64, 2, depth=1, rng=np.random.default_rng(0)), "found 64 and 2"),
 }
 

@@ -22,11 +22,12 @@ import pytest
 from helpers import SOME_ENVIRONMENT, end, files_below, group_lives, limited_file_size, refused_with, wait_until
 from tqdm import tqdm
 
-from highway_lab import InputError, Interrupted, jobs
+from highway_lab import Interrupted, jobs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile, run_missing, sealed
 from highway_lab.logs import Result, environment
+from highway_networks import InputError
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point

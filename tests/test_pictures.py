@@ -24,9 +24,9 @@ from PIL import Image, ImageFilter, ImageSequence
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
-from highway_lab import InputError, figures
+from highway_lab import figures
 from highway_lab.logs import write
-from highway_networks import BLOCKS
+from highway_networks import BLOCKS, InputError
 
 BLOCK = 5  # pixels: the mean colours of such squares are compared
 BLUR = 1.5  # blocks: letters become grey

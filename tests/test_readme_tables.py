@@ -19,10 +19,10 @@ from picture_helpers import cells, committed_log, outdated
 from experiments import readme_tables
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
-from highway_lab import InputError, logs
+from highway_lab import logs
 from highway_lab.figures import fingerprint
 from highway_lab.logs import DatasetInfo, RunLog, write
-from highway_networks import Config
+from highway_networks import Config, InputError
 
 T = {2: 12.706, 3: 4.303}  # Student's t of 97.5 %, by the number of values
 README = """# Title

@@ -16,9 +16,8 @@ from experiments.claims import Verdict
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
 from experiments.section_4_figures import TABLES, claims, idle_layers, measures
-from highway_lab.datasets import as_inputs
-from highway_lab.training import Training
-from highway_networks import train
+from highway_lab.training import Training, train_resumably
+from highway_networks import as_inputs
 
 LOG = EXPERIMENT.log_path(smoke=True)
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
@@ -47,7 +46,7 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digit
     ]
     assert len(log.deep) == 1
     for net in (log.nets[1], *log.deep):
-        run = train(net.source.training, digits)
+        run = train_resumably(net.source.training, digits)
         assert 1 - net.untrained.error == pytest.approx(run.history.train_score[0], abs=1e-6)
         assert 1 - net.trained.error == pytest.approx(run.history.train_score[-1], abs=1e-6)
         assert net.test_score == pytest.approx(run.history.test_score[-1], abs=1e-6)

@@ -13,11 +13,10 @@ from experiments import task_difficulty as td
 from experiments.claims import Verdict
 from experiments.digit_pairs import TASKS, pair_digits
 from experiments.task_difficulty_figures import FIGURES, TABLES, by_setting, claims, judge_setting, learned, tau
-from highway_lab.datasets import as_inputs
 from highway_lab.intervals import Interval
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet
+from highway_networks import Config, Dataset, DeepNet, as_inputs
 
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
 SMALL = Config(depth=4, hidden=6, gate_bias=-1.0, optimizer="momentum", lr=0.05, epochs=3, n_train=300, n_test=60)

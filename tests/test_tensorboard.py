@@ -14,7 +14,7 @@ from made_up import made_up_run
 
 import conv_recipes as cn
 import highway_networks as hn
-from highway_lab import datasets, logs
+from highway_lab import datasets, logs, programs
 from highway_lab.console import full_name
 from highway_lab.logs import RunLog
 
@@ -47,7 +47,7 @@ def events(folder: Path) -> Iterator:
     return found
 
 
-def check_events(folder: Path, run: logs.Run) -> None:
+def check_events(folder: Path, run: logs.RunRecord) -> None:
     """A folder holds every number of a run once, and nothing else."""
     shown = [(value.tag, event.step, value) for event in events(folder) for value in event.summary.value]
     keys = [(tag, step) for tag, step, _ in shown]
@@ -88,7 +88,7 @@ def hyperparameters(folder: Path) -> dict[str, object]:
 
 
 def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
-    assert hn.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
+    assert programs.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
     runs = read(Path("log.json")).runs
     folders = {full_name("digits", run.config): run for run in runs}
     assert {path.name for path in Path("new/events").iterdir()} == set(folders)
@@ -125,21 +125,21 @@ def test_gates_of_a_users_block_beyond_0_and_1_are_told(workdir):
 
 def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     words = [*SHORT, "--block", "highway", "--out", "log.json", "--tensorboard", "events"]
-    assert hn.main(words) == 0
+    assert programs.main(words) == 0
     (file,) = Path("events").rglob("events.*")
     file.rename(file.with_name("events.earlier"))  # a second passes
-    assert hn.main(words) == 0
+    assert programs.main(words) == 0
     (run,) = read(Path("log.json")).runs
     check_events(file.parent, run)
 
 
-@pytest.mark.parametrize("program", [hn, cn])
+@pytest.mark.parametrize("program", [programs, cn])
 def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
     for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
-    assert hn.main([*SHORT, "--no-save"]) == 0, "nothing of it is imported without the flag"
-    monkeypatch.setattr(datasets, "load", lambda *_: pytest.fail("data are read"))
+    assert programs.main([*SHORT, "--no-save"]) == 0, "nothing of it is imported without the flag"
+    monkeypatch.setattr(datasets, "_load_digits", lambda *_: pytest.fail("data are read"))
     error = refused(program.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
     assert program.COMMAND.parser().parse_args(["--tensorboard", "events"]).tensorboard == Path("events")
@@ -153,6 +153,6 @@ OF_THE_LAST = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, 
 def test_a_file_in_the_place_of_a_folder_is_refused_before_training(workdir, refused, no_training, place):
     Path(place).parent.mkdir(exist_ok=True)
     Path(place).write_text("a file")
-    error = refused(hn.main, [*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "events"])
+    error = refused(programs.main, [*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "events"])
     assert re.search(rf"expected a place to write, found: {place}.*: (Not a directory|File exists); choose", error)
     assert files_below(workdir) == {place: b"a file"}

@@ -14,10 +14,9 @@ from experiments import thousand_layers_figures
 from experiments.claims import Verdict
 from experiments.rates import TriedRate, best_rates
 from experiments.thousand_layers_figures import claims, deepest, judge_training
-from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
-from highway_networks import Config
+from highway_networks import Config, as_inputs
 
 ARMS = [tl.CONTROL, *((*block, depth) for block, depth in product(tl.BLOCKS, tl.DEPTHS))]
 SHORT = Config(depth=4, hidden=8, epochs=2, n_train=100, n_test=50, optimizer="momentum", lr=0.1, clip=0.0)

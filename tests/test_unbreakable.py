@@ -21,11 +21,12 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
 from experiments.beyond import very_deep
-from highway_lab import InputError, commands, datasets, logs
+from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.fields import LARGEST
 from highway_lab.training import Training
+from highway_networks import InputError
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -81,7 +82,7 @@ def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
 
 
 def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
-    assert hn.main([*SHORT, "--out", "a\udcff.json"]) == 0
+    assert programs.main([*SHORT, "--out", "a\udcff.json"]) == 0
     assert r"$'a\xff.json'" in logs.read("a\udcff.json", logs.RunLog[hn.Config], "").command
 
 
@@ -144,7 +145,7 @@ def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
 @pytest.mark.parametrize("name", ["log.digits.jsonl", "log.json", "net.npz"])
 def test_what_is_no_file_in_the_place_of_one_is_refused(workdir, refused, no_training, make, found, name):
     make(name)
-    error = refused(hn.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"])
+    error = refused(programs.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"])
     assert f"error: {name}: expected a place to write, found: {found}" in error
     assert f"error: {name}: expected a " in refused(viz.main, [name])
 
@@ -228,7 +229,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     Path("log.digits.jsonl").touch(0o444)
     Path("runs").mkdir(0o755)
     with as_ordinary_user():
-        assert "log.digits.jsonl: expected a file to add to" in refused(hn.main, [*SHORT, "--out", "log.json"])
+        assert "log.digits.jsonl: expected a file to add to" in refused(programs.main, [*SHORT, "--out", "log.json"])
         assert "no permission to write in runs" in refused(very_deep.EXPERIMENT.main, ["run", "--smoke"])
         assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
 
@@ -262,11 +263,11 @@ FULL_DISK = {  # the largest file, what is wanted, what the error says
 @pytest.mark.parametrize(("size", "words", "parts"), FULL_DISK.values(), ids=FULL_DISK)
 def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, capsys, size, words, parts):
     with limited_file_size(size):
-        assert hn.main([*SHORT, *words.split()]) == 1
+        assert programs.main([*SHORT, *words.split()]) == 1
     error = capsys.readouterr().err
     assert all(part in error for part in ["interrupted: ", *parts]), error
     assert "--fresh" not in error, "what is safe would be forgotten"
-    assert hn.main([*SHORT, "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--out", "log.json"]) == 0
     assert not Path("log.digits.jsonl").exists()
 
 
@@ -324,7 +325,7 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
     Path("log.digits.jsonl").write_bytes(b"Dear diary")
     before = files_below(workdir)
     error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
-    assert "log.digits.jsonl: expected a Run a line, found something else; move the file" in error
+    assert "log.digits.jsonl: expected a RunRecord a line, found something else; move the file" in error
     assert files_below(workdir) == before
 
 
@@ -332,13 +333,13 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
 def test_empty_arguments_are_refused(workdir, refused, no_training, flag):
     for words in ([flag, ""], [f"{flag}="]):
         assert f"expected no empty one, found one after {words[0]}; give it a value" in refused(
-            hn.main, [*SHORT, *words]
+            programs.main, [*SHORT, *words]
         )
     assert files_below(workdir) == {}
 
 
 def test_a_number_below_zero_may_have_an_exponent(workdir):
-    assert hn.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
     assert logs.read("log.json", logs.RunLog[hn.Config], "").runs[0].config.gate_bias == -1e30
 
 
@@ -384,7 +385,11 @@ LOST = {  # the nets, how the log's folder is lost during the second run, the co
 def test_a_folder_that_is_lost_in_mid_job_is_told_in_a_line(
     public_folder, as_ordinary_user, monkeypatch, capsys, digits, nets, lose, code, mend, expected
 ):
-    (main, words), train, trained = (hn.main, SHORT) if nets == "dense" else (conv.main, CONV), commands.train, []
+    (main, words), train, trained = (
+        (programs.main, SHORT) if nets == "dense" else (conv.main, CONV),
+        commands.train_resumably,
+        [],
+    )
     monkeypatch.setattr(datasets, "_load_digits", lambda: digits)
 
     def train_or_lose(config, data, **options):
@@ -400,7 +405,7 @@ def test_a_folder_that_is_lost_in_mid_job_is_told_in_a_line(
             code = stopped.code
         return code, capsys.readouterr().err.strip()
 
-    monkeypatch.setattr(commands, "train", train_or_lose)
+    monkeypatch.setattr(commands, "train_resumably", train_or_lose)
     public_folder.chmod(0o777)
     monkeypatch.chdir(public_folder)
     with as_ordinary_user():
@@ -420,14 +425,14 @@ def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch)
     dumps = logs.dumps
     monkeypatch.setattr(logs, "dumps", lambda log: "x" * 10**6 if log.finished else dumps(log))
     with limited_file_size(10**5):
-        error = refused(hn.main, [*SHORT, "--fresh", "--out", "log.json"])
+        error = refused(programs.main, [*SHORT, "--fresh", "--out", "log.json"])
     assert "log.json: expected a place to write, found: File too large" in error
     assert error.endswith(f"to continue: python highway_networks.py {shlex.join(SHORT)} --out log.json\n")
     assert [*files_below(workdir)] == ["log.digits.jsonl"]
     monkeypatch.undo()
     monkeypatch.chdir(workdir)
-    monkeypatch.setattr(commands, "train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(commands, "train_resumably", lambda *_, **__: pytest.fail("trained again"))
     assert "net.npz: expected a run to make it" in refused(
-        hn.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"]
+        programs.main, [*SHORT, "--out", "log.json", "--save-model", "net.npz"]
     )
-    assert hn.main([*SHORT, "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--out", "log.json"]) == 0

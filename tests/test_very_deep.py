@@ -11,9 +11,8 @@ from experiments.beyond.very_deep import BIAS_DEPTHS, BIASES, VeryDeepLog, run_c
 from experiments.beyond.very_deep_figures import claims
 from experiments.claims import Verdict
 from experiments.common import final_values, group
-from highway_lab.datasets import as_inputs
 from highway_lab.logs import DatasetInfo
-from highway_networks import Config, DeepNet, softmax_cross_entropy
+from highway_networks import Config, DeepNet, as_inputs, softmax_cross_entropy
 
 
 def test_a_run_keeps_the_gates_of_its_last_epoch(digits):

@@ -10,10 +10,10 @@ from made_up import made_up_log, made_up_run
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_lab import logs
+from highway_lab import logs, programs
 from highway_lab.commands import EpochLines, read_unfinished
 from highway_lab.jobs import ResultFile
-from highway_lab.logs import Run, RunLog, joined
+from highway_lab.logs import RunLog, RunRecord, joined
 from highway_lab.training import Training
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
@@ -41,7 +41,7 @@ def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, ol
         return train_epoch(training)
 
     monkeypatch.setattr(Training, "_train_epoch", look_first)
-    assert hn.main([*SHORT, "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--out", "log.json"]) == 0
     first = [[("highway", epoch)] for epoch in range(3)]
     assert seen == [*first, *([("highway", 3), ("plain", epoch)] for epoch in range(3))]
     assert [path.name for path in workdir.iterdir()] == ["log.json"]
@@ -62,7 +62,7 @@ def test_records_of_epochs_put_together_are_the_run():
 
 def test_lines_of_several_processes_keep_their_environment(workdir):
     runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
-    results = ResultFile(LINES, Run[hn.Config])
+    results = ResultFile(LINES, RunRecord[hn.Config])
     results.append(dataclasses.replace(runs[0].rows(0, 2), environment=SOME_ENVIRONMENT))
     one, other = EpochLines(results), EpochLines(results)
     one(runs[1].rows(0, 2))
@@ -73,7 +73,7 @@ def test_lines_of_several_processes_keep_their_environment(workdir):
     assert [run.environment for run in results.read()] == [SOME_ENVIRONMENT, *[logs.environment()] * 3]
 
 
-def unfinished(epochs: int, rows: int) -> Run:
+def unfinished(epochs: int, rows: int) -> RunRecord:
     (run,) = made_up_log(blocks=["plain"], epochs=rows).runs
     return dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=epochs))
 
@@ -88,7 +88,7 @@ def play(monkeypatch, *states) -> None:
 def train_to(epochs: int):
     def change() -> None:
         LINES.unlink(missing_ok=True)
-        EpochLines(ResultFile(LINES, Run[hn.Config]))(unfinished(3, epochs))
+        EpochLines(ResultFile(LINES, RunRecord[hn.Config]))(unfinished(3, epochs))
 
     return change
 

@@ -13,8 +13,7 @@ from experiments.beyond import what_gates_add as wga
 from experiments.beyond.what_gates_add import ARMS, RIVALS, STUDIES, TUNING_SEEDS, Cell, Setting, Task, Tried
 from experiments.beyond.what_gates_add_figures import SHALLOW_NET, Compared, first_family, outcomes
 from experiments.paired import Paired
-from highway_lab.datasets import as_inputs
-from highway_networks import Config, softmax_cross_entropy
+from highway_networks import Config, as_inputs, softmax_cross_entropy
 
 BUDGET = {"epochs": 2, "n_train": 256, "n_test": 50, "batch_size": 64, "seed": 1}
 

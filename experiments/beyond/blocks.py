@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from highway_lab import InputError
-from highway_networks import BLOCKS, Block, sigmoid_backward, sigmoid_forward, tanh_backward
+from highway_networks import BLOCKS, Block, InputError, sigmoid_backward, sigmoid_forward, tanh_backward
 
 
 def residual_scaled_forward(x, z, y, activation, scale):

@@ -19,12 +19,11 @@ from typing import Annotated
 
 import numpy as np
 
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import Count, rule
-from highway_lab.logs import History, Log, Trained, numbers
-from highway_lab.threads import quiet_threads
+from highway_lab.logs import Log, Trained, numbers
+from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, softmax_cross_entropy
+from highway_networks import Config, Dataset, DeepNet, History, as_inputs, softmax_cross_entropy
 
 from ..common import Experiment, ExperimentJob, fit
 from ..rates import TriedRate, choose_and_measure, choosing
@@ -134,7 +133,7 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
     def flow() -> Flow:
         return Flow([], []) if task.choosing else measure_flow(training.net, x, y)
 
-    with quiet_threads(task.config.threads()):
+    with one_thread():
         untrained = flow()
         for _ in training.epochs():
             pass

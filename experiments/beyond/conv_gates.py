@@ -21,12 +21,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from conv_highway_networks import ConvNet, average_pool_forward
-from highway_lab import InputError
 from highway_lab.fields import Count, Share, rule
 from highway_lab.files import make_place, remove
-from highway_lab.logs import DatasetInfo, Log, number, numbers
-from highway_lab.training import LOSSES, evaluate
-from highway_networks import Dataset, train
+from highway_lab.logs import DatasetInfo, Log, numbers
+from highway_lab.nets import load_net
+from highway_lab.training import train_resumably
+from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
 
 from ..common import Experiment, ExperimentJob, sha256_of
 from ..conv_runs import FEW_EPOCHS, checkpoint_path, config_of
@@ -110,7 +110,7 @@ def first_of_each_class(data: Dataset) -> list[int]:
 
 def load(path: Path, data: Dataset) -> ConvNet:
     """Read a net with gates for these images; raises InputError for any other."""
-    net = ConvNet.load(path)
+    net = load_net(path, ConvNet)
     shape, d_out, wanted = tuple(net.config["shape"]), net.config["d_out"], data.train_x.shape[1:]
     if "T" not in net.block.branches or not net.depth:
         found = f"{net.depth} {net.config['block']} blocks"
@@ -131,7 +131,7 @@ def train_short(job: ExperimentJob) -> Path:
     kept, old = checkpoint_path(name, config), job.arguments.old
     if old == "fresh":
         remove(kept)
-    train(config, job.data, keep=kept, any_code=old == "keep", save_model=path)
+    train_resumably(config, job.data, keep=kept, any_code=old == "keep", save_model=path)
     return path
 
 
@@ -148,7 +148,7 @@ def run(job: ExperimentJob) -> None:
         file=str(model),
         sha256=sha256_of(model),
         net=net.config,
-        test_score=number(score),
+        test_score=rounded(score),
         images=len(images),
         stroke=STROKE,
         pixels=drawn[:, 0].tolist(),

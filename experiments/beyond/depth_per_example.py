@@ -22,11 +22,10 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import COUNT, SHARE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
+from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet
+from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from .. import models
 from ..common import Experiment, ExperimentJob
@@ -171,8 +170,8 @@ def relate(depth: np.ndarray, hardness: np.ndarray, held: dict[str, np.ndarray],
     values = np.array([depth, hardness, *held.values()])
     over_all = correlations(values[:2])[0, 1]
     within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, V, V)
-    constant = {name: number(partial(within, z).mean(), DIGITS) for z, name in enumerate(held, start=2)}
-    return Relation(number(over_all, DIGITS), number(within[:, 0, 1].mean(), DIGITS), constant)
+    constant = {name: rounded(partial(within, z).mean(), DIGITS) for z, name in enumerate(held, start=2)}
+    return Relation(rounded(over_all, DIGITS), rounded(within[:, 0, 1].mean(), DIGITS), constant)
 
 
 def correlations(values: np.ndarray) -> np.ndarray:
@@ -222,16 +221,16 @@ def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], wrong
     depth, part = depths[EFFECTIVE], parts_of_classes(hardness[JUDGE], labels)
     quartiles = np.array([np.quantile(depth[labels == label], QUARTILES) for label in np.unique(labels)])
     return Depths(
-        mean={name: number(of.mean(), DIGITS) for name, of in depths.items()},
+        mean={name: rounded(of.mean(), DIGITS) for name, of in depths.items()},
         relations={
             name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
         },
         by_part=numbers([depth[part == p].mean() for p in range(PARTS)], DIGITS),
         by_class=numbers(quartiles, DIGITS),
-        of_class=number(explained(depth, labels), DIGITS),
-        of_random_groups=number(explained(depth, np.random.default_rng(SEED).permutation(labels)), DIGITS),
-        missed=number(missed_gap(depth, wrong, labels), DIGITS),
-        spread=number((depth - group_means(depth, labels)).std(), DIGITS),
+        of_class=rounded(explained(depth, labels), DIGITS),
+        of_random_groups=rounded(explained(depth, np.random.default_rng(SEED).permutation(labels)), DIGITS),
+        missed=rounded(missed_gap(depth, wrong, labels), DIGITS),
+        spread=rounded((depth - group_means(depth, labels)).std(), DIGITS),
     )
 
 
@@ -252,7 +251,7 @@ def examine(setting: Setting, data: Dataset) -> SettingDepth:
                 OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
             }
             found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
-    return SettingDepth(None, setting, number(np.mean(judged.argmax(axis=1) == data.test_y)), found)
+    return SettingDepth(None, setting, rounded(np.mean(judged.argmax(axis=1) == data.test_y)), found)
 
 
 def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], seed: int) -> NetDepth:

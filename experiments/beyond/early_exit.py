@@ -13,8 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import COUNT, rule
-from highway_lab.logs import number
-from highway_networks import DeepNet, with_ones
+from highway_networks import DeepNet, rounded, with_ones
 
 from .. import models
 
@@ -96,8 +95,8 @@ def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
     own, depth = (of[option, np.arange(images)] for of in (lost, leaving))
     return Exit(
         chosen,
-        depth=number(depth.mean()),
-        lost=number(own.mean()),
-        lost_error=number(own.std(ddof=1) / images**0.5),
-        at_fixed_depth=number(np.interp(depth.mean(), np.arange(len(right)), right.mean(axis=1))),
+        depth=rounded(depth.mean()),
+        lost=rounded(own.mean()),
+        lost_error=rounded(own.std(ddof=1) / images**0.5),
+        at_fixed_depth=rounded(np.interp(depth.mean(), np.arange(len(right)), right.mean(axis=1))),
     )

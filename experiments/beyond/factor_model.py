@@ -26,9 +26,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from highway_lab.fields import COUNT, SCORE, SHARE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
+from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet
+from highway_networks import Config, Dataset, DeepNet, rounded
 
 from ..common import NO_DATA, Experiment, ExperimentJob
 from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
@@ -228,7 +228,7 @@ def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.nda
     """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
     errors, total = (y - predicted) ** 2, (y - mean) ** 2
     with np.errstate(invalid="ignore"):  # 0 / 0 for a regime that never ruled
-        return Score(*(number(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
+        return Score(*(rounded(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
 
 
 def auc(ranks: np.ndarray, second: np.ndarray) -> float:
@@ -248,7 +248,7 @@ def detect(signal: np.ndarray, second: np.ndarray) -> Detection:
     ranked = rankdata(signal, axis=1)
     aucs = np.array([np.mean([*map(auc, ranked, np.roll(second, n, axis=1))]) for n in range(second.shape[1])])
     nearer = np.abs(aucs - 0.5) < abs(aucs[0] - 0.5)
-    return Detection(number(aucs[0]), *numbers(np.quantile(aucs, QUANTILES)), number(1 - nearer.mean()))
+    return Detection(rounded(aucs[0]), *numbers(np.quantile(aucs, QUANTILES)), rounded(1 - nearer.mean()))
 
 
 def run_task(task: Task, _: Any) -> MarketRun:

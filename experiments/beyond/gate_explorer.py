@@ -18,11 +18,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from highway_lab import InputError
-from highway_lab.datasets import as_inputs
 from highway_lab.fields import COUNT, SHARE, Count, rule
 from highway_lab.logs import Log, numbers
-from highway_networks import Dataset, DeepNet
+from highway_networks import Dataset, DeepNet, InputError, as_inputs
 
 from .. import lesions, models
 from ..common import Experiment

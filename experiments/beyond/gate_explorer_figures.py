@@ -18,12 +18,11 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 import highway_lab.logs
-from highway_lab import InputError
 from highway_lab.console import name_data, name_numbers
 from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
-from highway_networks import BLOCKS, Config, DeepNet
+from highway_networks import BLOCKS, Config, DeepNet, InputError
 
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points

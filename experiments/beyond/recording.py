@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_lab import InputError
-from highway_networks import Activation, Block
+from highway_networks import Activation, Block, InputError
 
 INFIX = {  # NumPy's functions that are signs: in JavaScript, in a formula, and how tightly they bind there
     "add": ("+", " + ", 1),

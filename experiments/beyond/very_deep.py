@@ -15,7 +15,8 @@ from typing import Annotated
 
 from highway_lab.fields import SHARE, rule
 from highway_lab.logs import Log
-from highway_networks import Config, Dataset, train
+from highway_lab.training import train_resumably
+from highway_networks import Config, Dataset
 
 from ..common import Experiment, ExperimentJob, TrainedRun, fit
 
@@ -68,7 +69,7 @@ def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
 
 def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net, and keep the means of its gates after the last epoch."""
-    run = train(config, data)
+    run = train_resumably(config, data)
     return DeepRun(None, config, run.diverged, run.history, run.gate_means and run.gate_means[-1])
 
 

@@ -95,12 +95,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from highway_lab import InputError
 from highway_lab.fields import SCORE, Count, Share, rule
-from highway_lab.logs import Log, Result, number, numbers
-from highway_lab.threads import quiet_threads
-from highway_lab.training import LOSSES, evaluate
-from highway_networks import BLOCKS, Config, Dataset, DeepNet
+from highway_lab.logs import Log, Result, numbers
+from highway_lab.threads import one_thread
+from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputError, evaluate, rounded
 
 from ..claims import ACCURACY_MARGIN
 from ..common import CHANCE, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
@@ -359,7 +357,7 @@ def run_task(task: Task, data: Dataset) -> ArmRun:
     training = ArmTraining(ARMS[task.arm], task.config, data)
     net = training.net
     x, y = training.validation if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
-    with quiet_threads(1):
+    with one_thread():
         start = measure_start(training) if task.config.seed == SCORING_SEEDS[0] else None
         for _ in training.epochs(scored=False):
             pass
@@ -373,9 +371,9 @@ def run_task(task: Task, data: Dataset) -> ArmRun:
         task,
         n_trained=net.n_trained,
         diverged=diverged,
-        clipped=number(net.clipped / net.steps),
-        train_loss=None if diverged else number(train_loss),
-        score=None if diverged else number(right.mean()),
+        clipped=rounded(net.clipped / net.steps),
+        train_loss=None if diverged else rounded(train_loss),
+        score=None if diverged else rounded(right.mean()),
         right=base64.b64encode(np.packbits(right)).decode() if keep else None,
         opened=None if opened is None else numbers(opened, digits=4),
         start=start,
@@ -593,7 +591,7 @@ def as_tried(run: ArmRun) -> Tried:
         clipped=run.clipped,
         train_loss=run.train_loss,
         validation_score=run.score,
-        opened=run.opened and number(sum(value or 0 for value in run.opened), digits=4),
+        opened=run.opened and rounded(sum(value or 0 for value in run.opened), digits=4),
     )
 
 

@@ -1,0 +1,120 @@
+"""Saved nets from anywhere: read with a bound on what a small file may unpack to, and with every tensor checked."""
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from highway_lab.files import atomic_write
+from highway_networks import ADD_NAME, FORMAT, InputError, check_regular
+
+LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
+LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
+
+
+def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
+    """Write a net's tensors and configuration, and arrays `beside` them, as .npz, whole or not at all.
+
+    Raises InputError if it cannot.
+    """
+    with atomic_write(path, "wb") as file:
+        arrays = net.tensors() | beside
+        np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(net.config)), **arrays)
+
+
+def load_net(path: str | os.PathLike, kind: type) -> Any:
+    """Read a net of the class `kind` that `save_net` wrote. Raises InputError for anything else; never unpickles."""
+    with saved_arrays(path, kind) as arrays:
+        return net_of(arrays, kind)
+
+
+@contextmanager
+def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
+    """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
+    try:
+        check_regular(path)
+        with zipfile.ZipFile(path) as archive:
+            yield packed_arrays(archive)
+    except OSError as error:
+        found = error.strerror or "a damaged archive"
+        raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
+    except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
+        reason = " ".join(str(error).split())
+        expected = f"expected a net saved by {kind.__name__}.save"
+        ending = "" if ADD_NAME in reason else "; choose another, or save it anew"
+        raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error
+
+
+def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    version = int(tensors.pop("format").text()) if "format" in tensors else 1
+    if version != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+    config = json.loads(tensors.pop("config").text())
+    if config["dtype"] not in ("float32", "float64"):
+        raise ValueError(f"a net of {config['dtype']}")
+    try:
+        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
+    except TypeError as error:
+        found = "convolutional" if "stages" in config else "fully connected" if "hidden" in config else "foreign"
+        raise ValueError(f"a {found} net") from error
+    expected = net.tensors()
+    for name in expected.keys() | tensors.keys():
+        check_like(name, tensors.get(name), expected.get(name))
+        tensor = tensors[name].unpack()
+        if not (np.abs(tensor) < LARGEST).all():  # nor is NaN
+            raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
+        if name.endswith("variance") and tensor.min() < 0:
+            raise ValueError(f"tensor {name} with numbers below 0")
+        expected[name][...] = tensor
+    if not abs(config["gate_bias"]) < LARGEST:
+        raise ValueError(f"gate_bias {config['gate_bias']}")
+    return net
+
+
+class Packed:
+    """An array in an .npz file whose header alone is read at first: a file of a megabyte may hold many gigabytes.
+
+    shape, dtype  as of an array
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, member: str):
+        self.archive, self.member = archive, member
+        with archive.open(member) as file:
+            if (version := np.lib.format.read_magic(file)) != (1, 0):  # the headers of others may have any length
+                raise ValueError(f"{member} in version {version} of its format, not (1, 0)")
+            self.shape, _, self.dtype = np.lib.format.read_array_header_1_0(file)
+
+    def unpack(self) -> np.ndarray:
+        """Return the array; raises ValueError for pickled objects."""
+        with self.archive.open(self.member) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+    def text(self, most: int = LONGEST_TEXT) -> str:
+        """Return the text or the number that the array holds; raises ValueError for one of more bytes than `most`."""
+        if (found := math.prod(self.shape) * self.dtype.itemsize) > most:
+            raise ValueError(f"{self.member} of {found:,} bytes, more than {most:,}")
+        return str(self.unpack())
+
+
+def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
+    """Return the arrays in an .npz file by name."""
+    return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
+
+
+Described = np.ndarray | Packed | None  # None: there is no array
+
+
+def check_like(name: str, tensor: Described, expected: Described) -> None:
+    """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
+    if described(tensor) != described(expected):
+        raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
+
+
+def described(tensor: Described) -> str:
+    return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

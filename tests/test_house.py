@@ -1,0 +1,78 @@
+"""The house: every file imports rooms below its own alone, and the core stands on NumPy."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+ROOMS = [  # from the ground up: a file imports its own room and those below
+    ["highway_networks"],
+    ["conv_highway_networks"],
+    ["highway_lab"],
+    ["conv_recipes"],
+    ["highway_estimators", "highway_image_estimator", "visualize_highway_networks", "make_highway_networks_gif"],
+    ["experiments", "benchmarks"],
+]
+FLOORS = {name: floor for floor, names in enumerate(ROOMS) for name in names}
+ROOF = {"experiments.readme_tables"}  # fills every page's tables
+FILES = [
+    path
+    for name in FLOORS
+    for path in ([ROOT / f"{name}.py"] if (ROOT / f"{name}.py").exists() else (ROOT / name).rglob("*.py"))
+]
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file names in an import, wherever it stands; relative ones are of its own room."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_nothing_from_above(path):
+    floor = FLOORS[path.relative_to(ROOT).parts[0].removesuffix(".py")]
+    above = {name for name in imported(path) if FLOORS.get(name.partition(".")[0], 0) > floor}
+    starts = path.name in ("highway_networks.py", "conv_highway_networks.py")  # as programs they hand over to the lab
+    assert above <= ({"highway_lab.start"} if starts else set())
+
+
+def test_the_core_names_numpy_and_the_standard_library_alone():
+    found = {name.partition(".")[0] for name in imported(ROOT / "highway_networks.py")}
+    assert found - sys.stdlib_module_names <= {"numpy", "highway_lab"}
+
+
+ALONE = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Nothing())
+from highway_networks import *
+run = train(Config(depth=3, hidden=8, epochs=1, n_train=50, n_test=10), load_mnist(sys.argv[1]))
+run.net.save("net.npz")
+print(len(run.history.epoch), DeepNet.load("net.npz").config["depth"])
+"""
+
+
+def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path, small_mnist):
+    core = tmp_path / "alone" / "highway_networks.py"
+    core.parent.mkdir()
+    core.write_bytes((ROOT / "highway_networks.py").read_bytes())
+    blocked = "highway_lab scipy sklearn matplotlib msgspec threadpoolctl joblib tqdm pooch imageio PIL".split()
+    folder = next(path.parent for path in Path(small_mnist).rglob("train-images*"))
+    words = [sys.executable, "-c", ALONE.replace("{blocked}", repr(blocked)), str(folder)]
+    done = subprocess.run(words, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})
+    assert (done.stdout, done.stderr) == ("2 3\n", "")
+    program = [sys.executable, "-S", "highway_networks.py"]  # -S: without what is installed
+    done = subprocess.run(program, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})
+    assert done.stderr.startswith("highway_networks.py: expected highway_lab and what it needs, found: No module named")
+    assert done.stderr.count("\n") == 1

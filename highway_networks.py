@@ -23,21 +23,22 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom: blocks, affine map, parameters, net, loss, optimisers, data, training. It needs NumPy
-alone, and copied alone it trains, saves and loads; set OPENBLAS_NUM_THREADS=1 there for the same bits on any machine.
-What a laboratory needs beside it (flags, logs, jobs that resume, pictures) is in highway_lab/, which imports it.
+The file reads from top to bottom, from blocks to training. It needs NumPy alone, and copied alone it trains, saves and
+loads; with OPENBLAS_NUM_THREADS=1 its bits do not depend on the number of CPUs. Flags, logs, jobs that resume and
+pictures are in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
     try:
         from highway_lab.start import start
     except ModuleNotFoundError as error:
+        found = f"expected highway_lab and what it needs, found: {error}; pip install the checkout"
         raise SystemExit(
-            f"highway_networks.py: expected highway_lab and what it needs, found: {error}; pip install the checkout,"
-            " or import this file alone: run = train(Config(), load_mnist(FOLDER))"
+            f"highway_networks.py: {found}, or import this file: train(Config(), load_mnist(FOLDER))"
         ) from None
     start("highway_lab.programs")
 
+import gzip
 import json
 import lzma
 import math
@@ -270,10 +271,7 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw matrices with orthonormal columns, or rows where these are fewer (Saxe et al. 2014, the paper's [19]).
-
-    Uniform over all such matrices: the Q of a normal matrix, its signs fixed by R > 0 (Mezzadri 2007).
-    """
+    """Draw matrices with orthonormal columns, or rows if fewer (Saxe et al. 2014): Q of a normal matrix, with R > 0."""
     normal = rng.normal(0, 1, shape)
     wide = shape[-2] < shape[-1]
     Q, R = np.linalg.qr(normal.swapaxes(-1, -2) if wide else normal)
@@ -282,6 +280,7 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
+FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 SCALED = ("in", "H", "out")  # the weights that `init_gain` multiplies: those of gates are left alone
 
 
@@ -415,9 +414,6 @@ class DeepArchitecture(Architecture):
     hidden: int = hyperparameter(50, "units in each block", POSITIVE)
 
 
-FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
-
-
 class Net:
     """Base class of all nets: configuration, parameters, training step, saving.
 
@@ -428,17 +424,10 @@ class Net:
     depth: int
     forward: Callable[..., Any]
     backward: Callable[..., Any]
-    preprocess: Callable[[np.ndarray], np.ndarray]
-    predict: Callable[[np.ndarray], np.ndarray]
-    workspace: Callable[..., Any]
-    gate_means: Callable[[np.ndarray], np.ndarray]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
-        precision = (
-            self.dtype.name if self.dtype.kind == "f" else "float64"
-        )  # others are for derivatives by complex steps
-        check_hyperparameters(replace(architecture, dtype=precision))
+        check_hyperparameters(replace(architecture, dtype=self.dtype.name if self.dtype.kind == "f" else "float64"))
         self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
@@ -469,27 +458,11 @@ class Net:
                 sign = self.block.bias_signs.get(branch)
                 tensor[...] = sign * self.config["gate_bias"] if sign else 0  # a product with 0 would be −0
 
-    def train_step(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        workspace: Any,
-        loss: "Loss",
-        optimizer: Any,
-        *,
-        clip: float = 0.0,
-        weight_decay: float = 0.0,
-        rate: float = 1.0,
-        weights: np.ndarray | None = None,
-    ) -> tuple[float, float]:
+    def train_step(self, x, y, workspace, loss, optimizer, *, clip=0.0, weight_decay=0.0, rate=1.0, weights=None):
         """Take one step: forward, loss, backward, clip, weight decay, update.
 
-        x, y      a batch, as `forward` and the loss take it
-        clip      largest norm of the gradients; 0: no limit
-        rate      factor on the learning rate
-        weights   as in softmax_cross_entropy
-
-        Returns the loss and the gradients' norm before clipping.
+        x, y are a batch as `forward` and the loss take it; `rate` is a factor on the learning rate; a `clip` of 0 is no
+        limit; `weights` are those of softmax_cross_entropy. Returns the loss and the gradients' norm before clipping.
         """
         outputs, cache = self.forward(x, workspace)
         value, doutputs = loss.function(outputs, y, weights)
@@ -554,9 +527,6 @@ class Workspace:
     Of the backward pass, allocated by the first one, as evaluation needs none: gradients; dz (G·D, B); dy, dx and
     scratch in flows (3, D, B). Each pass overwrites what the last one left.
     """
-
-    H: np.ndarray
-    T: np.ndarray
 
     def __init__(self, net: "DeepNet", batch_size: int):
         self._net = net
@@ -873,6 +843,7 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
 # ------------------------------------------------------------------------------------------------ data
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
+IDX_UINT8 = 0x08  # type code of an idx file
 
 
 class Dataset(NamedTuple):
@@ -889,11 +860,8 @@ class Dataset(NamedTuple):
 
 
 def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are.
-
-    SciPy's sparse matrices become arrays.
-    """
-    x = x.toarray() if hasattr(x, "toarray") else x
+    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
+    x = x.toarray() if hasattr(x, "toarray") else x  # of SciPy's sparse matrices
     rows = x.reshape(len(x), -1)
     if x.dtype != np.uint8:
         return rows.astype(dtype, copy=False)
@@ -928,60 +896,9 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
     )
 
 
-MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
-IDX_UINT8 = 0x08
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a regular file; raise InputError if it cannot be read."""
-    try:
-        check_regular(path)
-        if path.stat().st_size > MAX_BYTES:
-            raise OSError(None, f"more than {MAX_BYTES:,} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
-        ) from error
-
-
-def decompress(content: bytes, path: Path) -> bytes:
-    """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
-
-    Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
-    several, and trailing zeros.
-    """
-    stream: Any
-    if path.suffix == ".gz":
-        stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
-    elif path.suffix == ".xz":
-        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
-    else:
-        return content
-    whole = f"one complete {path.suffix[1:]} stream"
-    try:
-        payload = stream.decompress(content, MAX_BYTES + 1)
-    except (zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, whole, f"a damaged one ({error})") from error
-    if len(payload) > MAX_BYTES:
-        raise damaged(path, whole, f"more than {MAX_BYTES:,} bytes in it")
-    if not stream.eof:
-        raise damaged(path, whole, "a truncated one")
-    if stream.unused_data:
-        raise damaged(path, whole, f"{len(stream.unused_data)} bytes after its end")
-    return payload
-
-
 def damaged(path: Path, expected: object, found: object) -> InputError:
     """Make the error of a file that is not what it should be."""
-    remedy = f"delete {path.name} and run again to download it, or put an intact copy there"
-    return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
+    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
 
 
 def read_idx(path: str | os.PathLike) -> np.ndarray:
@@ -989,14 +906,20 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
 
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
     damaged or has extra bytes.
-    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
     path = Path(path)
-    return parse_idx(decompress(read_bytes(path), path), path)
+    try:
+        content = path.read_bytes()
+        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, "a whole and readable file", error) from error
 
 
 def parse_idx(payload: bytes, path: Path) -> np.ndarray:
-    """Return the array in the bytes of an idx file; `path` is for the message of the InputError."""
+    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
+
+    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
+    """
     if len(payload) < 4 or payload[:2] != b"\0\0":
         raise damaged(path, "an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
     if payload[2] != IDX_UINT8:
@@ -1049,6 +972,7 @@ def scheduled_rate(schedule: str, done: float) -> float:
     return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
 
 
+GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
 SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.75")
 
 
@@ -1056,14 +980,13 @@ SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.
 class TrainingConfig:
     """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
 
-    A family of nets adds the fields that describe its nets, `new_net`, an estimate of its `memory` in bytes, its name
-    in words and the field that a sweep varies.
+    A family of nets adds the fields that describe its nets, `new_net`, its name in words, and the field that a
+    sweep varies.
     """
 
     SIZE: ClassVar[str]
     title: ClassVar[Any]
     new_net: ClassVar[Callable[..., Any]]
-    memory: ClassVar[Callable[..., int]]
 
     loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
     optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
@@ -1081,9 +1004,7 @@ class TrainingConfig:
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
-    n_validation: int = hyperparameter(
-        0, "validation samples; the test set is then scored after the last epoch only", ZERO_OR_MORE
-    )
+    n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
@@ -1091,10 +1012,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_hyperparameters(self)
         if self.drop_last and self.n_train < self.batch_size:
-            raise ArgumentError(
-                f"`drop_last`: expected a full batch of {self.batch_size}, found {self.n_train} images; "
-                "lower `batch_size`"
-            )
+            found = f"expected a full batch of {self.batch_size}, found {self.n_train} images"
+            raise ArgumentError(f"`drop_last`: {found}; lower `batch_size`")
 
     def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return preprocessed training samples after random changes, if the family has any."""
@@ -1116,14 +1035,6 @@ class Config(TrainingConfig, DeepArchitecture):
         architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
         return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **architecture, rng=rng)
 
-    def memory(self, data: Dataset) -> int:
-        """Estimate the bytes of a run: parameters, Adam's moments; for each size of batch, gradients and workspace."""
-        d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs, self.depth, self.hidden
-        rows, sizes = BLOCKS[self.block].rows(D), batch_sizes(self)
-        n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
-        a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
-        return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(self.dtype).itemsize
-
 
 def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield the sample indices (B,) of one epoch's batches, shuffled."""
@@ -1131,11 +1042,6 @@ def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.nda
     end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
     for start in range(0, end, config.batch_size):
         yield order[start : start + config.batch_size]
-
-
-def steps_an_epoch(config: TrainingConfig) -> int:
-    full, rest = divmod(config.n_train, config.batch_size)
-    return full + (rest > 0 and not config.drop_last)
 
 
 def batch_sizes(config: TrainingConfig) -> set[int]:
@@ -1185,13 +1091,10 @@ class Run:
     diverged: bool
     history: History
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
-    net: Net
+    net: Any
 
 
-GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
-
-
-def evaluate(net: Net, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
     """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
     starts = range(0, len(x), rows)
     outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
@@ -1201,13 +1104,13 @@ def evaluate(net: Net, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512
 
 def check_targets(data: Dataset, loss: str) -> None:
     """Raise InputError unless the targets suit the loss, and `data.outputs` suits the targets."""
-    y = data.train_y
+    y, outputs = data.train_y, data.outputs
     target = "classes" if np.issubdtype(y.dtype, np.integer) else "numbers"
     if target != LOSSES[loss].target:
         raise ArgumentError(f"`loss`: expected a loss of {target}, found {loss}; choose another")
-    if (y.max(initial=0) >= data.outputs) if target == "classes" else (y.shape[1:] != (data.outputs,)):
+    if (y.max(initial=0) >= outputs) if target == "classes" else (y.shape[1:] != (outputs,)):
         found = f"{target} of shape {y.shape}, up to {y.max(initial=0)}"
-        raise InputError(f"targets: expected {target} for {data.outputs} outputs, found {found}; mend the data set")
+        raise InputError(f"targets: expected {target} for {outputs} outputs, found {found}; mend the data set")
 
 
 class Training:
@@ -1253,22 +1156,15 @@ class Training:
 
     def _train_epoch(self) -> tuple[float, float]:
         """Take one step a batch, until a loss is not finite; return means over batches: loss and gradient norm."""
-        config, steps, weights, losses = self.config, steps_an_epoch(self.config), self.data.train_weights, []
+        config, weights, losses, epoch = self.config, self.data.train_weights, [], [*batches(self.config, self.rng)]
         with np.errstate(all="ignore"):  # a loss that overflows is recorded
-            for step, chosen in enumerate(batches(config, self.rng)):
-                losses.append(
-                    self.net.train_step(
-                        config.augmented(self.net.preprocess(self.data.train_x[chosen]), self.rng),
-                        self.data.train_y[chosen],
-                        self.workspaces[len(chosen)],
-                        self.loss,
-                        self.optimizer,
-                        clip=config.clip,
-                        weight_decay=config.weight_decay,
-                        rate=scheduled_rate(config.schedule, (self.epoch + step / steps) / config.epochs),
-                        weights=None if weights is None else weights[chosen],
-                    )
-                )
+            for step, chosen in enumerate(epoch):
+                x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
+                batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
+                options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
+                options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
+                options["weights"] = None if weights is None else weights[chosen]
+                losses.append(self.net.train_step(*batch, self.loss, self.optimizer, **options))
                 if not math.isfinite(losses[-1][0]):
                     break
             return tuple(np.mean(losses, axis=0).tolist())

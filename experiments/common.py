@@ -17,11 +17,11 @@ import highway_lab.logs
 from highway_lab import commands
 from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, load_dataset
-from highway_lab.files import lock_log, make_place, remove
+from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
 from highway_lab.logs import ConfigT, DatasetInfo, Log, Trained, imported
 from highway_lab.training import train_resumably
-from highway_networks import Dataset, History, InputError, TrainingConfig, read_bytes
+from highway_networks import Dataset, History, InputError, TrainingConfig
 
 os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none

@@ -48,7 +48,7 @@ from highway_lab.fields import COUNT, SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import LOSSES, Config, Dataset, DeepNet, evaluate, rounded, steps_an_epoch
+from highway_networks import LOSSES, Config, Dataset, DeepNet, evaluate, rounded
 
 from . import gate_maps, lesions, models
 from .common import Experiment, ExperimentJob
@@ -200,7 +200,7 @@ def plan(job: ExperimentJob, pairs: Dataset) -> list[Task]:
     tasks = []
     for setting, (first, *_) in models.by_setting(job.dataset, pairs, job.smoke).items():
         config = replace(first.training, epochs=epochs)
-        lr_decay = models.LAST_RATE ** (1 / (epochs * steps_an_epoch(config)))
+        lr_decay = models.LAST_RATE ** (1 / (epochs * math.ceil(config.n_train / config.batch_size)))
         tasks += [
             Task(setting, name, replace(config, lr_decay=lr_decay, seed=seed)) for name in ORDER for seed in seeds
         ]

@@ -20,12 +20,15 @@ from highway_lab.files import (
     Published,
     Source,
     atomic_write,
+    damaged,
     data_directory,
+    decompress,
     fetch,
     prepare_folder,
+    read_bytes,
     read_verified,
 )
-from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, damaged, decompress, parse_idx, read_bytes
+from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, parse_idx
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed

@@ -2,25 +2,28 @@
 
 import glob
 import hashlib
+import lzma
 import os
 import secrets
 import stat
 import sys
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 try:
     import fcntl
 except ImportError:  # Windows, where nothing keeps two commands from one log
     fcntl = None  # type: ignore[assignment]
 
-from highway_networks import InputError, check_regular, damaged, decompress, read_bytes
+from highway_networks import InputError
 
 ANSWER_SECONDS = 5.0  # the next mirror is tried if this one has not answered by then
 READ_SECONDS = 30.0
+MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
 COMPRESSION = 2**10  # bytes by which a file may be longer than its payload
 
 
@@ -46,6 +49,58 @@ class DownloadError(InputError):
 
 
 # ------------------------------------------------------------------------------------------- reading
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file; raise InputError if it cannot be read."""
+    try:
+        check_regular(path)
+        if path.stat().st_size > MAX_BYTES:
+            raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
+        ) from error
+
+
+def decompress(content: bytes, path: Path) -> bytes:
+    """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
+
+    Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
+    several, and trailing zeros.
+    """
+    stream: Any
+    if path.suffix == ".gz":
+        stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
+    elif path.suffix == ".xz":
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
+    else:
+        return content
+    whole = f"one complete {path.suffix[1:]} stream"
+    try:
+        payload = stream.decompress(content, MAX_BYTES + 1)
+    except (zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, whole, f"a damaged one ({error})") from error
+    if len(payload) > MAX_BYTES:
+        raise damaged(path, whole, f"more than {MAX_BYTES:,} bytes in it")
+    if not stream.eof:
+        raise damaged(path, whole, "a truncated one")
+    if stream.unused_data:
+        raise damaged(path, whole, f"{len(stream.unused_data)} bytes after its end")
+    return payload
+
+
+def damaged(path: Path, expected: object, found: object) -> InputError:
+    """Make the error of a file that is not what it should be."""
+    remedy = f"delete {path.name} and run again to download it, or put an intact copy there"
+    return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:

@@ -26,9 +26,9 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, make_place, remove
+from highway_lab.files import atomic_write, check_regular, make_place, remove
 from highway_lab.logs import Result, imported
-from highway_networks import ArgumentError, InputError, check_regular
+from highway_networks import ArgumentError, InputError
 
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
 CONNECT_SECONDS = 10.0  # after which there is no scheduler

@@ -22,8 +22,8 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import COUNT, OF_OTHERS, SCORE, Count, check, rule
-from highway_lab.files import atomic_write
-from highway_networks import ADD_NAME, TEST_IMAGES, History, InputError, check_regular, rounded
+from highway_lab.files import atomic_write, check_regular
+from highway_networks import ADD_NAME, TEST_IMAGES, History, InputError, rounded
 
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from highway_lab.files import atomic_write
-from highway_networks import ADD_NAME, FORMAT, InputError, check_regular
+from highway_lab.files import atomic_write, check_regular
+from highway_networks import ADD_NAME, FORMAT, InputError
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow

@@ -1,14 +1,32 @@
 """Training in the laboratory: with one BLAS thread, so that bits do not depend on the machine, and resumable."""
 
+import math
 import os
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import highway_networks
 from highway_lab import Interrupted, checkpoints
 from highway_lab.jobs import check_memory
 from highway_lab.logs import RunRecord
 from highway_lab.threads import one_thread
-from highway_networks import Dataset, InputError, TrainingConfig, check_hyperparameters
+from highway_networks import BLOCKS, Dataset, InputError, TrainingConfig, batch_sizes, check_hyperparameters
+
+
+def memory_of(config: Any, data: Dataset) -> int:
+    """Estimate the bytes of a run, by the configuration's own `memory` if it has one, else as of a DeepNet.
+
+    They are parameters, Adam's moments and, for each size of batch, gradients and workspace.
+    """
+    if hasattr(config, "memory"):
+        return config.memory(data)
+    d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs, config.depth, config.hidden
+    rows, sizes = BLOCKS[config.block].rows(D), batch_sizes(config)
+    n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
+    a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
+    return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
 
 
 class Training(highway_networks.Training):
@@ -16,7 +34,7 @@ class Training(highway_networks.Training):
 
     def __init__(self, config: TrainingConfig, data: Dataset):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
-        check_memory(config.memory(data))
+        check_memory(memory_of(config, data))
         with one_thread():
             super().__init__(config, data)
 

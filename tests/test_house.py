@@ -67,7 +67,19 @@ def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path,
     core = tmp_path / "alone" / "highway_networks.py"
     core.parent.mkdir()
     core.write_bytes((ROOT / "highway_networks.py").read_bytes())
-    blocked = "highway_lab scipy sklearn matplotlib msgspec threadpoolctl joblib tqdm pooch imageio PIL".split()
+    blocked = [
+        "highway_lab",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "msgspec",
+        "threadpoolctl",
+        "joblib",
+        "tqdm",
+        "pooch",
+        "imageio",
+        "PIL",
+    ]
     folder = next(path.parent for path in Path(small_mnist).rglob("train-images*"))
     words = [sys.executable, "-c", ALONE.replace("{blocked}", repr(blocked)), str(folder)]
     done = subprocess.run(words, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})

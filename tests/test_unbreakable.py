@@ -25,7 +25,8 @@ from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.fields import LARGEST
-from highway_lab.training import Training
+from highway_lab.files import read_bytes
+from highway_lab.training import Training, memory_of
 from highway_networks import InputError
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -122,7 +123,7 @@ def test_the_memory_that_a_run_takes_is_known_beforehand(digits, change):
     for w in training.workspaces.values():
         arrays += [w.input, w.x1, w.z, w.dz, w.flows, w.gradients.flat]
     taken = training.net.params.flat.nbytes + sum(array.nbytes for array in arrays)
-    assert 1 <= config.memory(digits) / taken < 1.5
+    assert 1 <= memory_of(config, digits) / taken < 1.5
 
 
 def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
@@ -155,7 +156,7 @@ def test_a_huge_file_is_not_read(tmp_path):
     path.touch()
     os.truncate(path, 2**40)
     with pytest.raises(InputError, match="268,435,456 bytes"):
-        hn.read_idx(path)
+        read_bytes(path)
 
 
 def spoilt_log(change) -> dict:

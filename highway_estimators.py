@@ -731,12 +731,14 @@ class LabelsMixin(ClassifierMixin):
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class or label, in the order of `classes_`: (n, K)."""
         outputs = self._outputs(X)
-        return expit(outputs) if self.multilabel_ else softmax(outputs, axis=1)
+        with np.errstate(under="ignore"):  # whatever the host has set
+            return expit(outputs) if self.multilabel_ else softmax(outputs, axis=1)
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Return the logarithms of the probabilities, (n, K)."""
         outputs = self._outputs(X)
-        return log_expit(outputs) if self.multilabel_ else log_softmax(outputs, axis=1)
+        with np.errstate(under="ignore"):
+            return log_expit(outputs) if self.multilabel_ else log_softmax(outputs, axis=1)
 
     def _saved_rest(self) -> dict[str, Any]:
         return {

@@ -596,7 +596,7 @@ class DeepNet(Net):
         w.input[:, :-1] = x
         affine_forward(p.input, w.input.T, w.x[0])  # the plain layer that brings x to the blocks' width (section 2.1)
         self.activation.forward(w.x[0])
-        with np.errstate(over="ignore"):  # e^−z may overflow to inf, where σ(z) is rightly 0
+        with np.errstate(over="ignore", under="ignore"):  # e^−z may be inf where σ(z) is rightly 0, or 0 where it is 1
             for l in range(self.depth):
                 affine_forward(p.blocks[l], w.x1[l], w.z[l])
                 self.block.forward(w.x[l], w.branches[l], w.x[l + 1], self.activation)
@@ -666,7 +666,7 @@ class DeepNet(Net):
         z = np.empty((self.block.rows(self.hidden), x_l.shape[1]), self.dtype)
         branches = z.reshape(len(self.block.branches), -1, x_l.shape[1])
         for W in self.params.blocks[l:]:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", under="ignore"):
                 affine_forward(W, x1, z)
                 self.block.forward(x1[:-1], branches, y1[:-1], self.activation)
             yield branches, y1[:-1]

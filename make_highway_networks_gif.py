@@ -20,7 +20,16 @@ import numpy as np
 
 import visualize_highway_networks as viz
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import drawing, fingerprint, label_ends, new_figure, place_labels, renderer, set_title
+from highway_lab.figures import (
+    drawing,
+    fingerprint,
+    label_ends,
+    new_figure,
+    own_style,
+    place_labels,
+    renderer,
+    set_title,
+)
 from highway_lab.files import atomic_write, make_place
 from highway_networks import InputError
 
@@ -88,7 +97,7 @@ def animate(path: Path, out: Path | None = None) -> Path:
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
     if out is None:
         out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
-    with drawing(out.name, path):
+    with drawing(out.name, path), own_style():
         pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
     comment = f"{fingerprint(path)}\n{renderer()}".encode()

@@ -15,15 +15,12 @@ if __name__ == "__main__":
 
 import argparse
 import dataclasses
-import os
 import time
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-
-os.environ["MPLBACKEND"] = "agg"  # nothing is shown; the user's may be unknown
 
 import numpy as np
 from matplotlib.axes import Axes

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import importlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,7 +22,6 @@ from highway_lab.logs import ConfigT, DatasetInfo, Log, Trained, imported
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, History, InputError, TrainingConfig
 
-os.environ["MPLBACKEND"] = "agg"  # no window is opened; the user's backend may be missing
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}

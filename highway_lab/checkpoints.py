@@ -42,11 +42,16 @@ class State:
         return None if rows == self.epoch + 1 else f"expected a row of history an epoch, found {rows} at {self.epoch}"
 
 
+def code_of(training: Any) -> str:
+    """Return the fingerprint of the mathematics of a training."""
+    return logs.environment(programs=logs.mathematics(training)).code
+
+
 def save(path: str | os.PathLike, training: Any) -> None:
     """Write all that decides how training goes on, and the record so far; raises Interrupted if the disk is full."""
     state = State(
         config=asdict(training.config),
-        code=logs.environment().code,
+        code=code_of(training),
         optimizer={name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)},
         rng=training.rng.bit_generator.state,
         epoch=training.epoch,
@@ -81,7 +86,7 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
             state = logs.loads(text, State)
             if state.config != asdict(training.config):
                 return False
-            if not any_code and state.code != logs.environment().code:
+            if not any_code and state.code != code_of(training):
                 print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
                 return False
             for name in own.keys() | packed.keys():

@@ -44,7 +44,17 @@ from highway_lab.console import (
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, name_of
 from highway_lab.files import check_writable, lock_log, remove, remove_torn
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
-from highway_lab.logs import DatasetInfo, RunLog, RunRecord, environment, imported, joined, write
+from highway_lab.logs import (
+    DatasetInfo,
+    RunLog,
+    RunRecord,
+    digest_of,
+    environment,
+    imported,
+    joined,
+    mathematics,
+    write,
+)
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
 
@@ -142,7 +152,7 @@ def run_job(job: Job, data: Dataset) -> None:
 
         try:
             runs = run_missing(
-                functools.partial(_train_one, job, lines, side_by_side),
+                functools.partial(_train_one, job, lines, digest_of(data), side_by_side),
                 sorted(job.configs, key=lambda config: -config.depth),
                 data,
                 lines,
@@ -199,9 +209,11 @@ def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
         raise InputError(f"{job.save_model}: {found}; begin anew (--fresh)")
 
 
-def _train_one(job: Job, lines: ResultFile, side_by_side: bool, config: TrainingConfig, data: Dataset) -> RunRecord:
+def _train_one(
+    job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
+) -> RunRecord:
     with unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[RunRecord], None]] = [EpochLines(lines)] if job.out else []
+        watchers: list[Callable[[RunRecord], None]] = [EpochLines(lines, samples)] if job.out else []
         if job.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -236,12 +248,13 @@ def run_of(config: type[TrainingConfig]) -> type[RunRecord]:
 class EpochLines:
     """Adds the epochs of a run, as they end, to a file of results: each line is a run of the new epochs only."""
 
-    def __init__(self, lines: ResultFile):
-        self.lines, self.rows = lines, 0
+    def __init__(self, lines: ResultFile, samples: str):
+        self.lines, self.samples, self.rows = lines, samples, 0
 
     def __call__(self, run: RunRecord) -> None:
         """Add the new epochs of `run`; raises Interrupted if the disk is full."""
-        new = dataclasses.replace(run.rows(self.rows), environment=environment())
+        here = dataclasses.replace(environment(programs=mathematics(run)), samples=self.samples)
+        new = dataclasses.replace(run.rows(self.rows), environment=here)
         self.lines.append(new, durable=False)
         self.rows = len(run.history.epoch)
 

@@ -1,7 +1,7 @@
 """The shared look of pictures and tables: colours, sizes, lines for seeds, labels at line ends; and saving.
 
-Importing it sets matplotlib's defaults for this process. Figures are made without pyplot, so that no window system is
-needed. The same log gives the same bytes.
+Figures are made without pyplot, so that no window system is needed, and saved in a style of their own, which leaves
+matplotlib's settings as they were. The same log gives the same bytes.
 """
 
 import functools
@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-os.environ["MPLBACKEND"] = "agg"  # nothing is shown, and matplotlib may not know the user's
 
 import matplotlib
 import numpy as np
@@ -61,28 +59,34 @@ SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
 LABEL_GAP = 1.25  # smallest distance between two labels' middles, in font sizes
 
-matplotlib.rcdefaults()  # a matplotlibrc of the user's would change the bytes
-matplotlib.rcParams.update(
-    {
-        "axes.edgecolor": FAINT_INK,
-        "axes.labelcolor": INK,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.titlecolor": INK,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 12,
-        "figure.titlesize": 13,
-        "font.size": 11,
-        "image.cmap": SEQUENTIAL,
-        "lines.linewidth": 2.5,
-        "lines.solid_capstyle": "round",
-        "text.color": INK,
-        "xtick.color": FAINT_INK,
-        "xtick.labelcolor": INK,
-        "ytick.color": FAINT_INK,
-        "ytick.labelcolor": INK,
-    }
-)
+STYLE: dict[str, Any] = {
+    "axes.edgecolor": FAINT_INK,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 12,
+    "figure.titlesize": 13,
+    "font.size": 11,
+    "image.cmap": SEQUENTIAL,
+    "lines.linewidth": 2.5,
+    "lines.solid_capstyle": "round",
+    "text.color": INK,
+    "xtick.color": FAINT_INK,
+    "xtick.labelcolor": INK,
+    "ytick.color": FAINT_INK,
+    "ytick.labelcolor": INK,
+}
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Draw in STYLE for a while: a user's matplotlibrc or settings would change the bytes of a picture."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
 
 
 def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots: Any) -> tuple[Figure, Axes]:
@@ -260,7 +264,7 @@ def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str 
     with drawing("pictures", *sources):
         origin, drawn = "\n".join(map(fingerprint, sources)), {}
     for path, draw in pictures.items():
-        with drawing(path.name, *sources):
+        with drawing(path.name, *sources), own_style():
             drawn[path] = _content(draw(), origin)
     for path, content in drawn.items():
         make_place(path)

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -356,10 +356,16 @@ def run_missing(
     check_number(len(tasks))
     if old == "fresh":
         results.clear()
-    found, here = results.read(), logs.environment().code
+    found, samples = results.read(), logs.digest_of(data)
+    here = logs.environment(programs=logs.mathematics(tasks[0] if tasks else None)).code
     done = {results.task_of(result): result for result in found if result.whole}
     kept = [result for result in found if result.whole or checkpoints]
-    foreign = {results.task_of(of) for of in kept if of.environment is None or of.environment.code != here}
+    known = [(here, samples), (here, "unknown")]  # results of before had no digest of their samples
+    foreign = {
+        results.task_of(of)
+        for of in kept
+        if of.environment is None or (of.environment.code, of.environment.samples) not in known
+    }
     if foreign and old != "keep":
         raise InputError(
             f"{results.path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "
@@ -373,7 +379,9 @@ def run_missing(
     hidden = not (bar and sys.stderr.isatty())
     progress = tqdm(total=len(tasks), initial=len(tasks) - len(missing), unit="run", disable=hidden)
     jobs = min(jobs, max(len(missing), 1))
-    made = run_tasks(functools.partial(_with_environment, function), missing, data, jobs=jobs, scheduler=scheduler)
+    made = run_tasks(
+        functools.partial(_with_environment, function, samples), missing, data, jobs=jobs, scheduler=scheduler
+    )
     try:
         with progress, closing(made) as finished:  # closed at once: late workers would end those of a next call
             for result in finished:
@@ -397,9 +405,9 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget all runs of before")
 
 
-def _with_environment(function: Callable[[Any, Any], ResultT], task: Any, data: Any) -> ResultT:
+def _with_environment(function: Callable[[Any, Any], ResultT], samples: str, task: Any, data: Any) -> ResultT:
     """Return the result of a task with the environment of this process, which makes it."""
-    here = logs.environment()  # before the task: meanwhile somebody may edit the code
+    here = logs.environment(programs=logs.mathematics(task))  # before the task: meanwhile somebody may edit the code
     result = function(task, data)
-    result.environment = here
+    result.environment = replace(here, samples=samples)
     return result

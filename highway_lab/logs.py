@@ -20,14 +20,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
 
+import numpy as np
+
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import COUNT, OF_OTHERS, SCORE, Count, check, rule
 from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, TEST_IMAGES, History, InputError, rounded
+from highway_networks import ADD_NAME, TEST_IMAGES, Dataset, History, InputError, rounded
 
 SCHEMA = 1
 ROOT = Path(__file__).parent.parent
-TRAINING_PROGRAMS = ("highway_networks", "conv_recipes")
+DENSE = ("highway_networks",)  # the programs that decide the bits of a run
+CONVOLUTIONAL = ("highway_networks", "conv_highway_networks", "conv_recipes")
+OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
@@ -41,7 +45,7 @@ DEFAULTS["init_gain"] = 1.0
 SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]  # in section 4's log
 ADDED: dict[str, dict[str, Any]] = {
     "dataset": {"test_set": TEST_IMAGES, "classes": []},
-    "environment": {"kernels": "unknown", "code": "unknown"},
+    "environment": {"kernels": "unknown", "code": "unknown", "samples": "unknown"},
     "State": {"code": "unknown"},
     "config": DEFAULTS,
     "training": DEFAULTS,
@@ -104,7 +108,8 @@ class Environment:
     threads: Count
     platform: str
     cpu: str
-    code: str  # fingerprint of the training code
+    code: str  # fingerprint of the mathematics: of DENSE or CONVOLUTIONAL, and of a user's files
+    samples: str  # digest of the samples that the runs were given
     commit: str | None  # null outside a checkout of this project
     dirty: bool | None  # whether a .py file had changed since
 
@@ -134,7 +139,11 @@ class Log:
     @classmethod
     def new(cls, command: str, dataset: DatasetInfo | None, *, threads: int = 1, **measured: Any) -> Self:
         """Make a log here and now; `threads`: the number of BLAS threads of the runs."""
-        here = environment(threads)
+        found = [of for results in measured.values() if isinstance(results, list) for of in results]
+        first = next((of for of in found if isinstance(of, Result)), None)
+        here = environment(threads, mathematics(first))
+        if first and first.environment:
+            here = replace(here, samples=first.environment.samples)
         for results in measured.values():
             for result in results if isinstance(results, list) else []:
                 if isinstance(result, Result) and result.environment == here:
@@ -278,10 +287,26 @@ def numbers(values: Any, digits: int = 6) -> list:
     return [numbers(v, digits) if isinstance(v, list) else rounded(v, digits) for v in nested]
 
 
+def mathematics(of: Any) -> tuple[str, ...]:
+    """Return the programs that decide a run's bits, given its task or result: where its configuration is from."""
+    found = {kind.__module__ for kind in type(getattr(of, "config", of)).__mro__}
+    return tuple(name for name in CONVOLUTIONAL if name in found) or DENSE
+
+
+def digest_of(data: Any) -> str:
+    """Return twelve hexadecimal digits that identify the arrays of a data set; "none" if there is no data set."""
+    if not isinstance(data, Dataset):
+        return "none"
+    found = hashlib.sha256()
+    for array in data[:4]:
+        found.update(f"{array.dtype} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:12]
+
+
 @functools.cache
-def environment(threads: int = 1) -> Environment:
+def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environment:
     """Describe this machine and this checkout; `threads` is the number of BLAS threads of the runs."""
-    import numpy as np
     from threadpoolctl import threadpool_info
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -297,42 +322,45 @@ def environment(threads: int = 1) -> Environment:
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=fingerprint(users_code() | training_code()),
+        code=fingerprint(users_code() | {name: parsed(ROOT / f"{name}.py") for name in programs}),
+        samples="none",
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )
 
 
-def training_code(root: Path = ROOT, programs: Iterable[str] = TRAINING_PROGRAMS) -> dict[str, ast.Module]:
-    """Parse programs and all modules below `root` that they import; return syntax trees by name."""
-    trees, names = {}, list(programs)
-    while names:
-        name = names.pop()
-        module = root / name.replace(".", "/")
-        path = next((path for path in (module.with_suffix(".py"), module / "__init__.py") if path.exists()), None)
-        if path is None or name in trees:
-            continue
-        trees[name] = ast.parse(path.read_bytes())
-        for node in ast.walk(trees[name]):
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return trees
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
 
 
 def users_code() -> dict[str, ast.Module]:
     """Parse the files that the user has imported, and the modules beside them that they import."""
-    trees = (training_code(Path(file).parent, [Path(file).stem]) for file in imported)
-    return {name: tree for of_file in trees for name, tree in of_file.items()}
+    trees: dict[str, ast.Module] = {}
+    paths = [Path(file) for file in imported]
+    while paths:
+        path = paths.pop()
+        if path.stem in trees or path.stem in OURS or not path.exists():
+            continue
+        trees[path.stem] = parsed(path)
+        for node in ast.walk(trees[path.stem]):
+            if isinstance(node, ast.Import):
+                paths += [path.with_name(f"{alias.name}.py") for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                paths.append(path.with_name(f"{node.module}.py"))
+    return trees
 
 
 def fingerprint(trees: dict[str, ast.Module]) -> str:
-    """Return twelve hexadecimal digits that identify code; comments, docstrings and layout do not change them."""
+    """Return twelve hexadecimal digits that identify code; comments, docstrings, layout and texts do not change them.
+
+    A text is a string with a space in it: part of a message or of help, where names have none.
+    """
     for tree in trees.values():
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
                 del node.body[0]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                node.value = ""
     dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
     return hashlib.sha256(dumps.encode()).hexdigest()[:12]
 

@@ -12,10 +12,17 @@ def start(module: str, main: str = "main") -> None:
 
     The module is imported by its name, as worker processes cannot import what __main__ defines.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    os.environ["MPLBACKEND"] = "agg"  # no window is opened, and matplotlib may not know the user's
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception could be lost in an import's own handlers
-    code = attrgetter(main)(import_module(module))()
-    exec("")  # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget
+    try:
+        code = attrgetter(main)(import_module(module))()
+        exec(
+            ""
+        )  # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget
+    finally:
+        signal.signal(signal.SIGINT, before)  # a program that a notebook runs is not the last thing in its process
     sys.exit(code)
 
 

@@ -281,7 +281,8 @@ def refuse_net(kind: type[Net], path: Path, *parts: object) -> None:
 
 
 SOME_ENVIRONMENT = Environment(
-    *("3.11.7", "2.4.6", "openblas 0.3", "Haswell", 1), *("Linux", "a processor", "c0de", "0123456789abcdef", False)
+    *("3.11.7", "2.4.6", "openblas 0.3", "Haswell", 1),
+    *("Linux", "a processor", "c0de", "5a9e", "0123456789abcdef", False),
 )
 
 

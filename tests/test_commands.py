@@ -543,7 +543,7 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
     monkeypatch.setattr(Training, "_train_epoch", interrupt)
     assert cn.main(words) == 130
     capsys.readouterr()
-    LINES.write_bytes(resealed(LINES, logs.environment().code, "c0dec0dec0de"))
+    LINES.write_bytes(resealed(LINES, logs.environment(programs=logs.CONVOLUTIONAL).code, "c0dec0dec0de"))
     assert "found 1 of other code" in refused(cn.main, words)
     gone_on = []
     monkeypatch.setattr(checkpoints, "restore", lambda path, training, any_code: gone_on.append(any_code))
@@ -554,9 +554,8 @@ def test_epochs_of_other_code_are_refused_where_a_run_goes_on_from_them(workdir,
 def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     words = [*DENSE, "--out", "log.json"]
     assert programs.main(words) == 0
-    ResultFile(LINES, RunRecord[hn.Config]).append(
-        dataclasses.replace(read("log.json").runs[0], environment=logs.environment())
-    )
+    log = read("log.json")
+    ResultFile(LINES, RunRecord[hn.Config]).append(dataclasses.replace(log.runs[0], environment=log.environment))
     torn = Path(".log.json.01234567")
     torn.touch()
     assert programs.main([*words, "--seed", "1"]) == 0

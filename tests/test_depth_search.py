@@ -653,7 +653,7 @@ def whole(tmp_path_factory) -> ds.DepthSearchLog:
 
 def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, monkeypatch):
     """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
-    here = logs.environment()
+    here = replace(logs.environment(), samples=logs.digest_of(load_dataset("digits")))
     searched = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     for name, trial in zip("ab", ds.draw_trials(1, (3,), **BUDGET), strict=True):
         for epochs in (1, 2):
@@ -664,7 +664,7 @@ def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, m
     run, best = ["run", *flags], ["best", f"{searched}.json", *flags[:2], "--seeds", "1"]
     for machine, command in (("b", run), ("c", best), ("d", best)):
         there = replace(here, cpu=machine)
-        monkeypatch.setattr(logs, "environment", lambda threads=1, there=there: there)
+        monkeypatch.setattr(logs, "environment", lambda threads=1, programs=(), there=there: there)
         assert main(*command) == 0
         log = read_log(f"{searched}.json" if machine == "b" else f"{searched}-seeds1.json")
         assert log.environment == there

@@ -15,6 +15,7 @@ import pytest
 from helpers import SOME_ENVIRONMENT, files_below, limited_file_size, refused_with, small_log
 from threadpoolctl import threadpool_info
 
+from conv_recipes import ConvConfig
 from highway_lab import logs
 from highway_lab.files import atomic_write, check_writable
 from highway_lab.logs import RunLog, dumps, environment, numbers, read, write
@@ -69,9 +70,11 @@ LATER = {  # what a log means that was written before these fields were added
     ("dataset", "classes"): [],
     ("environment", "kernels"): "unknown",
     ("environment", "code"): "unknown",
+    ("environment", "samples"): "unknown",
     ("runs", 0, "environment"): None,
     ("runs", 0, "environment", "kernels"): "unknown",
     ("runs", 0, "environment", "code"): "unknown",
+    ("runs", 0, "environment", "samples"): "unknown",
     ("runs", 0, "config", "loss"): "cross-entropy",
     ("runs", 0, "config", "init_gain"): 1.0,
     ("runs", 0, "config", "schedule"): "constant",
@@ -128,6 +131,8 @@ NET = '''"""A net."""
 from highway_lab.loop import train  # imported
 def f(x):
     "What it does."
+    if x in ("name",):
+        raise ValueError(f"expected {x} to be less")
     return x + 1
 '''
 
@@ -139,6 +144,8 @@ def f(x):
         ("What it does.", "What it did.", True),
         ("  # imported", "", True),
         ("x + 1", "(x +\n 1)", True),
+        (" to be less", " to be more", True),
+        ('"name"', '"another"', False),
         ("x + 1", "x + 2", False),
         ("x + 1", "'x'", False),
     ],
@@ -146,27 +153,23 @@ def f(x):
 def test_a_fingerprint_of_code_leaves_out_what_does_not_run(tmp_path, old, new, same):
     found = set()
     for text in (NET, NET.replace(old, new)):
-        (tmp_path / "highway_networks.py").write_text(text)
-        found.add(logs.fingerprint(logs.training_code(tmp_path)))
+        (tmp_path / "net.py").write_text(text)
+        found.add(logs.fingerprint({"net": logs.parsed(tmp_path / "net.py")}))
     assert (len(found) == 1) == same
 
 
-def test_training_code_is_whatever_the_training_programs_import(tmp_path):
-    (tmp_path / "highway_lab").mkdir()
-    for name, text in {
-        "highway_networks": NET,
-        "highway_lab/__init__": "",
-        "highway_lab/loop": "def train():\n    from highway_lab import late",
-        "highway_lab/late": "import numpy",
-        "highway_lab/pictures": "import highway_lab.late",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    assert sorted(logs.training_code(tmp_path)) == [
-        *("highway_lab", "highway_lab.late", "highway_lab.loop", "highway_networks")
-    ]
-    here = set(logs.training_code())
-    assert {"highway_networks", "conv_highway_networks", "highway_lab.checkpoints", "highway_lab.files"} <= here
-    assert "highway_lab.figures" not in here
+def test_the_code_of_a_run_is_the_mathematics_of_its_kind_of_net():
+    assert logs.mathematics(Config()) == logs.mathematics(None) == ("highway_networks",)
+    convolutional = logs.mathematics(ConvConfig())
+    assert convolutional == ("highway_networks", "conv_highway_networks", "conv_recipes")
+    assert environment().code != environment(programs=convolutional).code
+
+
+def test_samples_are_known_by_their_values_types_and_shapes(digits):
+    found = [logs.digest_of(digits), logs.digest_of(digits._replace(train_y=digits.train_y.astype(np.int32)))]
+    found += [logs.digest_of(digits._replace(test_x=255 - digits.test_x)), logs.digest_of(None)]
+    assert len(set(found)) == 4
+    assert logs.digest_of(digits._replace(test_set="others")) == found[0]
 
 
 @pytest.fixture

@@ -88,15 +88,18 @@ def png(axes) -> bytes:
 
 def test_a_shift_and_larger_letters_look_alike_another_number_does_not():
     log = made_up_log()
-    drawn = png(pictures.training_loss(log))
+    with figures.own_style():
+        drawn = png(pictures.training_loss(log))
     shifted = io.BytesIO()
     Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (5, -5), (0, 1))).save(shifted, "PNG")
     assert look_alike(drawn, shifted.getvalue())
-    with matplotlib.rc_context({"font.size": 1.02 * matplotlib.rcParams["font.size"]}):
+    with figures.own_style():
+        matplotlib.rcParams["font.size"] *= 1.02
         assert look_alike(drawn, png(pictures.training_loss(log)))
 
     log.runs[0].history.train_loss[-1] += 0.2
-    assert not look_alike(drawn, png(pictures.training_loss(log)))
+    with figures.own_style():
+        assert not look_alike(drawn, png(pictures.training_loss(log)))
 
 
 # ---------------------------------------------------------------------------------- the committed pictures

@@ -64,7 +64,7 @@ def test_lines_of_several_processes_keep_their_environment(workdir):
     runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
     results = ResultFile(LINES, RunRecord[hn.Config])
     results.append(dataclasses.replace(runs[0].rows(0, 2), environment=SOME_ENVIRONMENT))
-    one, other = EpochLines(results), EpochLines(results)
+    one, other = EpochLines(results, "none"), EpochLines(results, "none")
     one(runs[1].rows(0, 2))
     other(runs[0])
     one(runs[1])
@@ -88,7 +88,7 @@ def play(monkeypatch, *states) -> None:
 def train_to(epochs: int):
     def change() -> None:
         LINES.unlink(missing_ok=True)
-        EpochLines(ResultFile(LINES, RunRecord[hn.Config]))(unfinished(3, epochs))
+        EpochLines(ResultFile(LINES, RunRecord[hn.Config]), "none")(unfinished(3, epochs))
 
     return change
 

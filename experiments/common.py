@@ -67,11 +67,13 @@ class Experiment:
         dataset: str | None = "mnist",
         name: str = "run",
         folders: bool = False,
+        cluster: bool = True,
     ) -> argparse.ArgumentParser:
         """Add a sub-command that calls measure(job); returns its parser.
 
         dataset    the default; None for an experiment without data
         folders    whether it takes folders of images
+        cluster    whether its runs can be trained on other machines
         """
 
         def run(arguments: argparse.Namespace) -> None:
@@ -84,7 +86,7 @@ class Experiment:
             add_data_flags(parser, dataset, folders)
         else:
             parser.add_argument("--smoke", action="store_true", help="take a budget of seconds")
-        add_job_flags(parser)
+        add_job_flags(parser, cluster=cluster)
         return parser
 
     def main(self, argv: list[str] | None = None) -> int:
@@ -264,7 +266,7 @@ class ExperimentJob:
         `checkpoints`, too, holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
-        options |= {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "old": arguments.old}
+        options |= {name: getattr(arguments, name) for name in ("to_continue", "jobs", "old", "scheduler")}
         arguments.old = None if arguments.old == "fresh" else arguments.old
         with lock_log(self.path):
             results.check()

@@ -365,7 +365,7 @@ def run(job: ExperimentJob) -> None:
     job = dataclasses.replace(job, path=append_flags(job.path, job.arguments, SEARCH_FLAGS))
 
     def train(rung: list[Trial]) -> list[TrialResult]:
-        options = {"scheduler": job.arguments.scheduler, "report": partial(report, total=len(rung))}
+        options = {"report": partial(report, total=len(rung))}
         return job.run_missing(run_trial, rung, TrialResult, **options)
 
     write_log(job, halve(trials, train))
@@ -455,7 +455,6 @@ add_search_flags(parser)
 
 parser = EXPERIMENT.add_run(run, "search by successive halving; resumable")
 add_search_flags(parser)
-parser.add_argument("--scheduler", metavar="ADDRESS", help="train on a Dask cluster, tcp://host:port")
 
 parser = EXPERIMENT.add_run(best, "train each arm's best settings from other seeds; resumable", name="best")
 parser.set_defaults(**BEST_FLAGS)

@@ -81,9 +81,11 @@ class Model:
     test_score: Share
 
 
-def add_run(experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str) -> argparse.ArgumentParser:
+def add_run(
+    experiment: Experiment, measure: Callable[[ExperimentJob], None], help: str, *, cluster: bool = True
+) -> argparse.ArgumentParser:
     """Add the `run` of an experiment that looks into nets; returns its parser."""
-    parser = experiment.add_run(measure, help, folders=True)
+    parser = experiment.add_run(measure, help, folders=True, cluster=cluster)
     nets = ", ".join(f"{path} for {dataset}" for dataset, path in NETS.items())
     parser.add_argument("--model", type=Path, metavar="NET.npz", help=f"default: {nets}; else train one")
     return parser
@@ -106,7 +108,7 @@ def add_look(experiment: Experiment, measure: Callable[[DeepNet, Dataset, int], 
             measured = measure(net, job.data, job.arguments.jobs)
             job.keep(model=describe(source, net, job.data), **measured)
 
-    add_run(experiment, look, "look into a net")
+    add_run(experiment, look, "look into a net", cluster=False)
 
 
 def find_net(job: ExperimentJob) -> Source | None:

@@ -71,6 +71,7 @@ class Job:
     configs: Sequence[TrainingConfig]  # in the order of the log
     out: Path | None  # of the log; None: nothing is saved
     jobs: int = 1  # runs side by side
+    scheduler: str | None = None  # address of a Dask cluster that trains them
     old: str | None = None  # finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
     save_model: Path | None = None
     tensorboard: Path | None = None  # folder of event files
@@ -87,6 +88,11 @@ class Job:
                 raise InputError(f"--out: expected a name like log.json, found {self.out}; choose another")
             for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
                 check_writable(path)
+        for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
+            if self.scheduler and of:
+                raise InputError(
+                    f"{name}: expected files of this machine, found --scheduler {self.scheduler}; leave one out"
+                )
         if self.save_model:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"
@@ -142,7 +148,8 @@ def run_job(job: Job, data: Dataset) -> None:
                 events_of(job.tensorboard, job.dataset, config)
         if job.old == "fresh":
             remove(*job.checkpoint_paths())
-        side_by_side = job.jobs > 1 and not job.checkpoints  # long runs tell their epochs also side by side
+        # Long runs tell their epochs also side by side, but not from another machine.
+        side_by_side = bool(job.scheduler) or (job.jobs > 1 and not job.checkpoints)
 
         def report(done: list[RunRecord]) -> str | None:
             run = done[-1]
@@ -158,6 +165,7 @@ def run_job(job: Job, data: Dataset) -> None:
                 lines,
                 to_continue=job.to_continue,
                 jobs=job.jobs,
+                scheduler=job.scheduler,
                 old=job.old,
                 report=report,
                 bar=side_by_side,
@@ -213,7 +221,9 @@ def _train_one(
     job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
 ) -> RunRecord:
     with unfailing_output():  # a worker process has none yet
-        watchers: list[Callable[[RunRecord], None]] = [EpochLines(lines, samples)] if job.out else []
+        watchers: list[Callable[[RunRecord], None]] = (
+            [EpochLines(lines, samples)] if job.out and not job.scheduler else []
+        )
         if job.tensorboard:
             from highway_lab.tensorboard import EventFile
 
@@ -225,7 +235,7 @@ def _train_one(
             for watcher in watchers:
                 watcher(run)
 
-        kept, any_code = job.checkpoint(config), job.old == "keep"
+        kept, any_code = None if job.scheduler else job.checkpoint(config), job.old == "keep"
         run = train_resumably(config, data, report=report, save_model=job.save_model, keep=kept, any_code=any_code)
     run.net = None  # which would take memory, and time on its way from a worker
     return run
@@ -344,7 +354,7 @@ class TrainingCommand:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
-        options = {name: getattr(given, name) for name in ("jobs", "old", "save_model", "tensorboard")}
+        options = {name: getattr(given, name) for name in ("jobs", "scheduler", "old", "save_model", "tensorboard")}
         commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
         of_folder = " ".join(f"{flag(name)} {getattr(configs[0], name)}" for name in taken)

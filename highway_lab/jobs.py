@@ -284,11 +284,13 @@ def _packages_expected() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not (isinstance(error, ImportError) or "ModuleNotFoundError" in str(error)):
+        chain = [error, *filter(None, [error.__cause__])]  # the scheduler's own error is the cause of the client's
+        missing = [of for of in chain if isinstance(of, ImportError) or "ModuleNotFoundError" in str(of)]
+        if not missing:
             raise
         raise InputError(
-            f"--scheduler: expected workers with this package and what it needs, found: {error}; "
-            "install it there, and start them in the checkout"
+            f"--scheduler: expected scheduler and workers with this package and what it needs, found: {missing[-1]}; "
+            "install it there, and start them in the checkout, with PYTHONPATH=."
         ) from error
 
 
@@ -397,9 +399,13 @@ def run_missing(
     return [done[task] for task in tasks]
 
 
-def add_job_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of every command whose runs are kept one by one: --jobs, --keep and --fresh."""
+def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:
+    """Add the flags of every command whose runs are kept one by one: --jobs, --scheduler, --keep and --fresh."""
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="runs side by side, in N processes")
+    parser.set_defaults(scheduler=None)
+    if cluster:
+        text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
+        parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
     old = parser.add_mutually_exclusive_group()
     old.add_argument("--keep", dest="old", action="store_const", const="keep", help="go on with runs of older code")
     old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget all runs of before")

@@ -1,12 +1,15 @@
 """The house: every file imports rooms below its own alone, and the core stands on NumPy."""
 
 import ast
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
+
+from highway_lab.start import start
 
 ROOMS = [  # from the ground up: a file imports its own room and those below
     ["highway_networks"],
@@ -88,3 +91,36 @@ def test_the_core_copied_alone_trains_saves_and_loads_with_numpy_alone(tmp_path,
     done = subprocess.run(program, cwd=core.parent, capture_output=True, text=True, timeout=120, env={"PATH": ""})
     assert done.stderr.startswith("highway_networks.py: expected highway_lab and what it needs, found: No module named")
     assert done.stderr.count("\n") == 1
+
+
+UNTOUCHED = """
+import os, signal, matplotlib, numpy
+from threadpoolctl import threadpool_info
+matplotlib.rcParams["figure.figsize"] = (3, 2)
+def host():
+    threads = threadpool_info()[0]["num_threads"]  # of NumPy's BLAS; scikit-learn brings pools of its own
+    backend = os.environ.get("MPLBACKEND")
+    return dict(matplotlib.rcParams), backend, signal.getsignal(signal.SIGINT), numpy.geterr(), threads
+before = host()
+import visualize_highway_networks, make_highway_networks_gif, highway_image_estimator, experiments.readme_tables
+assert host() == before
+"""
+
+
+@pytest.mark.slow
+def test_importing_changes_nothing_in_the_host():
+    done = subprocess.run([sys.executable, "-c", UNTOUCHED], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_a_notebook_runs_gives_ctrl_c_back(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    with pytest.raises(SystemExit):
+        start("test_house", "do_nothing")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def do_nothing() -> int:
+    assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    return 0

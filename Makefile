@@ -33,7 +33,7 @@ figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
 	$(PYTHON) make_highway_networks_gif.py run.json
 	$(PYTHON) -m experiments plot
-	$(PYTHON) -m benchmarks.training_step_figures
+	$(PYTHON) -m benchmarks training_step_figures
 	$(MAKE) readme
 
 screenshot:  # of the page's figure 3, by Chromium; as root it needs --no-sandbox
@@ -43,7 +43,7 @@ screenshot:  # of the page's figure 3, by Chromium; as root it needs --no-sandbo
 		Image.open(path).crop((240, 2535, 1360, 3785)).save(path)'
 
 readme: $(INSTALLED)
-	$(PYTHON) -m experiments.readme_tables
+	$(PYTHON) -m pages
 
 sweep: $(INSTALLED)
 	$(PYTHON) highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2
@@ -56,12 +56,12 @@ reproduce: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[bench]'
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.training_step --json benchmarks/training_step.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.conv_step --json benchmarks/conv_step.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.primitives --json benchmarks/primitives.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.main_job --json benchmarks/main_job.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.estimators --json benchmarks/estimators.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks.estimator_defaults --json benchmarks/estimator_defaults.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks training_step --json benchmarks/training_step.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks primitives --json benchmarks/primitives.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks main_job --json benchmarks/main_job.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

@@ -1,6 +1,6 @@
 """Time one training step of the paper's convolutional nets beside PyTorch.
 
-    python -m benchmarks.conv_step --json benchmarks/conv_step.json
+    python -m benchmarks conv_step --json benchmarks/conv_step.json
 
 A step is forward, loss, backward and update in float32: on a batch of 100 images, without dropout, by Nesterov's
 momentum with weight decay. Every contender first proves that it computes what ours computes. They then take turns, as
@@ -8,11 +8,6 @@ in training_step.py, three times: one run on all CPUs, which is what a user wait
 again, where ours has a process for each, as runs of several seeds have. Ours is also timed pass by pass, and the memory
 of its training is measured.
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 from collections.abc import Sequence

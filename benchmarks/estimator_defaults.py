@@ -1,6 +1,6 @@
 """Choose the estimators' defaults: candidates beside the defaults of scikit-learn's MLPs, by cross-validation.
 
-    python -m benchmarks.estimator_defaults --json benchmarks/estimator_defaults.json
+    python -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
 
 The rule: a candidate falls behind on a data set if the 95 % interval of its score minus the MLP's lies below 0. The
 classifier and the regressor each take the candidate that falls behind on the fewest sets; among several, one with the

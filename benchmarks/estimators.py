@@ -1,15 +1,10 @@
 """Highway nets as estimators beside scikit-learn's: accuracy by cross-validation, by depth, and the time of an epoch.
 
-    python -m benchmarks.estimators --json benchmarks/estimators.json
+    python -m benchmarks estimators --json benchmarks/estimators.json
 
 Accuracy: five folds, cut anew by each of three seeds, which also seed the nets. Time of an epoch: the contenders take
 turns, so that a slow spell of the machine slows all alike.
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 import time

@@ -1,15 +1,10 @@
 """Measure the main job as whole processes: wall time, CPU time and memory of the headline and of the depth sweep.
 
-    python -m benchmarks.main_job --json benchmarks/main_job.json
+    python -m benchmarks main_job --json benchmarks/main_job.json
 
 The commands take turns, round by round, so that a slow spell of the machine slows all alike. With `--beside FOLDER`, a
 checkout of another commit (`git worktree add FOLDER COMMIT`), its headline takes turns with them.
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 import os

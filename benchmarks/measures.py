@@ -21,7 +21,7 @@ KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS wh
 
 def new_parser(name: str, description: str, rounds: int) -> OneLineParser:
     """Return a parser with the flags that every measurement has."""
-    parser = OneLineParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser = OneLineParser(prog=f"python -m benchmarks {name}", description=description)
     parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help=f"turns of each (default: {rounds})")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
     return parser

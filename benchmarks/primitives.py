@@ -1,14 +1,9 @@
 """Time the elementwise NumPy functions of a pass beside their alternatives: which one is fastest decides the code.
 
-    python -m benchmarks.primitives --json benchmarks/primitives.json
+    python -m benchmarks primitives --json benchmarks/primitives.json
 
 Each works on 16 maps of 3,400 pixels in float32, as a convolutional net has them. They take turns, round by round.
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 import timeit

@@ -1,15 +1,10 @@
 """Time one training step of this project beside PyTorch, JAX and the bare matrix products.
 
-    python -m benchmarks.training_step --json benchmarks/training_step.json
+    python -m benchmarks training_step --json benchmarks/training_step.json
 
 The contenders, which first prove that they compute what ours computes, take turns, round by round: a slow spell of the
 machine slows all alike. Ours is also timed pass by pass; ours and the floor over depth and width.
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 import os

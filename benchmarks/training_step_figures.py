@@ -1,12 +1,7 @@
 """Draw and tabulate a log of the training step: training_step.json -> viz/training_step.png.
 
-python -m benchmarks.training_step_figures [LOG.json] [--out PICTURE.png]
+python -m benchmarks training_step_figures [LOG.json] [--out PICTURE.png]
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name)
 
 import argparse
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -179,13 +174,13 @@ TABLES = {
 
 
 def draw(arguments: argparse.Namespace) -> None:
-    log = read(arguments.log, StepLog, f"make it with: python -m benchmarks.training_step --json {arguments.log}")
+    log = read(arguments.log, StepLog, f"make it with: python -m benchmarks training_step --json {arguments.log}")
     save_all({arguments.out: partial(step_figure, log)}, arguments.log)
     print(f"drew {arguments.out}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = OneLineParser(prog="python -m benchmarks.training_step_figures", description="Draw the training step.")
+    parser = OneLineParser(prog="python -m benchmarks training_step_figures", description="Draw the training step.")
     parser.add_argument("log", nargs="?", type=Path, default=LOG, metavar="LOG.json", help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=PICTURE, metavar="PICTURE.png", help="default: %(default)s")
     return run_cli(parser, draw, argv)

@@ -1,5 +1,6 @@
 """`python -m experiments`: list the experiments, and whether their logs and figures are there.
 
+python -m experiments NAME run|plot   one of them; --help says what else it can do
 python -m experiments run --jobs 2    run all of them, in order; resumable
 python -m experiments plot            draw every figure whose log is there
 """
@@ -11,6 +12,9 @@ if __name__ == "__main__":
 
 import argparse
 import sys
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -44,6 +48,14 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "beyond.gate_explorer": ("run",),
     "beyond.depth_per_example": ("run",),
 }
+
+
+def is_experiment(name: str) -> bool:
+    """Return whether there is an experiment of this name, in the list or not."""
+    if name in STEPS:
+        return True
+    there = all(part.isidentifier() for part in name.split(".")) and find_spec(f"experiments.{name}")
+    return bool(there) and hasattr(import_module(f"experiments.{name}"), "EXPERIMENT")
 
 
 def show(_: argparse.Namespace) -> None:
@@ -82,12 +94,18 @@ def plot(_: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line, of one experiment if its first word names one; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and is_experiment(argv[0]):
+        return load(argv[0]).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
-    commands = parser.add_subparsers(dest="command")
+    commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")
     commands.add_parser("plot", help="draw every figure").set_defaults(action=plot)
     command = commands.add_parser("run", help="run them all")
     command.set_defaults(action=run)
     command.add_argument("--jobs", type=count, default=1, metavar="N", help="local processes")
+    if argv and argv[0] not in (*commands.choices, "") and not argv[0].startswith("-"):
+        known = ", ".join(get_close_matches(argv[0], STEPS, n=3, cutoff=0))
+        parser.error(f"NAME: expected that of an experiment, such as {known}, found {argv[0]}; choose one")
     return run_cli(parser, lambda arguments: arguments.action(arguments), argv)

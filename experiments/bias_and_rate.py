@@ -5,11 +5,6 @@ activation and initialisation, from four biases, beside plain nets and nets of n
 has its own rate, chosen by the validation loss over two other seeds.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated

@@ -6,11 +6,6 @@ images: of all that come within a standard error of the highest mean accuracy ov
 loss, which is the paper's criterion. The net of that setting is then trained on all training images and saved.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -8,11 +8,6 @@ layer that identifies the class best is chosen on training images that the class
 has.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

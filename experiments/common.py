@@ -1,4 +1,4 @@
-"""The parts that experiments share: `python -m experiments.NAME run|plot`, data, logs, results."""
+"""The parts that experiments share: `python -m experiments NAME run|plot`, data, logs, results."""
 
 import argparse
 import hashlib
@@ -46,10 +46,13 @@ class Experiment:
         more: Mapping[str, str] = MappingProxyType({}),
         nets: Mapping[str | None, Path] = MappingProxyType({}),
     ):
+        if module == "__main__":  # python -m experiments.NAME, which was the command once
+            raise SystemExit("experiments: expected python -m experiments NAME, found a dot for the space")
         self.module, self.name = module, module.rpartition(".")[-1]
+        program = f"python -m experiments {module.removeprefix('experiments.')}"
         self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings
         self.datasets, self.more, self.nets = datasets, more, nets
-        self.parser = OneLineParser(prog=f"python -m {module}", description=self.doc)
+        self.parser = OneLineParser(prog=program, description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
         plot.add_argument("logs", nargs="*", type=Path, metavar="LOG", help=f"default: {self.log_path()}, and such")

@@ -10,11 +10,6 @@ learned constants and mean gates in all three settings; not reproduced if in all
 highway, or outperforms it; partly if highway outperforms both in some settings; else inconclusive.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path

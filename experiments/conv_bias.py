@@ -7,11 +7,6 @@ of one seed share images, batches and the weights' random numbers, so biases are
 Three seeds show little. With --new-seeds, ten others at the two greater depths, where nets may fail to learn.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Iterable, Sequence
 
 from conv_recipes import ConvConfig

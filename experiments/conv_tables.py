@@ -14,11 +14,6 @@ and its curve are what these runs are for.
 With --more-seeds, table 1's larger net again, from three other seeds for more epochs, by the settings chosen before.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -32,16 +32,11 @@ curves still fall, so to miss it is inconclusive.
 Three clauses were written late: "judge alone" and "from the same seeds" after the log of the new seeds; "of most
 epochs" when 2 of 48 runs of 400 epochs had ended.
 
-    python -m experiments.depth_search list            print the settings, as data
-    python -m experiments.depth_search run --jobs 2    search; may be stopped and started again
-    python -m experiments.depth_search best --jobs 2   train each arm's best settings from other seeds
-    python -m experiments.depth_search plot            tables and figures
+    python -m experiments depth_search list            print the settings, as data
+    python -m experiments depth_search run --jobs 2    search; may be stopped and started again
+    python -m experiments depth_search best --jobs 2   train each arm's best settings from other seeds
+    python -m experiments depth_search plot            tables and figures
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
 
 import argparse
 import dataclasses

@@ -7,11 +7,6 @@ samples and not for others; the change of a layer is the mean norm of y - x. Our
 information flows downward; biases are drawn as their change in training.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 

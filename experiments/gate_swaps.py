@@ -10,11 +10,6 @@ Gates are given in all layers at once; for two kinds of donor also in one layer 
 last k. All on test images; nothing is chosen by them.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated

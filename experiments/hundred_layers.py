@@ -56,11 +56,6 @@ What each outcome would mean:
 - Highway nets themselves fail in half of their runs or more: clipping does not cure what the depth search found.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -8,11 +8,6 @@ paper: layers closed one after another in several orders, and how many can be cl
 point. In blocks other than the paper's, too, a closed layer copies its input.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple

@@ -17,11 +17,6 @@ and the page says so.
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import argparse
 from dataclasses import dataclass
 from typing import Annotated

@@ -32,11 +32,6 @@ else than difficulty would have to explain the paper's comparison. All is measur
 guesses has little to lose when its blocks are closed, so it needs hardly any.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -16,11 +16,6 @@ many blocks are needed, all but the k blocks of the highest mean T are closed, s
 k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -29,11 +29,6 @@ seeds; this was changed before any result was looked at. So was another word for
 disagree, it was to be inconclusive. The five words call that partly; inconclusive is an interval that allows both.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

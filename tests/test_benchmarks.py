@@ -25,6 +25,7 @@ from picture_helpers import cells, committed_log
 from test_pictures import assert_redrawn
 
 import highway_networks as hn
+import pages
 from benchmarks import contenders, conv_step, conv_step_figures, main_job, main_job_figures, training_step
 from benchmarks import training_step_figures as figures
 from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Stopwatch, build, check, why_missing
@@ -36,7 +37,6 @@ from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
 from benchmarks.worker import Team, seeing_cpus, teams
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
-from experiments import readme_tables
 from highway_lab.logs import LogT, dumps, environment, git, read, write
 
 TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES
@@ -477,13 +477,13 @@ def test_targets_are_judged_beside_the_better_eager_layout():
     assert judged()[1] == ""
 
 
-@pytest.mark.parametrize("name", readme_tables.BENCHMARKS)
+@pytest.mark.parametrize("name", pages.BENCHMARKS)
 def test_every_table_stands_on_the_page_of_its_measurement(name):
     page = "estimators" if name == "estimator_defaults" else name
     text = (ROOT / f"benchmarks/{page}.md").read_text()
-    module, _ = readme_tables.BENCHMARKS[name]
+    module, _ = pages.BENCHMARKS[name]
     for table in (*module.TABLES, f"{name}_environment"):
-        assert table in readme_tables.all_tables()
+        assert table in pages.all_tables()
         assert f"\n<!-- table: {table} -->\n" in text
     assert f"({page}.md)" in (ROOT / "benchmarks/README.md").read_text()
 
@@ -556,10 +556,10 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
         (main_job.main, ["--rounds", "-1"], "--rounds"),
         (main_job.main, ["--json", "/"], "/"),
         (main_job.main, ["--beside", "/no/such/folder"], "/no/such/folder"),
-        (figures.main, ["no-such.json"], "python -m benchmarks.training_step --json no-such.json"),
+        (figures.main, ["no-such.json"], "python -m benchmarks training_step --json no-such.json"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(main, argv, named, refused):
     error = refused(main, argv)
-    assert error.startswith("python -m benchmarks.")
+    assert error.startswith("python -m benchmarks ")
     assert named in error

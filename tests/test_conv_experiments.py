@@ -25,6 +25,7 @@ from experiments.common_figures import gains
 from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog, Cost
+from highway_lab.figures import own_style
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunLog
 from highway_lab.training import Training
@@ -350,7 +351,8 @@ def test_curves_on_test_images_are_named_so():
     log = cifar_log()
     run = replace(log.runs[0], config=replace(log.runs[0].config, epochs=200, n_validation=0))
     run.history.test_score[:] = run.history.validation_score
-    titles = [axes.get_title("left") for axes in ctf.curves_figure(log, replace(log, runs=[run])).axes]
+    with own_style():
+        titles = [axes.get_title("left") for axes in ctf.curves_figure(log, replace(log, runs=[run])).axes]
     assert ["curves: test images" in title for title in titles] == [False, False, True]
 
 

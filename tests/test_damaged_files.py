@@ -19,12 +19,12 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments.__main__ import STEPS
 from experiments.common import load
-from experiments.readme_tables import BENCHMARKS
 from highway_lab import checkpoints, logs
 from highway_lab.jobs import ResultFile, sealed
 from highway_lab.logs import RunLog, RunRecord
 from highway_lab.training import Training
 from highway_networks import Config, InputError
+from pages import BENCHMARKS
 
 pytestmark = pytest.mark.slow
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -670,8 +670,8 @@ def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, m
         assert log.environment == there
         assert [(result.environment or there).cpu for result in log.results] == ["b", "a", "b", "a"]
         assert [(run.environment or there).cpu for run in log.best] == ([] if machine == "b" else ["c", "c"])
-        assert log.command == f"python -m experiments.depth_search {shlex.join(run)}", "that of the search alone"
-    assert log.best_command == f"python -m experiments.depth_search {shlex.join(best)}"
+        assert log.command == f"python -m experiments depth_search {shlex.join(run)}", "that of the search alone"
+    assert log.best_command == f"python -m experiments depth_search {shlex.join(best)}"
 
 
 @pytest.mark.slow
@@ -681,7 +681,7 @@ def test_a_search_that_is_run_again_keeps_the_runs_of_best(workdir):
         assert main(command, "--smoke") == 0
         logs.append(read_log("runs/depth_search-smoke.json"))
     assert [len(log.best) for log in logs] == [0, 12, 12]
-    assert logs[2].best_command == logs[1].best_command == "python -m experiments.depth_search best --smoke"
+    assert logs[2].best_command == logs[1].best_command == "python -m experiments depth_search best --smoke"
     assert not Path("models").exists(), "the nets of a smoke run are not kept"
     left = [*Path("runs/checkpoints").iterdir()]
     for path in left:
@@ -721,7 +721,7 @@ def test_a_wrong_argument_is_refused_and_writes_nothing(request, workdir, refuse
 
 
 def test_best_and_plot_without_a_search_say_how_to_make_one(workdir, refused):
-    expected = "expected a log, found: No such file or directory; make it with python -m experiments.depth_search run"
+    expected = "expected a log, found: No such file or directory; make it with python -m experiments depth_search run"
     for command, step in ((["best", "--dataset", "digits"], ""), (["plot"], " --dataset mnist")):
         assert refused(main, *command).endswith(f"{expected}{step}\n")
 

@@ -20,7 +20,7 @@ ROOMS = [  # from the ground up: a file imports its own room and those below
     ["experiments", "benchmarks"],
 ]
 FLOORS = {name: floor for floor, names in enumerate(ROOMS) for name in names}
-ROOF = {"experiments.readme_tables"}  # fills every page's tables
+ROOF = {"pages"}  # fills every page's tables
 FILES = [
     path
     for name in FLOORS
@@ -102,7 +102,7 @@ def host():
     backend = os.environ.get("MPLBACKEND")
     return dict(matplotlib.rcParams), backend, signal.getsignal(signal.SIGINT), numpy.geterr(), threads
 before = host()
-import visualize_highway_networks, make_highway_networks_gif, highway_image_estimator, experiments.readme_tables
+import visualize_highway_networks, make_highway_networks_gif, highway_image_estimator, pages
 assert host() == before
 """
 

@@ -196,7 +196,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_record(workdir, di
 
 def test_the_experiment_runs_both_steps_and_reads_its_logs(workdir, refused):
     message = refused(hl.EXPERIMENT.main, ["run", "--smoke", "--long"])
-    assert message.endswith("make it with python -m experiments.hundred_layers run --smoke\n")
+    assert message.endswith("make it with python -m experiments hundred_layers run --smoke\n")
     assert hl.EXPERIMENT.main(["run", "--smoke"]) == 0
     assert hl.EXPERIMENT.main(["run", "--smoke", "--long"]) == 0
     short, long = hl.EXPERIMENT.read(LOG), hl.EXPERIMENT.read(LOG.with_stem("hundred_layers-smoke-long"))

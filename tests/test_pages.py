@@ -9,7 +9,7 @@ from helpers import ROOT
 from experiments.__main__ import STEPS
 from experiments.claims import Verdict
 from experiments.common import load
-from experiments.readme_tables import pages
+from pages import pages
 
 PARTS = ("Question", "Answer", "How", "Limits")
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*pages(), Path("CONTRIBUTING.md"))}

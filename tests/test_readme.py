@@ -12,6 +12,8 @@ import pytest
 from helpers import ROOT
 from sklearn.datasets import load_iris
 
+from highway_networks import DeepNet
+
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 SMALLER = ("--epochs", "1", "--n-train", "300", "--n-test", "100")  # the same commands in seconds
 
@@ -22,9 +24,18 @@ def blocks(language: str) -> list[str]:
     return [block for name, block in found if name == language]
 
 
+def test_the_core_trains_saves_and_loads_in_three_lines(small_mnist, workdir, capsys):
+    code, _ = blocks("python")
+    folder = next(path.parent for path in small_mnist.rglob("train-images*"))
+    smaller = "Config(depth=10, epochs=1, n_train=60, n_test=20)"
+    exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), {})
+    assert 0 <= float(capsys.readouterr().out) <= 1
+    assert DeepNet.load("net.npz").depth == 10
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
-    (code,) = blocks("python")
+    _, code = blocks("python")
     X, y = load_iris(return_X_y=True)
     exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
     score, *found = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))

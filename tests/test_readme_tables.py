@@ -16,7 +16,7 @@ from helpers import ROOT, assert_says, files_below
 from made_up import made_up_log
 from picture_helpers import cells, committed_log, outdated
 
-from experiments import readme_tables
+import pages
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
 from highway_lab import logs
@@ -41,7 +41,7 @@ The end: `<!-- end table -->`
 
 def marked(text: str) -> dict[str, str]:
     """Return the tables that stand in a README, by name, markers included."""
-    return {match[1]: match[0] for match in readme_tables.MARKED.finditer(text)}
+    return {match[1]: match[0] for match in pages.MARKED.finditer(text)}
 
 
 def committed_tables() -> list[tuple[Path, str]]:
@@ -56,12 +56,12 @@ READ = cache(logs.read)  # of a log are several tables
 def test_committed_table_equals_its_log(readme, name, monkeypatch):
     monkeypatch.setattr(logs, "read", READ)
     monkeypatch.chdir(ROOT)
-    sources = [committed_log(source.log) for source in readme_tables.all_tables()[name].sources]
+    sources = [committed_log(source.log) for source in pages.all_tables()[name].sources]
     table = marked(readme.read_text(encoding="utf-8"))[name]
     for log in sources:
         if f"<!-- {fingerprint(log)} -->" not in table:
             outdated(f"{readme}: the table {name} was made from another {log.name}")
-    assert table == readme_tables.make_table(name, readme)
+    assert table == pages.make_table(name, readme)
 
 
 @pytest.fixture
@@ -75,29 +75,29 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def test_tables_are_written_between_their_markers_and_nowhere_else(folder):
-    assert readme_tables.main([]) == 0
+    assert pages.main([]) == 0
     text = Path("README.md").read_text(encoding="utf-8")
     for name, table in marked(text).items():
-        assert table == readme_tables.make_table(name, Path("README.md"))
+        assert table == pages.make_table(name, Path("README.md"))
         text = text.replace(table, re.search(rf"<!-- table: {name} -->\n.*?<!-- end table -->", README, re.DOTALL)[0])
     assert text == README
 
     before = files_below(folder)
-    assert readme_tables.main([]) == 0
+    assert pages.main([]) == 0
     assert files_below(folder) == before
 
 
 def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
-    assert readme_tables.main(["--check"]) == 1
-    readme_tables.main([])
-    assert readme_tables.main(["--check"]) == 0
-    assert capsys.readouterr().err.count("python -m experiments.readme_tables") == 1
+    assert pages.main(["--check"]) == 1
+    pages.main([])
+    assert pages.main(["--check"]) == 0
+    assert capsys.readouterr().err.count("python -m pages") == 1
 
     text = Path("README.md").read_text(encoding="utf-8")
     Path("README.md").write_text(text.replace("92.6", "93.6"), encoding="utf-8")
     before = files_below(folder)
-    assert readme_tables.main(["--check"]) == 1
-    assert "python -m experiments.readme_tables" in capsys.readouterr().err
+    assert pages.main(["--check"]) == 1
+    assert "python -m pages" in capsys.readouterr().err
     assert files_below(folder) == before
 
 
@@ -179,11 +179,11 @@ def test_the_headline_shows_one_setting_beside_the_settings_that_are_chosen():
 
 def test_environment_names_what_a_rerun_needs():
     log = made_up_log()
-    text = readme_tables.environments(log)
+    text = pages.environments(log)
     for part in (log.command, "Python 3.11.7", "NumPy 2.4.6", "openblas 0.3 (Haswell kernels), 1 BLAS thread,"):
         assert part in text
     log.environment = dataclasses.replace(log.environment, dirty=True)
-    assert "commit 0123456 with changes" in readme_tables.environments(log)
+    assert "commit 0123456 with changes" in pages.environments(log)
 
 
 HOSTILE = "<!-- end table -->|`[a](//b)**$&lt;\\"
@@ -198,12 +198,12 @@ TEXTS = [  # a table, its log, and a text that it takes from it
 
 @pytest.mark.parametrize(("name", "log", "text"), TEXTS)
 def test_no_text_of_a_log_is_markup_on_a_page(name, log, text, folder):
-    for path in {source.log for source in readme_tables.all_tables()[name].sources} - {Path("run.json")}:
+    for path in {source.log for source in pages.all_tables()[name].sources} - {Path("run.json")}:
         path.parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / path, path)
-    before = readme_tables.make_table(name, Path("README.md")).splitlines()
+    before = pages.make_table(name, Path("README.md")).splitlines()
     Path(log).write_text(Path(log).read_text().replace(text, text + json.dumps(HOSTILE)[1:-1]))
-    after = readme_tables.make_table(name, Path("README.md")).splitlines()
+    after = pages.make_table(name, Path("README.md")).splitlines()
     assert [line.replace(HARMLESS, "") for line in after if " sha256 " not in line] == [
         line for line in before if " sha256 " not in line
     ]
@@ -233,7 +233,7 @@ def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:
 def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused):
     for name, log, (expected, found) in foreign_logs(folder):
         Path("README.md").write_text(f"<!-- table: {name} -->\n<!-- end table -->\n")
-        message = refused(readme_tables.main, [])
+        message = refused(pages.main, [])
         assert re.search(f"{log}: expected the log of {expected}.*, found one of {found}.*; make it with", message)
         assert Path("README.md").read_text() == f"<!-- table: {name} -->\n<!-- end table -->\n"
 
@@ -253,5 +253,5 @@ def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused)
 def test_errors_are_one_line_and_nothing_is_written(file, content, parts, folder, refused):
     Path(file).unlink() if content is None else Path(file).write_text(content)
     before = files_below(folder)
-    assert_says(InputError(refused(readme_tables.main, []).rstrip("\n")), *parts)
+    assert_says(InputError(refused(pages.main, []).rstrip("\n")), *parts)
     assert files_below(folder) == before

@@ -14,6 +14,7 @@ from experiments import thousand_layers_figures
 from experiments.claims import Verdict
 from experiments.rates import TriedRate, best_rates
 from experiments.thousand_layers_figures import claims, deepest, judge_training
+from highway_lab.figures import own_style
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
 from highway_networks import Config, as_inputs
@@ -25,7 +26,7 @@ LOG = Path("runs/thousand_layers-smoke.json")
 
 def test_long_runs_without_the_log_of_rates_name_the_step_that_makes_it(workdir, refused):
     message = refused(tl.EXPERIMENT.main, ["run", "--smoke", "--long"])
-    assert message.endswith("make it with python -m experiments.thousand_layers run --smoke\n")
+    assert message.endswith("make it with python -m experiments thousand_layers run --smoke\n")
 
 
 def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
@@ -209,7 +210,8 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     for draw, nets in zip(
         thousand_layers_figures.FIGURES.values(), (("not run",) * 2, ("$b_T$ = −4 not run",)), strict=True
     ):
-        last = draw(short, long).axes[-1]
+        with own_style():
+            last = draw(short, long).axes[-1]
         assert last.get_title("left") == "1,000 blocks, 30 epochs"
         assert tuple(text.get_text() for text in last.texts if "not run" in text.get_text()) == nets
 

@@ -76,7 +76,7 @@ def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
     for program in (gif, viz):
         done = shell(f"python -m {program.__name__} log.json", tmp_path, MPLBACKEND="nonsense")
         assert done.returncode == 0, done.stderr
-    done = shell("python -m experiments.gate_maps plot", tmp_path, MPLBACKEND="nonsense")
+    done = shell("python -m experiments gate_maps plot", tmp_path, MPLBACKEND="nonsense")
     assert done.returncode == 2, done.stderr  # as there is no log
 
 
@@ -271,7 +271,7 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
 
 
 PROGRAMS = ["highway_networks.py", "conv_highway_networks.py", "visualize_highway_networks.py"]
-MODULES = ["experiments", "experiments.lesions", "experiments.readme_tables", "benchmarks.training_step"]
+MODULES = ["experiments", "pages", "benchmarks"]
 
 
 @pytest.mark.parametrize("words", [*([ROOT / name] for name in PROGRAMS), *(["-m", name] for name in MODULES)])

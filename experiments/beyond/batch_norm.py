@@ -5,11 +5,6 @@ it between H's affine map and its activation. Here table 1's net of 16 maps has 
 seeds, with 20,000 images and 6 epochs. All four have the setting that table 1's nets have here; nothing was tuned.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from conv_recipes import ConvConfig
 from highway_lab.logs import RunLog
 from highway_networks import Dataset

@@ -8,11 +8,6 @@ Gradient flow is the norm of dL/dx of every block on a fixed batch, and the sing
 Jacobian dy/dx at one image, before and after training.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated

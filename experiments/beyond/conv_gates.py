@@ -8,11 +8,6 @@ A pixel of a block is on a stroke if the image is brighter there than half of th
 that the first convolution takes off, averaged down to the block's size.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

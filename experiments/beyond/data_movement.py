@@ -12,11 +12,6 @@ the definition, or leave it, as where its memory is reused; parameters and their
 No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple

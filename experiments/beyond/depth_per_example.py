@@ -10,11 +10,6 @@ Within classes, they are also taken with a third variable held constant: the ima
 of x_0, or the norm of the last state x_L, which raises margins. early_exit.py measures early exits.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass
 from typing import Annotated
 

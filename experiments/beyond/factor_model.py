@@ -11,11 +11,6 @@ regimes shifted by every number of days, cyclically, which keeps them as persist
 shifts is ½; p is the share of shifts whose AUC is at least as far from ½.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

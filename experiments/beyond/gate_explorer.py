@@ -7,11 +7,6 @@ a layer's units. The error of the untrained net with layers closed, on the image
 untrained net's weights come from a generator so small that the page draws them, too.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -5,11 +5,6 @@ asks for. Mean T after training shows whether the blocks do more than copy their
 as the paper does, on all images.
 """
 
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
-
 from dataclasses import dataclass
 from typing import Annotated
 

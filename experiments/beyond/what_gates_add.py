@@ -77,13 +77,8 @@ samples or units; a residual net with ReLU is tamed by its scale alone, so the o
 The picture of why: at the start, in the setting chosen by accuracy, the norm of the gradient by block and the singular
 values of the Jacobian of all blocks, dx_L/dx_0, at one image.
 
-    python -m experiments.beyond.what_gates_add run --study STUDY     each study of STUDIES has its log; resumable
+    python -m experiments beyond.what_gates_add run --study STUDY     each study of STUDIES has its log; resumable
 """
-
-if __name__ == "__main__":
-    from highway_lab.start import start
-
-    start(__spec__.name, "EXPERIMENT.main")
 
 import base64
 import math

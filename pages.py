@@ -1,7 +1,7 @@
 """Write the tables of the pages from the committed logs.
 
-    python -m experiments.readme_tables           rewrite them
-    python -m experiments.readme_tables --check   change nothing; exit code 1 if one differs from its log
+    python -m pages           rewrite them
+    python -m pages --check   change nothing; exit code 1 if one differs from its log
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of `all_tables()`. The
 function that makes it stands beside the figures of the same log.
@@ -10,7 +10,7 @@ function that makes it stands beside the figures of the same log.
 if __name__ == "__main__":
     from highway_lab.start import start
 
-    start(__spec__.name)
+    start("pages")
 
 import argparse
 import dataclasses
@@ -51,7 +51,7 @@ from visualize_highway_networks import COMMAND, SWEEP_COMMAND
 
 MOST_LINKS = 4  # below a table, to logs
 ROOMS = ("experiments", "benchmarks")
-PROGRAM = "python -m experiments.readme_tables"
+PROGRAM = "python -m pages"
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "<[`*|&$\\"})
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)

@@ -12,7 +12,7 @@ from highway_lab.logs import RunLog
 from .common import final_values, group, points
 from .common_figures import minus
 from .tuned_plain import HIGHWAY, PLAIN, TunedPlainLog
-from .tuned_plain_figures import accuracies, tuned_runs
+from .tuned_plain_figures import NAMES, ORTHOGONAL, accuracies, tuned_runs
 
 SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
     "test_score": {
@@ -46,14 +46,16 @@ def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
     for depth in sorted({run.config.depth for run in sweep.runs}):
         rows.append([str(depth)])
         rows[-1] += [final(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
-        rows[-1] += [f"{interval(accuracies(of_tuned[arm][depth])):.1f}" for arm in ARMS]
+        tuned_arms = [arm for arm in (*ARMS, ORTHOGONAL) if arm in of_tuned]
+        rows[-1] += [f"{interval(accuracies(of_tuned[arm][depth])):.1f}" for arm in tuned_arms]
     header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
+    header += [f"{NAMES[ORTHOGONAL]}, tuned"] * (ORTHOGONAL in of_tuned)
     return (
         f"{markdown(header, rows)}\n\nTest accuracy in %. {seeds_of(run.config for run in sweep.runs)} "
         f"One setting: {config.n_train:,} {name_data(sweep.dataset.name)} images, {config.epochs} epochs of "
         f"{config.optimizer.capitalize()} at rate {config.lr:g}. {config.hidden} {config.activation} units a block, "
         f"{config.init} weights (±1/√fan_in), b_T {minus(config.gate_bias)}. Tuned: every depth and kind of net chose "
-        "initialisation and rate by validation accuracy, highway nets also b_T."
+        "initialisation (orthogonal weights apart) and rate by validation accuracy, highway nets also b_T."
     )
 
 

@@ -98,7 +98,9 @@ def depth_figure(log: TunedPlainLog) -> Figure:
                 draw_against(panel, by_depth, values, **style)
         draw_level(above, 100 - 100 * CHANCE, "chance")
         draw_level(below, -np.log(CHANCE), "chance")
-        above.set(title=words, yscale="log", xticks=depths_of(found))
+        above.set(title=words, xscale="symlog", yscale="log")
+        depths = depths_of(tuned_runs(log))
+        above.set_xticks(depths, ["" if depth in (30, 50) else depth for depth in depths])  # no room
         below.set(xlabel="blocks", yscale="log")
         for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
             panel.set_yticks(ticks, ticks)

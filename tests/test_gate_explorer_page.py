@@ -487,7 +487,7 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
         10: "plain nets in one setting are",
         50: "tuned plain nets and plain nets in one setting are",
     }
-    for i, depth in enumerate(tuned[tuned_plain.PLAIN]):
+    for i, depth in enumerate(sorted({depth for _, depth in sweep})):
         opened.enter("depth", i)
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
             found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)

@@ -177,9 +177,10 @@ def leads_table(log: TunedPlainLog) -> str:
     for net in NETS:
         if (orthogonal := net._replace(orthogonal=True)) in tuned:
             pairs[f"{OLDER[net]}: orthogonal minus older weights"] = tuned[orthogonal], tuned[net]
-            pairs |= (
-                {f"highway minus {NAMES[orthogonal]}": (tuned[HIGHWAY], tuned[orthogonal])} if net != HIGHWAY else {}
-            )
+            if net != HIGHWAY:
+                for highway in (HIGHWAY, HIGHWAY._replace(orthogonal=True)):
+                    words = "orthogonal" if highway.orthogonal else "older weights"
+                    pairs[f"highway, {words}, minus {NAMES[orthogonal]}"] = tuned[highway], tuned[orthogonal]
     for arm, by_depth in tuned.items():
         shallow = compared_depths(tuned)[0]
         pairs[f"{NAMES[arm]}: minus {shallow} blocks"] = (

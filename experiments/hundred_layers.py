@@ -1,4 +1,4 @@
-"""How far ahead are highway nets of 100 layers where gradients are clipped, so that runs end, and every run counts?
+"""A comparison of nets of 100 layers where gradients are clipped, so that runs end and every run counts.
 
 Figure 1 of the paper (section 3.1) says that at 100 layers highway nets are more than 2 orders of magnitude better than
 plain ones. In the depth search, half of the highway runs of 400 epochs diverged, as their gradients were not clipped:

@@ -1,4 +1,4 @@
-"""Does the depth that a net uses follow the difficulty of its task?
+"""A test whether the depth that a net uses follows the difficulty of its task.
 
 The paper (section 4.2) says that for complex problems a highway network can learn to use all of its layers, while for
 simpler problems like MNIST it keeps many of them idle. It compares nets for MNIST and for CIFAR-100, which differ in

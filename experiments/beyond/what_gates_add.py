@@ -1,4 +1,4 @@
-"""Gate, start, scale, initialisation, or no depth at all: which part of a highway net helps, and for what?
+"""A comparison of what a highway net may owe its success to: gates, their start, scale, initial weights, or nothing.
 
 A highway block does several things at once. At the start it nearly copies its input; its gates scale what a block adds,
 and weaken what it carries; they are learned; and they depend on the input. Each arm keeps some of this:
@@ -173,7 +173,7 @@ GAIN_OF_RELU = math.sqrt(2)  # keeps the size of a signal of which ReLU drops ha
 
 
 class Cell(NamedTuple):
-    """What is tuned apart: an arm of so many blocks and units."""
+    """An arm with its numbers of blocks and units: what is tuned by itself."""
 
     arm: str
     hidden: int
@@ -430,7 +430,7 @@ class Study:
 
 
 def as_wide(d_in: int, blocks: int, hidden: int, depth: int, classes: int = 10) -> int:
-    """Return the units of a plain net of so many blocks with as many parameters as a deep highway net, at most."""
+    """Return how wide a plain net of `blocks` blocks may be, to have no more parameters than a deep highway net."""
     n_params = (d_in + 1) * hidden + 2 * depth * hidden * (hidden + 1) + classes * (hidden + 1)
     b, c = d_in + 1 + blocks + classes, classes - n_params  # blocks·D² + b·D + c = 0
     return int((math.sqrt(b * b - 4 * blocks * c) - b) / (2 * blocks)) if blocks else -c // b
@@ -518,7 +518,7 @@ def is_compared(cell: Cell) -> bool:
 
 @dataclass
 class Plan:
-    """The runs of a study; `finish` trains what is missing of a list of tasks and returns all results.
+    """A study's runs. `finish` trains those tasks of a list that have no result yet, and returns all results.
 
     budget          of a run that is scored
     n_validation    samples on which settings are tuned

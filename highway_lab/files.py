@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 try:
     import fcntl
-except ImportError:  # Windows, where nothing keeps two commands from one log
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from highway_networks import InputError
@@ -303,45 +303,31 @@ def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
 def lock_log(log: str | os.PathLike) -> Iterator[None]:
     """Reserve a log, and the files beside it, for this command; make its folder.
 
-    The lock, on an empty file beside the log, ends with this process, however that ends. Raises InputError if another
-    command has it, or if that file cannot be written or is another.
+    The lock, an empty file beside the log, ends with this process, however that ends. Raises InputError if another
+    command has it, or if that file cannot be made or is another.
     """
+    from filelock import FileLock, Timeout
+
     make_place(log)
     place = _followed(log)
     lock = place.with_name(f".{place.name}.lock")
-    while fcntl is not None:
-        with _open_lock(lock) as file:
-            if not _lock(file):
-                found = "expected a log that no other command is making, found one at work"
-                raise InputError(f"{log}: {found}; wait for it, or choose another log")
-            if not _is_at(file, lock):  # its last owner has just removed it
-                continue
-            try:
-                yield
-            finally:
-                if _is_at(file, lock):
-                    with suppress(OSError):  # the folder has become read-only: the next command takes it over
-                        lock.unlink()
-            return
-    yield
-
-
-def _open_lock(lock: Path) -> IO:
-    """Open the empty file of a lock, made if need be; raises InputError for any other file, which stays as it is."""
-    careful = os.O_NOFOLLOW | os.O_NONBLOCK  # neither a link's target is made, nor a pipe's reader waited for
-    found: str | None = "something else"
+    if os.path.lexists(lock) and not (stat.S_ISREG(lock.lstat().st_mode) and lock.lstat().st_size == 0):
+        expected = "expected no file, or the empty one of another command"
+        raise InputError(f"{lock}: {expected}, found: something else; move it, or choose another log")
+    held = FileLock(lock, timeout=0)
     try:
-        file = open(lock, "ab", opener=lambda path, flags: os.open(path, flags | careful, 0o666))  # noqa: SIM115, returned
-        status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-            return file
-        file.close()
+        held.acquire()
+    except Timeout as error:
+        found = "expected a log that no other command is making, found one at work"
+        raise InputError(f"{log}: {found}; wait for it, or choose another log") from error
     except OSError as error:
-        if not os.path.lexists(lock):
-            raise unwritable(lock, error.strerror) from error
-        found = error.strerror
-    expected = "expected no file, or the empty one of another command"
-    raise InputError(f"{lock}: {expected}, found: {found}; move it, or choose another log")
+        raise unwritable(lock, error.strerror) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the folder has become read-only: the next command takes it over
+            lock.unlink()  # before the release: whoever waits sees that the file which it locked is gone
+        held.release()
 
 
 def _lock(file: IO) -> bool:
@@ -354,11 +340,3 @@ def _lock(file: IO) -> bool:
     except OSError:  # a file system without locks
         pass
     return True
-
-
-def _is_at(file: IO, path: Path) -> bool:
-    """Tell whether an open file is the file at `path`."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except OSError:
-        return False

@@ -1,11 +1,11 @@
 # make run: train the headline nets and draw them, into my-run/.   make test: lint, types, tests.   Both make .venv first.
-# make test-lowest: the tests with the oldest versions that pyproject.toml allows.
+# make test-release: the wheel in fresh environments.   make test-lowest: the tests with the oldest versions that pyproject.toml allows.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 
-.PHONY: run test test-lowest figures screenshot readme sweep reproduce bench clean
+.PHONY: run test test-release test-lowest figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
 	mkdir -p my-run
@@ -21,6 +21,10 @@ test: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+
+test-release: $(INSTALLED)
+	@echo "Installing the wheel into fresh environments, which takes about 3 minutes ..."
+	$(PYTHON) -m pytest -q tests/release.py
 
 test-lowest:
 	python3.11 -m venv --clear $(LOWEST)

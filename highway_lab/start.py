@@ -12,15 +12,20 @@ def start(module: str, main: str = "main") -> None:
 
     The module is imported by its name, as worker processes cannot import what __main__ defines.
     """
-    os.environ["MPLBACKEND"] = "agg"  # no window is opened, and matplotlib may not know the user's
+    if not os.environ.get("MPLBACKEND", "module://").startswith("module://"):
+        os.environ["MPLBACKEND"] = "agg"  # matplotlib may not know the user's, and no window is opened
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception could be lost in an import's own handlers
     try:
         code = attrgetter(main)(import_module(module))()
-        exec(
-            ""
-        )  # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget
+        # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget.
+        exec("")
+    except ModuleNotFoundError as error:
+        program = os.path.basename(sys.argv[0])
+        found = f"expected the packages that this program needs, found: {error}"
+        print(f"{program}: error: {found}; install the project with pip, which brings them", file=sys.stderr)
+        code = 2
     finally:
         signal.signal(signal.SIGINT, before)  # a program that a notebook runs is not the last thing in its process
     sys.exit(code)

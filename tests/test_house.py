@@ -113,12 +113,16 @@ def test_importing_changes_nothing_in_the_host():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_program_that_a_notebook_runs_gives_ctrl_c_back(monkeypatch):
+def test_a_program_that_a_notebook_runs_gives_ctrl_c_back():
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setenv("MPLBACKEND", "agg")
     with pytest.raises(SystemExit):
         start("test_house", "do_nothing")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_program_says_in_one_line_which_package_is_missing(refused):
+    error = refused(start, "no_such_package")
+    assert "expected the packages that this program needs, found: No module named 'no_such_package'; install" in error
 
 
 def do_nothing() -> int:

@@ -46,12 +46,18 @@ class SlicedNet(DeepNet):
     def backward(self, dlogits: np.ndarray, cache: Any, *, return_dx: bool = False) -> Any:
         if not isinstance(cache, SlicedWorkspace):
             return super().backward(dlogits, cache, return_dx=return_dx)
+
         passes = super().backward
-        found = run_side_by_side(cache.threads, lambda rows, w: passes(dlogits[rows], w), cache.rows, cache.parts)
-        cache.gradients.flat[...] = found[0].flat
-        for grads in found[1:]:
-            cache.gradients.flat += grads.flat
-        return cache.gradients
+
+        def pass_back(rows: slice, w: Workspace) -> Any:
+            return passes(dlogits[rows], w, return_dx=return_dx)
+
+        found = run_side_by_side(cache.threads, pass_back, cache.rows, cache.parts)
+        first, *others = (w.gradients.flat for w in cache.parts)
+        cache.gradients.flat[...] = first
+        for grads in others:
+            cache.gradients.flat += grads
+        return (cache.gradients, np.concatenate([dx for _, dx in found])) if return_dx else cache.gradients
 
 
 def in_slices(net: DeepNet) -> SlicedNet:

@@ -33,18 +33,8 @@ def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     left_out = (".*", "*.json", "*.egg-info", "build", "runs", "models", "viz", "tests", "experiments", "benchmarks")
     shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*left_out))
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        folder,
-        folder / "source",
-        folder=folder,
-    )
+    build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder)
+    run(*build, folder / "source", folder=folder)
     (path,) = folder.glob("*.whl")
     return path
 

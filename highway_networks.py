@@ -372,9 +372,7 @@ def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
     """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
     if kind in LARGEST and abs(value) > LARGEST[kind]:
         return f"a number up to {LARGEST[kind]:.2g}"
-    if rule is None or rule[0](value):
-        return None
-    return words_of(rule)
+    return None if rule is None or rule[0](value) else words_of(rule)
 
 
 def words_of(rule: Rule) -> str:
@@ -447,7 +445,7 @@ class Net:
         """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
             return
-        rng = np.random.default_rng(rng) if isinstance(rng, int | np.integer) else rng
+        rng = np.random.default_rng(rng)
         for name, tensor in self.params.items():
             kind, _, branch = name_in_layer(name).partition("_")
             if kind == "W":

@@ -62,8 +62,6 @@ bench: $(INSTALLED)
 	$(PYTHON) -m pip install --quiet --editable '.[bench]'
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks training_step --json benchmarks/training_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks primitives --json benchmarks/primitives.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks main_job --json benchmarks/main_job.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
 	$(MAKE) figures

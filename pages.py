@@ -28,15 +28,11 @@ from benchmarks import (
     conv_step_figures,
     estimator_defaults_figures,
     estimators_figures,
-    main_job_figures,
-    primitives_figures,
     training_step_figures,
 )
 from benchmarks.conv_step import ConvStepLog
 from benchmarks.estimator_defaults import DefaultsLog
 from benchmarks.estimators import EstimatorsLog
-from benchmarks.main_job import JobLog
-from benchmarks.primitives import PrimitivesLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load
@@ -60,10 +56,8 @@ MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end ta
 BENCHMARKS = {  # the module with their tables, and the class of their log
     "training_step": (training_step_figures, StepLog),
     "conv_step": (conv_step_figures, ConvStepLog),
-    "main_job": (main_job_figures, JobLog),
     "estimators": (estimators_figures, EstimatorsLog),
     "estimator_defaults": (estimator_defaults_figures, DefaultsLog),
-    "primitives": (primitives_figures, PrimitivesLog),
 }
 
 

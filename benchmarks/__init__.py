@@ -1,1 +1,1 @@
-"""Measurements: training steps beside those of other libraries, the main job as a whole, the estimators."""
+"""Measurements: training steps beside those of other libraries, the estimators beside scikit-learn's."""

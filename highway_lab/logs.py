@@ -365,10 +365,10 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
     return hashlib.sha256(dumps.encode()).hexdigest()[:12]
 
 
-def git(*arguments: str, folder: Path | None = None) -> str | None:
-    """Return git's answer for the checkout that a folder, or else this file, lies in; None outside a checkout."""
-    place = folder or Path(__file__).parent
+def git(*arguments: str) -> str | None:
+    """Return git's answer for the checkout that this file lies in; None outside a checkout."""
     command = ["git", "--no-optional-locks", *arguments]  # a lock would stay if this process were killed
+    place = Path(__file__).parent
     try:
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):

@@ -20,26 +20,25 @@ from types import SimpleNamespace
 import made_up
 import numpy as np
 import pytest
-from helpers import ROOT, refused_with
+from helpers import ROOT
 from picture_helpers import cells, committed_log
 from test_pictures import assert_redrawn
 
 import highway_networks as hn
 import pages
-from benchmarks import contenders, conv_step, conv_step_figures, main_job, main_job_figures, training_step
+from benchmarks import contenders, conv_step, conv_step_figures, training_step
 from benchmarks import training_step_figures as figures
 from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Stopwatch, build, check, why_missing
 from benchmarks.conv_contenders import ConvCase, peak_mib
 from benchmarks.conv_step import ConvStepLog, Peak, Targets
-from benchmarks.main_job import JobLog, Usage
 from benchmarks.measures import Spread, spread
 from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
 from benchmarks.worker import Team, seeing_cpus, teams
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
-from highway_lab.logs import LogT, dumps, environment, git, read, write
+from highway_lab.logs import LogT, dumps, environment, read, write
 
-TABLES = figures.TABLES | conv_step_figures.TABLES | main_job_figures.TABLES
+TABLES = figures.TABLES | conv_step_figures.TABLES
 SMALL, SMALL_CONV = Case(depth=3, width=8, batch=16), ConvCase("digits", batch=10)
 EITHER = pytest.mark.parametrize("case", [SMALL, SMALL_CONV], ids=["dense", "conv"])
 PEERS, CONV_PEERS = (
@@ -338,45 +337,6 @@ def test_all_are_timed_at_the_depths_ours_and_the_floor_elsewhere():
     assert {Case(10), Case(1000), Case(30, width=512)} < set(plan)
 
 
-# ---------------------------------------------------------------------------------- the main job's usage
-
-
-def test_usage_counts_the_children_of_the_command():
-    burn = "import time\nwhile time.process_time() < 0.3: pass"
-    wall, cpu, _ = main_job.run_measured(
-        ["-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"]
-    )
-    assert cpu > 0.3
-    assert wall > 0.3
-
-
-def test_usage_holds_the_largest_memory_at_once():
-    code = "from benchmarks import main_job; print(main_job.run_measured(['-c', 'bytearray(300 * 2**20)'])[2])"
-    peak = float(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT))  # a small process itself
-    assert 300 < peak < 400
-
-
-def test_a_command_that_fails_is_an_error():
-    with refused_with("found 3", "SystemExit"):
-        main_job.run_measured(["-c", "raise SystemExit(3)"])
-
-
-@pytest.mark.slow
-def test_a_run_logs_every_command_and_how_another_commit_compares(tmp_path, monkeypatch):
-    commands = dict.fromkeys(main_job.COMMANDS, "-c pass --jobs 1")
-    monkeypatch.setattr(main_job, "COMMANDS", commands | {main_job.HEADLINE: "highway_networks.py --help --jobs 1"})
-    (tmp_path / "highway_networks.py").write_text("open('ran_here', 'w')")
-    log = logged(main_job.main, JobLog, tmp_path / "log.json", "--rounds", "1", "--beside", str(tmp_path))
-    assert (tmp_path / "ran_here").exists()
-    assert [use.name for use in log.usages] == [*main_job.COMMANDS, main_job.OTHER]
-    assert all(use.command.endswith("--no-save") for use in log.usages)
-    assert 0 < log.over_other.low <= log.over_other.high
-    assert log.other_commit is None
-    assert "of the time of commit unknown." in TABLES["main_job"](log)
-    assert "commit" not in TABLES["main_job"](replace(log, usages=log.usages[:-1], over_other=None))
-    assert git("rev-parse", "HEAD", folder=ROOT) == environment().commit
-
-
 # -------------------------------------------------------------------------------- tables and the picture
 
 
@@ -488,23 +448,6 @@ def test_every_table_stands_on_the_page_of_its_measurement(name):
     assert f"({page}.md)" in (ROOT / "benchmarks/README.md").read_text()
 
 
-def test_the_main_job_is_shown_beside_its_targets():
-    def use(name: str, seconds: float, mib: float) -> Usage:
-        return Usage(name, name, *(Spread(value, value, value) for value in (seconds, seconds, mib)))
-
-    usages = [
-        use("import", 0.1, 900),
-        use("help", 0.3, 40),
-        use(main_job.HEADLINE, 9, 160),
-        use("sweep, 1 job", 9, 900),
-    ]
-    once = Spread(0.5, 0.5, 0.5)
-    log = made_up.log(JobLog, rounds=1, usages=usages, sweep_2_jobs_over_1=once, over_other=None, other_commit=None)
-    assert [row[-1] for row in cells(TABLES["main_job"](log))[1:]] == [
-        *("at most 0.25 s: reached", "at most 0.25 s: missed", "at most 160 MiB: reached", "")
-    ]
-
-
 def test_spread_is_the_median_and_the_quartiles():
     assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
     assert str(Spread(2, 3, 4.1239)) == "3 (2–4.12)"
@@ -553,9 +496,6 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
         (training_step.main, ["--json", "/no/such/folder/log.json"], "/no/such/folder"),
         (conv_step.main, ["--nets", "mnist-16", "no-such-net"], "no-such-net"),
         (conv_step.main, ["--only", "floor"], "floor"),
-        (main_job.main, ["--rounds", "-1"], "--rounds"),
-        (main_job.main, ["--json", "/"], "/"),
-        (main_job.main, ["--beside", "/no/such/folder"], "/no/such/folder"),
         (figures.main, ["no-such.json"], "python -m benchmarks training_step --json no-such.json"),
     ],
 )

@@ -11,9 +11,11 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import numpy as np
+from scipy import stats
 from sklearn import datasets
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import TransformedTargetRegressor
@@ -30,11 +32,12 @@ from threadpoolctl import threadpool_limits
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_lab.datasets import choose_dataset, load_dataset
 from highway_lab.fields import COUNT, SCORE, Count, rule
+from highway_lab.intervals import LEVEL, Interval
 from highway_lab.logs import DatasetInfo, Log, numbers
 from highway_lab.threads import blas_pools
 from highway_networks import DeepNet, as_inputs
 
-from .measures import Spread, new_parser, run, spread
+from .measures import Spread, run, spread
 
 FOLDS = 5
 SEEDS = (0, 1, 2)
@@ -100,6 +103,28 @@ class EstimatorsLog(Log):
     epochs: Annotated[list[Epoch], rule("epochs")]
 
 
+def corrected(values: Sequence[float], folds: int) -> Interval:
+    """Return the mean of a value of each fold of each seed, with its 95 % interval.
+
+    By the resampled t-test, corrected for overlapping training sets (Nadeau & Bengio 2003; Bouckaert & Frank 2004).
+    """
+    n = len(values)
+    error = np.std(values, ddof=1) * np.sqrt(1 / n + 1 / (folds - 1))
+    return Interval(float(np.mean(values)), float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * error))
+
+
+def find(rows: Sequence[Scores], dataset: str, contender: str) -> Scores:
+    return next(row for row in rows if (row.dataset, row.contender) == (dataset, contender))
+
+
+def leads(rows: Sequence[Scores], contender: str, other: str, folds: int) -> dict[str, Interval]:
+    """Return a contender's score minus another's, by data set."""
+    return {
+        of: corrected(np.subtract(*(find(rows, of, name).scores for name in (contender, other))), folds)
+        for of in dict.fromkeys(row.dataset for row in rows)
+    }
+
+
 def layers(depth: int, hidden: int) -> tuple[int, ...]:
     """Return the hidden layers of an MLP as large as a highway net: the plain layer before the blocks, and these."""
     return (hidden,) * (depth + 1)
@@ -160,6 +185,11 @@ def n_params(net: BaseEstimator) -> int:
     return net.net_.params.flat.size
 
 
+def bundled(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and targets of a data set that comes with scikit-learn."""
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
+
+
 def images() -> tuple[str, np.ndarray, np.ndarray]:
     """Return a data set's name and its first N_IMAGES training images: pixels from -1 to 1, and classes."""
     name = choose_dataset()
@@ -210,8 +240,8 @@ def epochs(X: np.ndarray, y: np.ndarray, width: int, rounds: int) -> list[Epoch]
     return rows
 
 
-def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
-    """Measure and print; epochs first, before hours of fits warm the machine."""
+def compare(arguments: argparse.Namespace) -> EstimatorsLog:
+    """Compare the estimators with scikit-learn's."""
     name, X, y = images()
     log = EstimatorsLog.new(
         arguments.command_line,
@@ -224,10 +254,10 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
         depth=DEPTH,
         **{part: [] for part in ("scores", "deep", "epochs")},
     )
-    for precision in PRECISIONS:
+    for precision in PRECISIONS:  # first, before hours of fits warm the machine
         for width in WIDTHS:
             log.epochs += epochs(X.astype(precision), y, width, arguments.rounds)
-    samples = {of: getattr(datasets, f"load_{of}")(return_X_y=True) for of in BUNDLED} | {name: (X, y)}
+    samples = {of: bundled(of) for of in BUNDLED} | {name: (X, y)}
     for of, (inputs, targets) in samples.items():
         contenders = REGRESSORS if of == "diabetes" else CLASSIFIERS
         log.scores += [cross_validated(of, inputs, targets, *contender) for contender in contenders.items()]
@@ -237,5 +267,4 @@ def run_command(arguments: argparse.Namespace) -> EstimatorsLog:
     return log
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(new_parser("estimators", "Compare the estimators with scikit-learn's.", ROUNDS), run_command, argv)
+main = partial(run, "estimators", compare, rounds=ROUNDS)

@@ -1,26 +1,13 @@
 """Tabulate a log of the estimators beside scikit-learn's."""
 
-from collections.abc import Sequence
-
 import numpy as np
-from scipy import stats
 
 from highway_lab.figures import markdown
-from highway_lab.intervals import LEVEL, Interval, judge
+from highway_lab.intervals import judge
 
-from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores
+from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores, corrected, find, leads
 
 LEFT, RIGHT = "highway, 3 blocks", "MLP, of that size"  # of differences_table
-
-
-def corrected(values: Sequence[float], folds: int) -> Interval:
-    """Return the mean of a value of each fold of each seed, with its 95 % interval.
-
-    By the resampled t-test, corrected for overlapping training sets (Nadeau & Bengio 2003; Bouckaert & Frank 2004).
-    """
-    n = len(values)
-    error = np.std(values, ddof=1) * np.sqrt(1 / n + 1 / (folds - 1))
-    return Interval(float(np.mean(values)), float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * error))
 
 
 def scores_table(log: EstimatorsLog) -> str:
@@ -33,10 +20,9 @@ def scores_table(log: EstimatorsLog) -> str:
 def differences_table(log: EstimatorsLog) -> str:
     """Return a table of a shallow highway net beside an MLP of as many layers and units."""
     rows = []
-    for of in dict.fromkeys(row.dataset for row in log.scores):
-        left, right = (find(log.scores, of, name) for name in (LEFT, RIGHT))
-        lead = corrected(np.subtract(left.scores, right.scores), log.folds)
-        rows.append([of, cell(left, log), cell(right, log), f"{lead:+.4f}", judge(lead, margin=0)])
+    for of, lead in leads(log.scores, LEFT, RIGHT, log.folds).items():
+        scores = (cell(find(log.scores, of, name), log) for name in (LEFT, RIGHT))
+        rows.append([of, *scores, f"{lead:+.4f}", judge(lead, margin=0)])
     header = ["data set", LEFT, RIGHT, "difference", "the highway net"]
     return f"{markdown(header, rows)}\n\n{runs(log)}. {RIGHT}: as many layers and units as the highway net."
 
@@ -63,10 +49,6 @@ def epochs_table(log: EstimatorsLog) -> str:
         rows.append([row.precision, str(row.width), row.contender, f"{row.n_params:,}", f"{row.ms.median:.3g}", ratio])
     header = ["precision", "units", "estimator", "parameters", "ms an epoch", "/ the faster MLP's"]
     return f"{markdown(header, rows)}\n\n{log.depth} blocks, tanh, {log.dataset.n_train:,} images, {log.rounds} rounds."
-
-
-def find(rows: list[Scores], dataset: str, contender: str) -> Scores:
-    return next(row for row in rows if (row.dataset, row.contender) == (dataset, contender))
 
 
 def cell(row: Scores, log: EstimatorsLog) -> str:

@@ -1,9 +1,9 @@
-"""Parts that all measurements share: their flags, their command, medians with quartiles."""
+"""Parts that all measurements share: their command, and medians with quartiles."""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,16 +19,24 @@ from highway_networks import InputError, rounded
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
 
 
-def new_parser(name: str, description: str, rounds: int) -> OneLineParser:
-    """Return a parser with the flags that every measurement has."""
-    parser = OneLineParser(prog=f"python -m benchmarks {name}", description=description)
-    parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help=f"turns of each (default: {rounds})")
+def run(
+    name: str,
+    measure: Callable[[argparse.Namespace], Log],
+    argv: Sequence[str] | None = None,
+    *,
+    rounds: int | None = None,
+    contenders: Collection[str] = (),
+) -> int:
+    """Run a measurement's command line, and write the log if one is asked for; return the exit code.
+
+    `rounds`: turns of each contender, for a measurement that has turns; `contenders`: those that may be left out.
+    """
+    parser = OneLineParser(prog=f"python -m benchmarks {name}", description=measure.__doc__)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
-    return parser
-
-
-def run(parser: OneLineParser, measure: Callable[[argparse.Namespace], Log], argv: Sequence[str] | None) -> int:
-    """Parse `argv`, measure, and write the log if one is asked for; return the exit code."""
+    if rounds:
+        parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help="turns of each, %(default)s")
+    if contenders:
+        parser.add_argument("--only", nargs="+", choices=contenders, default=contenders, help="beside ours, only these")
 
     def measure_and_write(arguments: argparse.Namespace) -> None:
         if sys.platform != "linux":

@@ -10,10 +10,9 @@ from test_benchmarks import LINUX_ONLY, logged
 
 from benchmarks import estimator_defaults, estimators
 from benchmarks import estimator_defaults_figures as defaults_figures
-from benchmarks.estimator_defaults import Contest, DefaultsLog
-from benchmarks.estimator_defaults_figures import chosen, rank
-from benchmarks.estimators import MLP, AtDepth, Epoch, EstimatorsLog, Scores, Targets
-from benchmarks.estimators_figures import LEFT, RIGHT, TABLES, corrected
+from benchmarks.estimator_defaults import Contest, DefaultsLog, chosen, rank
+from benchmarks.estimators import MLP, AtDepth, Epoch, EstimatorsLog, Scores, Targets, corrected
+from benchmarks.estimators_figures import LEFT, RIGHT, TABLES
 from benchmarks.measures import Spread
 from highway_lab.logs import DatasetInfo
 
@@ -164,7 +163,7 @@ def test_the_choice_of_defaults_is_logged_and_tabulated(tmp_path, monkeypatch, c
     for name, value in {"FOLDS": 2, "SEEDS": (0,)}.items():
         monkeypatch.setattr(estimators, name, value)
         monkeypatch.setattr(estimator_defaults, name, value)
-    monkeypatch.setattr(estimator_defaults, "cpu_count", lambda: 1)
+    monkeypatch.setattr(estimator_defaults, "N_JOBS", 1)
     log = logged(estimator_defaults.main, DefaultsLog, tmp_path / "log.json")
     assert [(len(held.candidates), len(held.scores)) for held in log.contests] == [(2, 3), (2, 3)]
     assert "regressor: depth=" in capsys.readouterr().out

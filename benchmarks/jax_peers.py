@@ -6,11 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from highway_networks import DeepNet, Parameters
-
-from .contenders import LR
-
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+from highway_networks import Config, DeepNet, Parameters
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -32,24 +28,25 @@ def mean_loss(params, x, y, through_blocks):
     return -jnp.take_along_axis(log_p, y[:, None], axis=1).mean()
 
 
-def clipped_gradients(params, x, y, clip, through_blocks):
+def clipped_gradients(params, x, y, config, through_blocks):
     loss, grads = jax.value_and_grad(mean_loss)(params, x, y, through_blocks)
     norm = jnp.sqrt(sum(jnp.vdot(grad, grad) for grad in jax.tree.leaves(grads)))
-    return loss, jax.tree.map(lambda grad: grad * jnp.minimum(1, clip / norm), grads)
+    return loss, jax.tree.map(lambda grad: grad * jnp.minimum(1, config.clip / norm), grads)
 
 
-def adam(params, m, v, t, grads):
+def step(state, x, y, config, through_blocks):
+    """One step of Adam; the state is parameters, their moments m and v, and the number of steps."""
+    params, m, v, t = state
+    loss, grads = clipped_gradients(params, x, y, config, through_blocks)
     t = t + 1
-    m = jax.tree.map(lambda m, g: BETA1 * m + (1 - BETA1) * g, m, grads)
-    v = jax.tree.map(lambda v, g: BETA2 * v + (1 - BETA2) * g * g, v, grads)
-    unbias_m, unbias_v = 1 - BETA1**t, 1 - BETA2**t
-    update = lambda p, m, v: p - LR * (m / unbias_m) / (jnp.sqrt(v / unbias_v) + EPS)  # noqa: E731
-    return jax.tree.map(update, params, m, v), m, v, t
+    m = jax.tree.map(lambda m, g: config.beta1 * m + (1 - config.beta1) * g, m, grads)
+    v = jax.tree.map(lambda v, g: config.beta2 * v + (1 - config.beta2) * g * g, v, grads)
+    unbias_m, unbias_v = 1 - config.beta1**t, 1 - config.beta2**t
 
+    def updated(p, m, v):
+        return p - config.lr * (m / unbias_m) / (jnp.sqrt(v / unbias_v) + config.eps)
 
-def step(state, x, y, clip, through_blocks):
-    loss, grads = clipped_gradients(state[0], x, y, clip, through_blocks)
-    return adam(*state, grads), loss
+    return (jax.tree.map(updated, params, m, v), m, v, t), loss
 
 
 class Scanned:
@@ -57,16 +54,17 @@ class Scanned:
 
     arrange = np.asarray  # keeps a tensor of all blocks as one array
 
-    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
+    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, config: Config):
         self.net = net
         matrices = (net.params.input, net.params.blocks, net.params.output)
         first, blocks, last = ((matrix[..., :-1].swapaxes(-1, -2), matrix[..., -1]) for matrix in matrices)
         params = jax.tree.map(jnp.array, (first, tuple(map(self.arrange, blocks)), last))
         zeros = partial(jax.tree.map, jnp.zeros_like)
         self.state = params, zeros(params), zeros(params), jnp.float32(0)
-        self.batch = jnp.array(x), jnp.array(y), jnp.float32(clip)
-        self.step = jax.jit(partial(step, through_blocks=self.through_blocks), donate_argnums=0)
-        self.gradients = jax.jit(partial(clipped_gradients, through_blocks=self.through_blocks))
+        self.batch = jnp.array(x), jnp.array(y)
+        how = {"config": config, "through_blocks": self.through_blocks}
+        self.step = jax.jit(partial(step, **how), donate_argnums=0)
+        self.gradients = jax.jit(partial(clipped_gradients, **how))
 
     @staticmethod
     def through_blocks(x, blocks):

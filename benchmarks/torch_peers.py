@@ -1,19 +1,23 @@
-"""The training step in PyTorch: a highway net as it is usually written, with fewer and larger operations, compiled."""
+"""The training step in PyTorch: dense nets as they are usually written, with fewer and larger operations, compiled.
+
+Convolutional nets have H and T in one convolution, in either layout of maps, and compiled.
+"""
 
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, MaxPool, Shape, Stage
+from conv_recipes import ConvConfig
 from highway_lab.datasets import CLASSES
-from highway_networks import DeepNet, Net, Tensors
+from highway_networks import DeepNet, Net, Tensors, TrainingConfig
 
-from .contenders import D_IN, LR
+from .contenders import D_IN
 
 
 class HighwayLayer(nn.Module):
@@ -43,17 +47,24 @@ class FusedHighwayLayer(nn.Module):
 
 
 class Peer:
-    """A training step of a model that starts with our weights; subclasses add the optimizer."""
+    """A training step of a model that starts with our weights; subclasses add the optimizer.
+
+    `compiled`: whether forward, loss and backward are compiled as one graph, for these shapes alone.
+    """
 
     optimizer: torch.optim.Optimizer
+    compiled = False
 
-    def __init__(self, net: Net, model: nn.Module, x: np.ndarray, y: np.ndarray, clip: float):
+    def __init__(self, net: Net, model: nn.Module, x: np.ndarray, y: np.ndarray, config: TrainingConfig):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.net, self.model = net, model
-        self.x, self.y, self.clip = torch.from_numpy(x), torch.from_numpy(y), clip
+        self.net, self.model, self.config = net, model, config
+        self.x, self.y = torch.from_numpy(x), torch.from_numpy(y)
         with torch.no_grad():
             for parameter, tensor in self.pairs(net.params):
                 parameter.copy_(torch.from_numpy(tensor))
+        if self.compiled:
+            torch.compiler.reset()  # else it makes variables of shapes seen before, which run slower
+            self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
 
     def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:
         """Yield each parameter with its view in `ours`, where one matrix [W b] follows another."""
@@ -85,8 +96,8 @@ class Peer:
         self.optimizer.zero_grad()
         loss = self.loss()
         loss.backward()
-        if self.clip < math.inf:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         return loss
 
     def run(self, steps: int) -> None:
@@ -101,26 +112,18 @@ class Peer:
         return self.as_ours(lambda parameter: parameter.detach())
 
 
-class CompiledLoss:
-    """A base to put before a peer: forward, loss and backward compiled as one graph, for these shapes alone."""
-
-    def __init__(self, *problem: Any):
-        super().__init__(*problem)
-        torch.compiler.reset()  # else it makes variables of shapes seen before, which run slower
-        self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
-
-
 class Eager(Peer):
     """Two linear maps a layer, and the default Adam."""
 
     layer = HighwayLayer
     fused_adam = False
 
-    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, clip: float):
+    def __init__(self, net: DeepNet, x: np.ndarray, y: np.ndarray, config: TrainingConfig):
         D = net.hidden
         blocks = (self.layer(D) for _ in range(net.depth))
-        super().__init__(net, nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES)), x, y, clip)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=self.fused_adam)
+        model = nn.Sequential(nn.Linear(D_IN, D), nn.Tanh(), *blocks, nn.Linear(D, CLASSES))
+        super().__init__(net, model, x, y, config)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=self.fused_adam)
 
 
 class Fused(Eager):
@@ -133,5 +136,60 @@ class Fused(Eager):
         return FusedHighwayLayer(nn.Linear(size, 2 * size), torch.tanh)
 
 
-class Compiled(CompiledLoss, Fused):
+class Compiled(Fused):
     """One linear map a layer, compiled."""
+
+    compiled = True
+
+
+# ----------------------------------------------------------------------------------- convolutional nets
+
+
+def modules(stage: Stage, shape: Shape) -> list[nn.Module]:
+    """Return the modules of a stage that takes images of this shape."""
+    match stage:
+        case Convolution(maps, kernel, padding):
+            return [nn.Conv2d(shape[0], maps, kernel, padding=padding), nn.ReLU()]
+        case Blocks(number, kernel):
+            maps = [nn.Conv2d(shape[0], 2 * shape[0], kernel, padding=kernel // 2) for _ in range(number)]
+            return [FusedHighwayLayer(both, functional.relu) for both in maps]
+        case MaxPool(size, stride):
+            return [nn.MaxPool2d(size, stride, ceil_mode=True)]
+        case AveragePool(size):
+            return [nn.AvgPool2d(size, ceil_mode=True, count_include_pad=False)]
+        case Dropout(0.0):
+            return []
+    raise ValueError(f"expected a stage that PyTorch computes alike, found {stage}")
+
+
+class ConvEager(Peer):
+    """PyTorch's default layout: one map after another."""
+
+    layout = torch.contiguous_format
+
+    def __init__(self, net: ConvNet, x: np.ndarray, y: np.ndarray, config: ConvConfig):
+        layers = [module for layer in net.layers for module in modules(layer.stage, layer.x_shape)]
+        output = nn.Linear(int(np.prod(net.layers[-1].y_shape)), CLASSES)
+        model = nn.Sequential(*layers, nn.Flatten(), output).to(memory_format=self.layout)
+        super().__init__(net, model, x, y, config)
+        self.x = self.x.contiguous(memory_format=self.layout)
+        weights, biases = ([p for p in model.parameters() if (p.dim() > 1) == is_weight] for is_weight in (True, False))
+        self.optimizer = torch.optim.SGD(
+            [{"params": weights, "weight_decay": config.weight_decay}, {"params": biases}],
+            lr=config.lr,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            fused=True,
+        )
+
+
+class ChannelsLast(ConvEager):
+    """The other layout: one pixel after another, with all its maps."""
+
+    layout = torch.channels_last
+
+
+class ConvCompiled(ChannelsLast):
+    """Compiled; on a CPU the compiler changes any layout into this one."""
+
+    compiled = True

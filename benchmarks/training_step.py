@@ -3,32 +3,33 @@
     python -m benchmarks training_step --json benchmarks/training_step.json
 
 The contenders, which first prove that they compute what ours computes, take turns, round by round: a slow spell of the
-machine slows all alike. Ours is also timed pass by pass; ours and the floor over depth and width.
+machine slows all alike. Ours is also profiled function by function; ours and the floor are timed at more depths.
 """
 
 import argparse
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Generic, Self, TypeVar
 
 import numpy as np
 
-from highway_lab.cli import OneLineParser, count
 from highway_lab.fields import COUNT, Count, rule
-from highway_lab.logs import Log
+from highway_lab.logs import Log, environment
 from highway_networks import rounded
 
 from .contenders import CONTENDERS, ENTRIES, Case, Entry, why_missing
-from .measures import Spread, new_parser, run, spread
-from .worker import Team, take_turn_by_passes, teams
+from .measures import Spread, run, spread
+from .worker import Team, prepare, take_turn_by_functions, teams
 
-DEPTHS = [5, 30, 100]
-WIDE = Case(depth=4, width=512, batch=1024)
-GROWTH = (*(Case(depth) for depth in (10, 30, 100, 300, 1000)), *(Case(30, width) for width in (50, 100, 200, 512)))
-ROUNDS = 12
+FULL = (Case(5), Case(30), Case(100), Case(depth=4, width=512, batch=1024))  # cases in which all are timed
+GROWTH = (Case(10), Case(300), Case(1000))  # and those of these contenders alone:
 TIMED_IN_ALL_CASES = ("ours", "floor")
+ROUNDS = 12
+LEAST_SHARE = 0.01  # of a step's time that a function takes to be named
 CaseT = TypeVar("CaseT")
 
 
@@ -46,7 +47,7 @@ class Row(Generic[CaseT]):
 
 @dataclass
 class Pass(Generic[CaseT]):
-    """A part of our step: the median of its time, over all blocks together."""
+    """A part of our step, a function by default: the median of its time, over all its calls in a step."""
 
     case: CaseT
     name: str
@@ -81,19 +82,12 @@ class StepLog(TimedLog):
     passes: Annotated[list[Pass[Case]], rule("passes")]
 
 
-def plan(names: Sequence[str], depths: Sequence[int]) -> dict[Case, Sequence[str]]:
-    """Return the contenders of each case: all at the depths and in the wide case, ours and the floor in the others."""
-    few = [name for name in names if name in TIMED_IN_ALL_CASES]
-    full = (*map(Case, depths), WIDE)
-    return {case: names if case in full else few for case in (*full, *GROWTH)}
-
-
 def cpus() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def thread_counts(name: str, case: Case) -> list[int]:
+def thread_counts(name: str) -> list[int]:
     """Return the numbers of threads that a contender is timed with."""
     if name.startswith("ours"):
         return [1]  # as the laboratory trains
@@ -103,49 +97,39 @@ def thread_counts(name: str, case: Case) -> list[int]:
 def measure(title: str, case: CaseT, contestants: Sequence[Team], rounds: int) -> list[Row[CaseT]]:
     """Time a case, the contenders taking turns in each round, and print the result; the first is ours."""
     for team in contestants:
-        team.prepare(case)
+        team.ask(prepare, team.name, team.threads, case)
     ms = np.array([[team.turn() for team in contestants] for _ in range(rounds)]).T  # (teams, rounds)
-    rows = [
-        Row(team.name, case, team.threads, team.kernels(), spread(times), spread(ms[0] / times))
-        for team, times in zip(contestants, ms, strict=True)
-    ]
     print(f"\n{title}: ms a step, ours / it")
-    for row in rows:
-        label, threads = ENTRIES[row.contender].label, f"{row.threads} thread{'s' * (row.threads > 1)}"
-        print(f"  {label:<28}{threads:<11}{row.ms!s:<26}{row.ours_over}", flush=True)
+    rows = []
+    for team, times in zip(contestants, ms, strict=True):
+        entry, threads = ENTRIES[team.name], f"{team.threads} thread{'s' * (team.threads > 1)}"
+        kernels = environment().kernels if entry.library == "numpy" else f"{entry.library}'s own"
+        rows.append(Row(team.name, case, team.threads, kernels, spread(times), spread(ms[0] / times)))
+        print(f"  {entry.label:<28}{threads:<11}{rows[-1].ms!s:<26}{rows[-1].ours_over}", flush=True)
     return rows
 
 
 def measure_passes(case: CaseT, ours: Team, rounds: int) -> list[Pass[CaseT]]:
-    """Time the passes of our step, for which the team has been prepared."""
-    turns = [ours.ask(take_turn_by_passes)[0] for _ in range(rounds)]
-    return [Pass(case, name, rounded(np.median([turn[name] for turn in turns]), 4)) for name in turns[0]]
+    """Time the functions of our step, for which the team has been prepared, those that take longest first."""
+    turns = [ours.ask(take_turn_by_functions)[0] for _ in range(rounds)]
+    medians = Counter({name: float(np.median([turn[name] for turn in turns])) for name in turns[0]})
+    named = {name: took for name, took in medians.most_common() if took >= LEAST_SHARE * medians.total()}
+    named["other functions"] = medians.total() - sum(named.values())
+    return [Pass(case, name, rounded(took, 4)) for name, took in named.items()]
 
 
-def run_command(arguments: argparse.Namespace) -> StepLog:
-    """Measure, and print each case when it is done."""
+def measure_step(arguments: argparse.Namespace) -> StepLog:
+    """Time the training step of dense nets beside other libraries."""
     log, names = StepLog.begin(CONTENDERS, arguments, threads=cpus(), rows=[], passes=[])
+    few = [name for name in names if name in TIMED_IN_ALL_CASES]
     with teams() as start:
-        for case, timed in plan(names, arguments.depths).items():
-            contestants = [start(name, threads) for name in timed for threads in thread_counts(name, case)]
+        for case in (*FULL, *GROWTH):
+            timed = names if case in FULL else few
+            contestants = [start(name, threads) for name in timed for threads in thread_counts(name)]
             log.rows += measure(str(case), case, contestants, log.rounds)
-            if timed is names:
+            if case in FULL:
                 log.passes += measure_passes(case, contestants[0], log.rounds)
     return log
 
 
-def list_of_depths(text: str) -> list[int]:
-    """Return the numbers in `5,30,100`; raises argparse's error for anything else."""
-    return [count(part) for part in text.split(",")]
-
-
-def add_only(parser: OneLineParser, contenders: dict[str, Entry]) -> None:
-    """Add the flag that leaves out contenders."""
-    parser.add_argument("--only", nargs="+", choices=contenders, default=contenders, help="beside ours, only these")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = new_parser("training_step", "Time the training step.", ROUNDS)
-    parser.add_argument("--depths", type=list_of_depths, default=DEPTHS, metavar="L,L,...", help="default: 5,30,100")
-    add_only(parser, CONTENDERS)
-    return run(parser, run_command, argv)
+main = partial(run, "training_step", measure_step, rounds=ROUNDS, contenders=CONTENDERS)

@@ -19,6 +19,7 @@ from highway_lab.figures import COLORS, INK, label_ends, markdown, new_figure, p
 from highway_lab.logs import read
 
 from .contenders import CONTENDERS, Case, Entry
+from .measures import Spread
 from .training_step import Row, StepLog, TimedLog
 
 LOG = Path("benchmarks/training_step.json")
@@ -30,13 +31,6 @@ PANELS = {  # by title: a colour, and the contenders beside ours
     "matrix products alone": (INK, ("floor",)),
 }
 SHADES = (1, 0.75, 0.55)  # of the contenders of a panel
-TARGETS = {  # contenders, and the largest ratio of our time to that of the fastest of them, in each case
-    "matrix products alone": (("floor",), (2.1, 1.95, 1.95, 1.25)),
-    "JAX, the faster": (("jax-scanned", "jax-unrolled"), (0.85, 0.85, 0.85, 0.85)),
-    "PyTorch, compiled": (("torch-compiled",), (0.35, 0.42, 0.42, 0.65)),
-    "PyTorch, eager": (("torch-eager",), (0.22, 0.19, 0.19, 0.55)),
-}
-LARGEST_GROWTH = 10.5  # target of our time at 1,000 blocks over that at 100
 
 
 def step_figure(log: StepLog) -> Figure:
@@ -86,42 +80,34 @@ def fastest(rows: Sequence[Row], case: Hashable, *names: str) -> Row | None:
     return min(found, key=lambda row: row.ms.median, default=None)
 
 
-def timed_by_passes(log: TimedLog) -> list:
-    """Return the cases in which every contender was timed, and our step pass by pass."""
+def full_cases(log: TimedLog) -> list:
+    """Return the cases in which every contender was timed, and our step by its parts."""
     return list(dict.fromkeys(part.case for part in log.passes))
 
 
 def table_of_steps(
-    log: TimedLog,
-    rows: Sequence[Row],
-    contenders: Mapping[str, Entry],
-    title: str,
-    value: Callable[[Row], str],
-    ratio_title: str,
-    ratio: Callable[[Row], float],
+    log: TimedLog, rows: Sequence[Row], contenders: Mapping[str, Entry], title: str, value: Callable[[Spread], str]
 ) -> str:
-    """Return a table with a line for each contender: its `value` in each case, and the `ratio` of ours to it."""
-    cases, (ours, *_) = timed_by_passes(log), contenders
-    lines = []
+    """Return a table with a line for each contender: its `value` in each case, and the ratio of our time to its."""
+    cases, (ours, *_), lines = full_cases(log), contenders, []
     for name, contender in contenders.items():
-        line = [contender.label]
+        lines.append([contender.label])
         for case in cases:
             found = fastest(rows, case, name)
-            line.append(value(found) if found else log.missing.get(name, ""))
-            line.append(f"{ratio(found):.2f}" if found and name != ours else "")
-        lines.append(line)
-    return markdown([title, *(word for case in cases for word in (str(case), ratio_title))], lines)
+            lines[-1].append(value(found.ms) if found else log.missing.get(name, ""))
+            lines[-1].append(f"{found.ours_over.median:.2f}" if found and name != ours else "")
+    return markdown([title, *(word for case in cases for word in (str(case), "ours / it"))], lines)
 
 
 def table_of_passes(log: TimedLog, rows: Sequence[Row], ours: str) -> str:
-    """Return a table of the microseconds of each pass in each case and its share, and the step timed as a whole."""
-    cases = timed_by_passes(log)
-    took = {(part.case, part.name): part.microseconds for part in log.passes}
+    """Return a table of the microseconds of each part of our step and its share, and the step timed as a whole."""
+    cases, took = full_cases(log), {(part.case, part.name): part.microseconds for part in log.passes}
     total = {case: sum(took[key] for key in took if key[0] == case) for case in cases}
-    lines = [
-        [name, *(f"{took[case, name]:,.0f} ({took[case, name] / total[case]:.0%})" for case in cases)]
-        for name in dict.fromkeys(part.name for part in log.passes)
-    ]
+
+    def cell(case: Hashable, name: str) -> str:
+        return f"{took[case, name]:,.0f} ({took[case, name] / total[case]:.0%})" if (case, name) in took else ""
+
+    lines = [[name, *(cell(case, name) for case in cases)] for name in dict.fromkeys(part.name for part in log.passes)]
     lines.append(["together", *(f"{total[case]:,.0f}" for case in cases)])
     lines.append(["the step, timed whole", *(f"{1e3 * fastest(rows, case, ours).ms.median:,.0f}" for case in cases)])
     return markdown(["microseconds a step (share)", *map(str, cases)], lines)
@@ -129,36 +115,11 @@ def table_of_passes(log: TimedLog, rows: Sequence[Row], ours: str) -> str:
 
 def training_step_table(log: StepLog) -> str:
     """Return a table of each contender's milliseconds a step, and our time over its time within each round."""
-    table = table_of_steps(
-        *(log, log.rows, CONTENDERS),
-        *("milliseconds a step", lambda row: f"{row.ms.median:.3g}"),
-        *("ours / it", lambda row: row.ours_over.median),
-    )
     return (
-        f"{table}\n\nMedians over {log.rounds} rounds, each contender at its better number of threads; "
+        f"{table_of_steps(log, log.rows, CONTENDERS, 'milliseconds a step', lambda ms: f'{ms.median:.3g}')}\n\n"
+        f"Medians over {log.rounds} rounds, each contender at its better number of threads; "
         f"width {Case.width} and batch {Case.batch} unless stated."
     )
-
-
-def targets_table(log: StepLog) -> str:
-    """Return a table of the targets beside what was found."""
-    cases, reached, lines = timed_by_passes(log), [], []
-    for label, (names, limits) in TARGETS.items():
-        lines.append([f"ours / {label}"])
-        for case, limit in zip(cases, limits, strict=True):
-            found = fastest(log.rows, case, *names)
-            reached.append(bool(found) and found.ours_over.median <= limit)
-            lines[-1].append(f"{judged(found.ours_over.median, reached[-1])} (at most {limit:g})" if found else "")
-    hundred, thousand = (fastest(log.rows, Case(depth), "ours").ms.median for depth in (100, 1000))
-    growth = judged(thousand / hundred, thousand / hundred <= LARGEST_GROWTH)
-    return (
-        f"{markdown(['target', *map(str, cases)], lines)}\n\n{reached.count(False)} of {len(reached)} are missed. Our "
-        f"step of 1,000 blocks takes {growth} times as long as that of 100. Its target: at most {LARGEST_GROWTH:g}."
-    )
-
-
-def judged(value: float, is_reached: bool) -> str:
-    return f"{value:.3g}{'' if is_reached else ', missed'}"
 
 
 def passes_table(log: StepLog) -> str:
@@ -166,11 +127,7 @@ def passes_table(log: StepLog) -> str:
 
 
 FIGURES = {PICTURE.name: step_figure}
-TABLES = {
-    "training_step": training_step_table,
-    "training_step_targets": targets_table,
-    "training_step_passes": passes_table,
-}
+TABLES = {"training_step": training_step_table, "training_step_passes": passes_table}
 
 
 def draw(arguments: argparse.Namespace) -> None:

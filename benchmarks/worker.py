@@ -4,6 +4,7 @@ Threads are limited by letting the process see as many CPUs while it builds the 
 once, when they start. While it is timed it may run on any of them. Linux only.
 """
 
+import cProfile
 import functools
 import math
 import multiprocessing
@@ -11,19 +12,17 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
-from unittest.mock import patch
 
 from threadpoolctl import threadpool_limits
 
 from highway_lab.cli import ignore_interrupts
-from highway_lab.logs import environment
 
-from .contenders import ENTRIES, Contender, build
-from .measures import KERNELS
+from .contenders import Contender, build
 
 TURN_SECONDS = 0.08  # time of a contender's turn
 LEAST_STEPS = 2
@@ -37,9 +36,8 @@ class Team(ExitStack):
 
     def __init__(self, name: str, threads: int, processes: int = 1):
         super().__init__()
-        self.name, self.threads, kernels = name, threads, ENTRIES[name].kernels
-        spawn = multiprocessing.get_context("spawn")
-        with patch.dict(os.environ, {KERNELS: kernels} if kernels else {}), ignore_interrupts():  # until they settle in
+        self.name, self.threads, spawn = name, threads, multiprocessing.get_context("spawn")
+        with ignore_interrupts():  # until they settle in
             self.processes = [ProcessPoolExecutor(1, spawn, initializer=_settle_in) for _ in range(processes)]
             for process in self.processes:
                 self.enter_context(process).submit(int)  # starts it
@@ -53,18 +51,9 @@ class Team(ExitStack):
             error.add_note(f"{self.name}, {self.threads} threads")
             raise
 
-    def prepare(self, case: Any) -> None:
-        """Let each process build its contender for a case and check it against ours."""
-        self.ask(prepare, self.name, self.threads, case)
-
     def turn(self) -> float:
         """Time some steps in all processes; return milliseconds a step, counting the steps of all."""
         return 1 / sum(1 / ms for ms in self.ask(take_turn))
-
-    def kernels(self) -> str:
-        """Return the name of the kernels that its products run on."""
-        library = ENTRIES[self.name].library
-        return self.ask(environment)[0].kernels if library == "numpy" else f"{library}'s own"
 
 
 @contextmanager
@@ -106,12 +95,14 @@ def take_turn() -> float:
     return 1e3 * seconds / steps
 
 
-def take_turn_by_passes() -> dict[str, float]:
-    """Return microseconds of each pass of our step, over several steps; afterwards the process is asleep."""
-    steps = _steps_of_a_turn()
-    seconds = _contender.seconds_by_pass(steps)
+def take_turn_by_functions() -> Counter[str]:
+    """Return the microseconds of a step that each Python function takes, without the Python functions that it calls."""
+    steps, profile, microseconds = _steps_of_a_turn(), cProfile.Profile(builtins=False), Counter()
+    profile.runcall(_contender.run, steps)
     _fall_asleep()
-    return {name: 1e6 * total / steps for name, total in seconds.items()}
+    for entry in profile.getstats():
+        microseconds[entry.code.co_qualname] += 1e6 * entry.inlinetime / steps
+    return microseconds
 
 
 def _steps_of_a_turn() -> int:

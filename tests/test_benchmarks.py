@@ -1,15 +1,15 @@
-"""The benchmarks: contenders compute what ours computes, passes are those of the step, logs and tables are right.
+"""The benchmarks: contenders compute what ours computes, logs and tables are right.
 
 Nothing is timed here.
 """
 
 import importlib.util
 import os
-import platform
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -26,14 +26,13 @@ from test_pictures import assert_redrawn
 
 import highway_networks as hn
 import pages
-from benchmarks import contenders, conv_step, conv_step_figures, training_step
+from benchmarks import contenders, conv_step, conv_step_figures, training_step, worker
 from benchmarks import training_step_figures as figures
-from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Stopwatch, build, check, why_missing
-from benchmarks.conv_contenders import ConvCase, peak_mib
-from benchmarks.conv_step import ConvStepLog, Peak, Targets
+from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Ours, build, check, why_missing
+from benchmarks.conv_step import ConvCase, ConvStepLog, Peak, Targets, peak_mib
 from benchmarks.measures import Spread, spread
-from benchmarks.training_step import DEPTHS, WIDE, Pass, Row, StepLog
-from benchmarks.worker import Team, seeing_cpus, teams
+from benchmarks.training_step import FULL, Pass, Row, StepLog, measure_passes
+from benchmarks.worker import Team, seeing_cpus, take_turn_by_functions, teams
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
 from highway_lab.logs import LogT, dumps, environment, read, write
@@ -65,17 +64,19 @@ def every_stage(monkeypatch) -> ConvCase:
     """A small net with every kind of stage, blocks of both kernels and a pool whose last windows hang over."""
     stages = (Convolution(4, 5, padding=0), Blocks(1), MaxPool(3, 2), Convolution(6), Blocks(1, 1), AveragePool(2))
     monkeypatch.setitem(NETS, "made up", Recipe("digits", stages))
-    monkeypatch.setattr(ConvCase, "tolerances", contenders.TOLERANCES)  # it has no two pixels that are nearly equal
+    monkeypatch.setattr(ConvCase, "tolerances", Case.tolerances)  # it has no two pixels that are nearly equal
     return ConvCase("made up", batch=10)
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize(("name", "clip"), [*product(PEERS, [[5.0], [0.05]]), *product(CONV_PEERS, [[]])])
+@pytest.mark.parametrize(("name", "clip"), [*product(PEERS, [5.0, 0.05]), *product(CONV_PEERS, [None])])
 def test_peer_computes_what_ours_computes(name, clip, every_stage, monkeypatch):
     if reason := why_missing(name):
         pytest.skip(reason)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # one thread is enough
-    build(name, SMALL if clip else every_stage, *clip)
+    if clip:
+        monkeypatch.setattr(contenders, "TRAINING", replace(contenders.TRAINING, clip=clip))
+    build(name, SMALL if clip else every_stage)
 
 
 def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
@@ -88,7 +89,7 @@ def test_clip_norms_of_the_test_above_lie_on_both_sides_of_the_gradients():
 class Faulty:
     """Ours with a fault in what it returns."""
 
-    def __init__(self, ours: contenders.Ours, fault: str):
+    def __init__(self, ours: Ours, fault: str):
         self.ours, self.fault, self.run = ours, fault, ours.run
 
     def loss_and_gradients(self):
@@ -116,13 +117,14 @@ class Faulty:
     ids=str,
 )
 def test_check_rejects_a_contender_that_is_slightly_wrong(case, fault, message):
-    check(Faulty(case.ours(), "nothing"), case.ours(), "ours")
-    wrong = case.ours()
-    for name, value in fault.items() if isinstance(fault, dict) else ():
-        (owner,) = [owner for owner in (wrong, wrong.optimizer) if hasattr(owner, name)]
-        setattr(owner, name, value)
+    def checked(fault: str, **changes) -> None:
+        *problem, config = case.problem()
+        peer = Faulty(Ours(*problem, replace(config, **changes)), fault)
+        check(peer, Ours(*case.problem()), "a peer", Case.tolerances)
+
+    checked("nothing")
     with pytest.raises(RuntimeError, match=rf"a peer.*{message}"):
-        check(Faulty(wrong, fault if isinstance(fault, str) else "nothing"), case.ours(), "a peer")
+        checked(fault) if isinstance(fault, str) else checked("nothing", **fault)
 
 
 @EITHER
@@ -140,64 +142,27 @@ def test_convolutional_nets_have_no_dropout(net):
     assert not any(getattr(layer.stage, "rate", 0) for layer in net.layers)
 
 
-def test_contenders_are_missing_without_compiler_or_choice_of_kernels(monkeypatch):
+def test_contenders_that_are_compiled_are_missing_without_a_compiler(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(platform, "machine", lambda: "arm64")
     assert "no C++ compiler" in why_missing("torch-compiled")
-    assert "no choice of kernels" in why_missing("ours-avx2")
     assert why_missing("torch-fused") is why_missing("ours") is None
 
 
-# ------------------------------------------------------------------------------------------ the passes
+# ------------------------------------------------------------------------------------------ the profile
 
 
-@EITHER
-def test_steps_that_are_timed_by_passes_are_the_same_steps(case):
-    whole, parts = case.ours(), case.ours()
-    whole.run(2)
-    parts.seconds_by_pass(2)
-    assert (parts.net.params.flat == whole.net.params.flat).all()
-    whole.run(1)
-    parts.run(1)  # and nothing is timed any more
-    assert (parts.net.params.flat == whole.net.params.flat).all()
+@pytest.mark.parametrize(("case", "functions"), [(SMALL, {"Adam.step"}), (SMALL_CONV, {"patches_forward"})], ids=str)
+def test_a_profile_names_the_functions_of_the_step(case, functions, monkeypatch):
+    monkeypatch.setattr(worker, "_contender", Ours(*case.problem()))
+    monkeypatch.setattr(worker, "TURN_SECONDS", 0)
+    assert take_turn_by_functions().keys() >= functions | {"affine_forward", "highway_forward", "highway_backward"}
 
 
-BOTH_WAYS = {"products", "elementwise"}
-CONV_BOTH_WAYS = BOTH_WAYS | {"patches", "pools", "output layer", "the rest"}
-
-
-@pytest.mark.parametrize(
-    ("case", "both_ways", "others"),
-    [
-        (SMALL, BOTH_WAYS, {"forward: the rest", "update: Adam"}),
-        (SMALL_CONV, CONV_BOTH_WAYS, {"forward: batch copy", "update: weight decay", "update: momentum"}),
-    ],
-    ids=["dense", "conv"],
-)
-def test_every_pass_is_named_by_its_direction(case, both_ways, others):
-    assert case.ours().seconds_by_pass(1).keys() == {
-        *(f"{direction}: {part}" for direction in ("forward", "backward") for part in both_ways),
-        *("step: the rest", "output: loss", "backward: the rest", "update: norm", *others),
-    }
-
-
-def test_a_function_has_its_own_time_and_its_callers_direction(monkeypatch):
-    clock = iter(range(100))
-    monkeypatch.setattr(contenders.time, "perf_counter", lambda: next(clock))  # a second from each call to the next
-    watch = Stopwatch()
-    inner = watch.timed(lambda: None, "inner")
-    outer = watch.timed(lambda times: [inner() for _ in range(times)], "outer", "there")
-    outer(2)
-    outer(0)
-    assert watch.seconds == {"there: outer": 3 + 1, "there: inner": 2}
-
-
-def test_a_stopwatch_stops_where_a_function_fails():
-    watch = Stopwatch()
-    with pytest.raises(ZeroDivisionError):
-        watch.timed(divmod, "fails", "there")(1, 0)
-    assert watch.place is None
+def test_functions_are_sorted_and_the_smallest_are_added_up():
+    turns = iter([{"small": 3, "b": 100, "a": 300}, {"small": 4, "b": 102, "a": 500}, {"small": 5, "b": 700, "a": 400}])
+    found = measure_passes(SMALL, SimpleNamespace(ask=lambda _: [Counter(next(turns), tiny=1)]), rounds=3)
+    assert [(of.name, of.microseconds) for of in found] == [("a", 400), ("b", 102), ("other functions", 5)]
 
 
 # ----------------------------------------------------------------------------------------- the workers
@@ -231,17 +196,6 @@ def test_failures_in_a_process_name_the_contender():
 
 
 @LINUX_ONLY
-@pytest.mark.slow
-def test_a_process_has_the_kernels_that_its_contender_asks_for():
-    if reason := why_missing("ours-avx2"):
-        pytest.skip(reason)
-    with Team("ours-avx2", 1) as told, Team("ours", 1) as free, Team("torch-eager", 1) as torch:
-        assert told.kernels() == "Haswell"
-        assert free.kernels() == environment().kernels
-        assert torch.kernels() == "torch's own"
-
-
-@LINUX_ONLY
 def test_a_team_counts_the_steps_of_all_its_processes(monkeypatch):
     with Team("ours", 1, processes=2) as team:
         assert len(set(team.ask(os.getpid))) == 2
@@ -266,7 +220,7 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed(tmp_path):
 
 @LINUX_ONLY
 def test_the_peak_of_a_process_leaves_out_that_of_the_one_that_started_it():
-    code = "from benchmarks.conv_contenders import peak_mib; print(peak_mib())"
+    code = "from benchmarks.conv_step import peak_mib; print(peak_mib())"
     large = np.ones(2**26)
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert 10 < float(told.stdout) < large.nbytes / 2**20 < peak_mib()
@@ -294,20 +248,19 @@ def without_peers(monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_peers")
 def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(training_step, "WIDE", Case(1, width=6, batch=4))
-    monkeypatch.setattr(training_step, "GROWTH", (Case(2, width=4, batch=4),))
+    full = Case(2), Case(1, 6, 4)
+    monkeypatch.setattr(training_step, "FULL", full)
+    monkeypatch.setattr(training_step, "GROWTH", (Case(2, 4, 4),))
     monkeypatch.setenv("OPENBLAS_CORETYPE", environment().kernels)
-    log = logged(training_step.main, StepLog, tmp_path / "log.json", "--depths", "2", "--rounds", "2")
+    log = logged(training_step.main, StepLog, tmp_path / "log.json", "--rounds", "2")
     assert log.missing == {name: reason for name in CONTENDERS if (reason := why_missing(name))}
     assert log.missing.keys() >= set(PEERS)
-    full = [Case(2), Case(1, 6, 4)]
     assert [(row.case, row.contender) for row in log.rows if row.threads == 1] == [
         *((case, name) for case in full for name in CONTENDERS if name not in log.missing),
         *((Case(2, 4, 4), name) for name in ("ours", "floor")),
     ]
     assert all(row.ours_over.median == 1 and row.kernels for row in log.rows if row.contender == "ours")
-    names = {case: [part.name for part in log.passes if part.case == case] for case in full}
-    assert all(set(names[case]) == SMALL.ours().seconds_by_pass(1).keys() for case in full)
+    assert {part.case for part in log.passes} == set(full)
     assert all(part.microseconds > 0 for part in log.passes)
     printed = capsys.readouterr()
     for name in PEERS:
@@ -320,7 +273,8 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
 @pytest.mark.usefixtures("without_peers")
 def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, monkeypatch):
     monkeypatch.setattr(conv_step, "cpus", lambda: 2)
-    log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--nets", "digits", "--rounds", "1")
+    monkeypatch.setattr(conv_step, "TIMED", ["digits"])
+    log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
     case = ConvCase("digits")
     for rows, threads in ((log.one_run, 2), (log.one_thread, 1), (log.many_runs, 1)):
@@ -330,17 +284,10 @@ def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, mon
     assert all(table(log) for table in conv_step_figures.TABLES.values())
 
 
-def test_all_are_timed_at_the_depths_ours_and_the_floor_elsewhere():
-    plan = training_step.plan(list(CONTENDERS), [7])
-    assert plan[Case(7)] == plan[WIDE] == list(CONTENDERS)
-    assert {tuple(names) for case, names in plan.items() if case not in (Case(7), WIDE)} == {("ours", "floor")}
-    assert {Case(10), Case(1000), Case(30, width=512)} < set(plan)
-
-
 # -------------------------------------------------------------------------------- tables and the picture
 
 
-CASES = (Case(5), Case(30), Case(100), Case(1000), WIDE)
+CASES = (*FULL, Case(1000))
 
 
 def step_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
@@ -380,7 +327,7 @@ def test_table_shows_the_better_number_of_threads_and_what_is_missing():
     header, *rows = cells(table)
     assert header[1::2] == ["5 blocks", "30 blocks", "100 blocks", "4 blocks, width 512, batch 1,024"]
     assert rows[0] == ["this project", "5", "", "30", "", "100", "", "4", ""]
-    assert rows[2][:3] == ["products alone", "15", f"{1 / 15:.2f}"]
+    assert rows[1][:3] == ["products alone", "10", f"{1 / 10:.2f}"]
     assert rows[-2][:3] == ["JAX, scanned", "no JAX", ""]
 
 
@@ -403,22 +350,6 @@ def test_tables_of_passes_show_their_shares_beside_the_whole_step(name, log, row
     _, *found = cells(TABLES[name](log))
     assert [row[0] for row in found] == ["a", "b", "together", "the step, timed whole"]
     assert [row[1] for row in found] == rows
-
-
-def test_targets_of_the_dense_step_are_judged_and_counted(monkeypatch):
-    log = step_log()
-    _, *rows = cells(TABLES["training_step_targets"](log))
-    ratios = {row[0].removeprefix("ours / "): row[1] for row in rows}  # contender i, from 1, has 1 / (i blocks)
-    assert ratios["PyTorch, eager"] == f"{1 / 20:.3g} (at most 0.22)"
-    assert ratios["JAX, the faster"] == f"{1 / 35:.3g} (at most 0.85)"
-    assert "0 of 16 are missed. Our step of 1,000 blocks takes 10 times" in TABLES["training_step_targets"](log)
-    limits = {"PyTorch, eager": (["torch-eager"], (0.04, 0.04, 0.001, 0.0625))}
-    monkeypatch.setattr(figures, "TARGETS", limits)
-    monkeypatch.setattr(figures, "LARGEST_GROWTH", 9)
-    table = TABLES["training_step_targets"](log)
-    assert [", missed" in cell for cell in cells(table)[1][1:]] == [True, False, True, False]
-    assert "2 of 4 are missed." in table
-    assert "takes 10, missed times as long as that of 100. Its target: at most 9." in table
 
 
 def test_targets_are_judged_beside_the_better_eager_layout():
@@ -466,10 +397,10 @@ def test_picture_shows_the_log_and_is_drawn_the_same_twice(tmp_path):
     assert [line.get_label() for line in torch.lines] == ["this project", "eager", "fused", "compiled"]
     lines = {line.get_label(): line for line in jax.lines}
     assert list(lines) == ["this project", "scanned", "unrolled"]
-    assert list(lines["scanned"].get_xdata()) == list(lines["this project"].get_xdata()) == DEPTHS
-    assert list(lines["scanned"].get_ydata()) == [7 * depth for depth in DEPTHS]
+    assert list(lines["scanned"].get_xdata()) == list(lines["this project"].get_xdata()) == [5, 30, 100]
+    assert list(lines["scanned"].get_ydata()) == [6 * depth for depth in (5, 30, 100)]
     assert [line.get_label() for line in floor.lines] == ["this project", "products alone"]
-    assert list(floor.lines[0].get_xdata()) == [*DEPTHS, 1000]
+    assert list(floor.lines[0].get_xdata()) == [5, 30, 100, 1000]
     assert {axes.get_xscale() for axes in (torch, jax, floor)} == {torch.get_yscale()} == {"log"}
 
     for axes in figures.step_figure(step_log(["ours"], [Case(5), Case(30)])).axes:
@@ -489,12 +420,9 @@ def test_committed_picture_is_that_of_the_committed_log(tmp_path):
 @pytest.mark.parametrize(
     ("main", "argv", "named"),
     [
-        (training_step.main, ["--depths", "5,x"], "--depths"),
-        (training_step.main, ["--depths", "0"], "--depths"),
         (training_step.main, ["--rounds", "0"], "--rounds"),
         (training_step.main, ["--only", "floor", "nobody"], "nobody"),
         (training_step.main, ["--json", "/no/such/folder/log.json"], "/no/such/folder"),
-        (conv_step.main, ["--nets", "mnist-16", "no-such-net"], "no-such-net"),
         (conv_step.main, ["--only", "floor"], "floor"),
         (figures.main, ["no-such.json"], "python -m benchmarks training_step --json no-such.json"),
     ],

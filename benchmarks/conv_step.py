@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
+from joblib import cpu_count
 
 from conv_recipes import NETS, configure
 from highway_lab.datasets import CLASSES
@@ -27,8 +28,8 @@ from highway_networks import Dataset, evaluate, rounded
 
 from .contenders import CONV_CONTENDERS, Problem
 from .measures import run
-from .training_step import Pass, Row, TimedLog, cpus, measure, measure_passes
-from .worker import Team, teams
+from .training_step import Pass, Row, TimedLog, measure, measure_passes
+from .worker import Team
 
 SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # of a data set's images
 TIMED = ("mnist-16", "mnist-32", "highway-a")
@@ -125,21 +126,18 @@ def peak_mib() -> float:
 def measure_step(arguments: argparse.Namespace) -> ConvStepLog:
     """Time the training step of convolutional nets beside PyTorch."""
     measured = {name: [] for name in ("one_run", "one_thread", "many_runs", "passes", "peaks")}
-    log, names = ConvStepLog.begin(CONV_CONTENDERS, arguments, processes=cpus(), targets=Targets(), **measured)
-    ours = names[0]
-    with teams() as start:
-        for case in map(ConvCase, TIMED):
-            all_cpus, alone = ([start(name, threads) for name in names] for threads in (cpus(), 1))
-            side_by_side = [start(ours, 1, log.processes), *all_cpus[1:]]
-            log.one_run += measure(f"{case}, one run on all CPUs", case, all_cpus, log.rounds)
-            log.one_thread += measure(f"{case}, one thread each", case, alone, log.rounds)
-            log.passes += measure_passes(case, alone[0], log.rounds)
-            title = f"{case}, all CPUs, ours in {log.processes} processes"
-            log.many_runs += measure(title, case, side_by_side, log.rounds)
-            with Team(ours, 1) as apart:  # a process that does nothing else
-                (mib,) = apart.ask(peak_of_training, case)
-            log.peaks.append(Peak(case, rounded(mib, 4)))
-            print(f"  training takes {mib:.0f} MiB", flush=True)
+    log, names = ConvStepLog.begin(CONV_CONTENDERS, arguments, processes=cpu_count(), targets=Targets(), **measured)
+    ours, (all_cpus, alone) = names[0], ([(name, threads) for name in names] for threads in (log.processes, 1))
+    side_by_side = [(ours, 1, log.processes), *all_cpus[1:]]
+    for case in map(ConvCase, TIMED):
+        log.one_run += measure(f"{case}, one run on all CPUs", case, all_cpus, log.rounds)
+        log.one_thread += measure(f"{case}, one thread each", case, alone, log.rounds)
+        log.passes += measure_passes(case, ours, log.rounds)
+        log.many_runs += measure(f"{case}, ours in {log.processes} processes", case, side_by_side, log.rounds)
+        with Team(ours, 1) as apart:  # a process that does nothing else
+            (mib,) = apart.ask(peak_of_training, case)
+        log.peaks.append(Peak(case, rounded(mib, 4)))
+        print(f"  training takes {mib:.0f} MiB", flush=True)
     return log
 
 

@@ -1,11 +1,10 @@
 """Tabulate a log of the candidates for the estimators' defaults."""
 
 from highway_lab.figures import markdown
-from highway_lab.intervals import judge
 
 from .estimator_defaults import DefaultsLog, chosen, rank
-from .estimators import MLP, find, leads
-from .estimators_figures import cell, runs
+from .estimators import MLP
+from .estimators_figures import compared, runs
 
 
 def candidates_table(log: DefaultsLog) -> str:
@@ -21,12 +20,11 @@ def candidates_table(log: DefaultsLog) -> str:
 
 def chosen_table(log: DefaultsLog) -> str:
     """Return a table of the chosen defaults beside the MLP's, by data set."""
-    rows = []
-    for contest in log.contests:
-        best = chosen(contest, log.folds)
-        for of, lead in leads(contest.scores, best, MLP, log.folds).items():
-            scores = (cell(find(contest.scores, of, name), log) for name in (best, MLP))
-            rows.append([contest.estimator, of, *scores, f"{lead:+.3f}", judge(lead, margin=0)])
+    rows = [
+        [contest.estimator, *row]
+        for contest in log.contests
+        for row in compared(contest.scores, chosen(contest, log.folds), MLP, log, ".3f")
+    ]
     header = ["estimator", "data set", "highway", MLP, "difference", "the highway net"]
     return f"{markdown(header, rows)}\n\nAccuracy or R². {runs(log)}."
 

@@ -1,5 +1,7 @@
 """Tabulate a log of the estimators beside scikit-learn's."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from highway_lab.figures import markdown
@@ -19,11 +21,8 @@ def scores_table(log: EstimatorsLog) -> str:
 
 def differences_table(log: EstimatorsLog) -> str:
     """Return a table of a shallow highway net beside an MLP of as many layers and units."""
-    rows = []
-    for of, lead in leads(log.scores, LEFT, RIGHT, log.folds).items():
-        scores = (cell(find(log.scores, of, name), log) for name in (LEFT, RIGHT))
-        rows.append([of, *scores, f"{lead:+.4f}", judge(lead, margin=0)])
     header = ["data set", LEFT, RIGHT, "difference", "the highway net"]
+    rows = compared(log.scores, LEFT, RIGHT, log, ".4f")
     return f"{markdown(header, rows)}\n\n{runs(log)}. {RIGHT}: as many layers and units as the highway net."
 
 
@@ -49,6 +48,14 @@ def epochs_table(log: EstimatorsLog) -> str:
         rows.append([row.precision, str(row.width), row.contender, f"{row.n_params:,}", f"{row.ms.median:.3g}", ratio])
     header = ["precision", "units", "estimator", "parameters", "ms an epoch", "/ the faster MLP's"]
     return f"{markdown(header, rows)}\n\n{log.depth} blocks, tanh, {log.dataset.n_train:,} images, {log.rounds} rounds."
+
+
+def compared(rows: Sequence[Scores], name: str, other: str, log: EstimatorsLog, form: str) -> list[list[str]]:
+    """Return for each data set the scores of two contenders, their difference in this format, and the verdict."""
+    return [
+        [of, *(cell(find(rows, of, who), log) for who in (name, other)), f"{lead:+{form}}", judge(lead, margin=0)]
+        for of, lead in leads(rows, name, other, log.folds).items()
+    ]
 
 
 def cell(row: Scores, log: EstimatorsLog) -> str:

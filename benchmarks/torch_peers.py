@@ -63,7 +63,6 @@ class Peer:
             for parameter, tensor in self.pairs(net.params):
                 parameter.copy_(torch.from_numpy(tensor))
         if self.compiled:
-            torch.compiler.reset()  # else it makes variables of shapes seen before, which run slower
             self.loss = torch.compile(self.loss, fullgraph=True, dynamic=False)
 
     def pairs(self, ours: Tensors) -> Iterator[tuple[nn.Parameter, np.ndarray]]:

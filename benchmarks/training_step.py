@@ -7,15 +7,16 @@ machine slows all alike. Ours is also profiled function by function; ours and th
 """
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Generic, Self, TypeVar
 
 import numpy as np
+from joblib import cpu_count
 
 from highway_lab.fields import COUNT, Count, rule
 from highway_lab.logs import Log, environment
@@ -23,7 +24,7 @@ from highway_networks import rounded
 
 from .contenders import CONTENDERS, ENTRIES, Case, Entry, why_missing
 from .measures import Spread, run, spread
-from .worker import Team, prepare, take_turn_by_functions, teams
+from .worker import Team, take_turn_by_functions
 
 FULL = (Case(5), Case(30), Case(100), Case(depth=4, width=512, batch=1024))  # cases in which all are timed
 GROWTH = (Case(10), Case(300), Case(1000))  # and those of these contenders alone:
@@ -82,26 +83,17 @@ class StepLog(TimedLog):
     passes: Annotated[list[Pass[Case]], rule("passes")]
 
 
-def cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
+def measure(title: str, case: CaseT, contestants: Sequence[tuple], rounds: int) -> list[Row[CaseT]]:
+    """Time a case, and print the result; the contestants, of which the first is ours, take turns in each round.
 
-
-def thread_counts(name: str) -> list[int]:
-    """Return the numbers of threads that a contender is timed with."""
-    if name.startswith("ours"):
-        return [1]  # as the laboratory trains
-    return sorted({1, cpus()})
-
-
-def measure(title: str, case: CaseT, contestants: Sequence[Team], rounds: int) -> list[Row[CaseT]]:
-    """Time a case, the contenders taking turns in each round, and print the result; the first is ours."""
-    for team in contestants:
-        team.ask(prepare, team.name, team.threads, case)
-    ms = np.array([[team.turn() for team in contestants] for _ in range(rounds)]).T  # (teams, rounds)
+    A contestant is the arguments of its Team.
+    """
+    with ExitStack() as stack:
+        teams = [stack.enter_context(Team(*contestant)).prepare(case) for contestant in contestants]
+        ms = np.array([[team.turn() for team in teams] for _ in range(rounds)]).T  # (teams, rounds)
     print(f"\n{title}: ms a step, ours / it")
     rows = []
-    for team, times in zip(contestants, ms, strict=True):
+    for team, times in zip(teams, ms, strict=True):
         entry, threads = ENTRIES[team.name], f"{team.threads} thread{'s' * (team.threads > 1)}"
         kernels = environment().kernels if entry.library == "numpy" else f"{entry.library}'s own"
         rows.append(Row(team.name, case, team.threads, kernels, spread(times), spread(ms[0] / times)))
@@ -109,9 +101,10 @@ def measure(title: str, case: CaseT, contestants: Sequence[Team], rounds: int) -
     return rows
 
 
-def measure_passes(case: CaseT, ours: Team, rounds: int) -> list[Pass[CaseT]]:
-    """Time the functions of our step, for which the team has been prepared, those that take longest first."""
-    turns = [ours.ask(take_turn_by_functions)[0] for _ in range(rounds)]
+def measure_passes(case: CaseT, ours: str, rounds: int) -> list[Pass[CaseT]]:
+    """Time the functions of our step on one thread, those that take longest first."""
+    with Team(ours, 1) as team:
+        turns = [turn for _ in range(rounds) for turn in team.prepare(case).ask(take_turn_by_functions)]
     medians = Counter({name: float(np.median([turn[name] for turn in turns])) for name in turns[0]})
     named = {name: took for name, took in medians.most_common() if took >= LEAST_SHARE * medians.total()}
     named["other functions"] = medians.total() - sum(named.values())
@@ -120,15 +113,14 @@ def measure_passes(case: CaseT, ours: Team, rounds: int) -> list[Pass[CaseT]]:
 
 def measure_step(arguments: argparse.Namespace) -> StepLog:
     """Time the training step of dense nets beside other libraries."""
-    log, names = StepLog.begin(CONTENDERS, arguments, threads=cpus(), rows=[], passes=[])
+    log, names = StepLog.begin(CONTENDERS, arguments, threads=cpu_count(), rows=[], passes=[])
     few = [name for name in names if name in TIMED_IN_ALL_CASES]
-    with teams() as start:
-        for case in (*FULL, *GROWTH):
-            timed = names if case in FULL else few
-            contestants = [start(name, threads) for name in timed for threads in thread_counts(name)]
-            log.rows += measure(str(case), case, contestants, log.rounds)
-            if case in FULL:
-                log.passes += measure_passes(case, contestants[0], log.rounds)
+    for case in (*FULL, *GROWTH):
+        ours, *others = names if case in FULL else few
+        contestants = [(ours, 1), *((name, threads) for name in others for threads in sorted({1, cpu_count()}))]
+        log.rows += measure(str(case), case, contestants, log.rounds)
+        if case in FULL:
+            log.passes += measure_passes(case, ours, log.rounds)
     return log
 
 

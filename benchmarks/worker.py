@@ -5,7 +5,6 @@ once, when they start. While it is timed it may run on any of them. Linux only.
 """
 
 import cProfile
-import functools
 import math
 import multiprocessing
 import os
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 from threadpoolctl import threadpool_limits
 
@@ -43,27 +42,21 @@ class Team(ExitStack):
                 self.enter_context(process).submit(int)  # starts it
 
     def ask(self, function: Callable, *arguments: Any) -> list:
-        """Return what `function` returns in each process; an error that it raises names the contender."""
-        try:
-            tasks = [process.submit(function, *arguments) for process in self.processes]
-            return [task.result() for task in tasks]
-        except Exception as error:
-            error.add_note(f"{self.name}, {self.threads} threads")
-            raise
+        """Return what `function` returns in each process."""
+        tasks = [process.submit(function, *arguments) for process in self.processes]
+        return [task.result() for task in tasks]
+
+    def prepare(self, case: Any) -> Self:
+        """Let each process build its contender for a case and check it against ours."""
+        self.ask(prepare, self.name, self.threads, case)
+        return self
 
     def turn(self) -> float:
         """Time some steps in all processes; return milliseconds a step, counting the steps of all."""
         return 1 / sum(1 / ms for ms in self.ask(take_turn))
 
 
-@contextmanager
-def teams() -> Iterator[Callable[..., Team]]:
-    """Yield a function that starts a Team, or returns the one it started with these arguments; end all at the end."""
-    with ExitStack() as stack:
-        yield functools.cache(lambda *arguments: stack.enter_context(Team(*arguments)))
-
-
-# What follows runs in a process of a team, which holds one contender at a time.
+# What follows runs in a process of a team.
 _contender: Contender | None = None
 
 
@@ -77,7 +70,6 @@ def _settle_in() -> None:
 def prepare(name: str, threads: int, case: Any) -> None:
     """Build the contender for a case and check it against ours."""
     global _contender
-    _contender = None  # free its memory first
     threadpool_limits(threads)  # NumPy has counted the CPUs already
     with seeing_cpus(threads):
         _contender = build(name, case)

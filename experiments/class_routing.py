@@ -22,9 +22,10 @@ from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
 
 from . import models
 from .common import Experiment
+from .inside import ROWS, by_block, class_means, fresh, progress
 from .models import Model
 
-SEED = 0  # of the random groups, the choice of images and the untrained net
+SEED = 0  # of the random groups and the choice of images
 FIRST_LAYERS = 15  # in which the paper sees the differences
 FIT_IMAGES = 10_000  # training images that classifiers are fitted to
 VALIDATION = 1 / 6  # validation images, as a share of FIT_IMAGES
@@ -95,17 +96,6 @@ class ClassRoutingLog(Log):
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), nets=models.NETS)
-
-
-def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the mean T of each class over images (n, ...), uint8: (K, L, D); zeros for a class without images."""
-    classes = net.config["d_out"]
-    sums = np.zeros((net.depth, classes, net.hidden))
-    for part, x in models.in_batches(net, images, "class means"):
-        one_hot = (np.arange(classes)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
-        for l, (T, _) in enumerate(net.iterate_gates(x)):
-            sums[l] += one_hot @ T.T
-    return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
 
 
 def differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -191,7 +181,7 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
     tasks, number_of_tasks = enumerate(features(net, untrained, sets)), 1 + 3 * net.depth
     done = run_tasks(classify, tasks, labels, jobs=min(jobs, number_of_tasks))
     found = {"gates": [], "outputs": [], "untrained": [], "pixels": []}
-    for _, kind, scores in sorted(models.progress(done, number_of_tasks, "classifiers")):  # workers finish in any order
+    for _, kind, scores in sorted(progress(done, number_of_tasks, "classifiers")):  # workers finish in any order
         found[kind].append(scores)
     by_kind = {kind: np.transpose(scores, (1, 2, 0)) for kind, scores in found.items()}  # classifiers, sets, layers
     return {
@@ -203,9 +193,8 @@ def measure_accuracies(net: DeepNet, untrained: DeepNet, data: Dataset, jobs: in
 def vectors(net: DeepNet, images: np.ndarray, kind: str) -> np.ndarray:
     """Return the gates, or the outputs, of all layers as one vector for each image, (n, L·D)."""
     found = np.empty((len(images), net.depth, net.hidden), net.dtype)
-    for part, x in models.in_batches(net, images, "routes"):
-        for l, (T, y) in enumerate(net.iterate_gates(x)):
-            found[part, l] = (T if kind == "gates" else y).T
+    for part, l, _, T, y in by_block(net, images, "routes"):
+        found[part, l] = (T if kind == "gates" else y).T
     return found.reshape(len(images), -1)
 
 
@@ -225,7 +214,7 @@ def cluster(vectors: np.ndarray, labels: np.ndarray, classes: int) -> Clusters:
     from sklearn.metrics import adjusted_mutual_info_score
     from threadpoolctl import threadpool_limits
 
-    batches = [vectors[first : first + models.ROWS] for first in range(0, len(vectors), models.ROWS)]
+    batches = [vectors[first : first + ROWS] for first in range(0, len(vectors), ROWS)]
     found = []
     with threadpool_limits(1):  # once more, as the limit holds only for libraries that are already loaded
         for seed in CLUSTER_SEEDS:
@@ -249,7 +238,7 @@ def count_pairs(clusters: np.ndarray, labels: np.ndarray, classes: int) -> np.nd
 
 
 def look(net: DeepNet, data: Dataset, jobs: int) -> dict[str, Any]:
-    untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
+    untrained = fresh(net)
     fitted, validating = choose_images(len(data.train_x))
     return {
         "first_layers": FIRST_LAYERS,

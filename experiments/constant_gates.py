@@ -22,11 +22,12 @@ from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
 from highway_lab.logs import Log, Trained, environment
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, History, as_inputs
+from highway_networks import Config, Dataset, DeepNet, History
 
 from . import models
 from .claims import ACCURACY_MARGIN
 from .common import Experiment, ExperimentJob
+from .inside import measure_gates
 
 FIRST = "tanh, b_T -2"
 EPOCHS = 10
@@ -101,10 +102,7 @@ def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:
 
 def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
     """Return the mean T (L, D) of each unit of each block over images (n, ...), uint8; below 1 and above 0."""
-    starts = range(0, len(images), models.ROWS)
-    parts = [images[start : start + models.ROWS] for start in starts]
-    sums = sum(net.forward(as_inputs(part, net.dtype))[1].T.sum(axis=-1, dtype=np.float64) for part in parts)
-    return np.clip(sums / len(images), 1e-6, 1 - 1e-6)
+    return np.clip(measure_gates(net, images).T, 1e-6, 1 - 1e-6)
 
 
 def run_task(task: Task, data: Dataset) -> ConstantGatesRun:

@@ -8,7 +8,7 @@ information flows downward; biases are drawn as their change in training.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from . import models
 from .common import Experiment
+from .inside import CLOSED, OPEN, Activity, fresh, measure_gates
 from .models import Model
 
 SAMPLE_SEED = 0
-CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
 MOST = 0.9  # share of the change in outputs that counts as most
 RARE = 0.01  # share of samples; a gate that is open, or closed, for fewer counts as constant
 DIGITS = 3  # significant ones, in the maps
@@ -74,29 +74,6 @@ class GateMapsLog(Log):
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), nets=models.NETS)
-
-
-class Activity(NamedTuple):
-    """Means over samples: T, shares of closed and of open gates, each (L, D), and the norm of y - x, (L,)."""
-
-    T: np.ndarray
-    closed: np.ndarray
-    open: np.ndarray
-    change: np.ndarray
-
-
-def measure(net: DeepNet, images: np.ndarray) -> Activity:
-    """Measure the gates over images (n, ...), uint8, a batch at a time."""
-    T_sum, closed, opened = np.zeros((3, net.depth, net.hidden))
-    change = np.zeros(net.depth)
-    for _, x in models.in_batches(net, images, "gates"):
-        for l, (T, y) in enumerate(net.iterate_gates(x)):
-            T_sum[l] += T.sum(axis=1, dtype=np.float64)
-            closed[l] += np.count_nonzero(T < CLOSED, axis=1)
-            opened[l] += np.count_nonzero(T > OPEN, axis=1)
-            change[l] += np.linalg.norm(y - x, axis=0).sum(dtype=np.float64)
-            x = y
-    return Activity(*(total / len(images) for total in (T_sum, closed, opened, change)))
 
 
 def choose_sample(images: np.ndarray) -> int:
@@ -152,8 +129,7 @@ def check_claims(net: DeepNet, activity: Activity, sample_change: np.ndarray) ->
 def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
     sample = choose_sample(data.train_x)
     sample_T, sample_y, _ = look_at(net, data.train_x[sample])
-    activity = measure(net, data.train_x)
-    fresh = DeepNet(**net.config, rng=np.random.default_rng(SAMPLE_SEED))
+    activity, untrained = measure_gates(net, data.train_x), fresh(net)
 
     def claims(net: DeepNet, activity: Activity) -> Claims:
         *_, change = look_at(net, data.train_x[sample])
@@ -169,7 +145,7 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
             sample_y=numbers(sample_y, DIGITS),
         ),
         "claims": claims(net, activity),
-        "untrained": claims(fresh, measure(fresh, data.train_x)),
+        "untrained": claims(untrained, measure_gates(untrained, data.train_x)),
         "closed": CLOSED,
         "open": OPEN,
         "most": MOST,

@@ -23,8 +23,8 @@ from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from . import models
-from .class_routing import class_means
 from .common import Experiment, ExperimentJob
+from .inside import class_means, in_batches
 from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
@@ -140,7 +140,7 @@ def measure_swap(
 ) -> Swap:
     """Measure images (n, ...), uint8, with a branch given in all layers by donors of classes donor_labels (n,)."""
     distance, own, found = 0.0, from_images(net, images, branch), np.empty(len(labels), int)
-    for part, x in models.in_batches(net, images, "swaps"):
+    for part, x in in_batches(net, images, "swaps"):
         given = donor(part)
         distance += np.abs(given - own(part)).mean() * x.shape[1]
         found[part] = predict_given(net, x, branch, given).argmax(axis=1)
@@ -157,7 +157,7 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
     """Measure gates given in one layer at a time, in the first k and in the last k."""
     L = net.depth
     distance, each, first, last = (np.zeros(L + of) for of in (0, 0, 1, 1))
-    for part, x in models.in_batches(net, images, "layers"):
+    for part, x in in_batches(net, images, "layers"):
         _, cache = net.forward(as_inputs(images[part], net.dtype))
         given, y = donor(part), labels[part]
 

@@ -5,8 +5,7 @@ What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; 
 
 import argparse
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_in
 
 from . import common, depth_search
 from .common import Experiment, ExperimentJob
+from .inside import ROWS, progress
 
 EPOCHS = 10  # of a net that is trained to be looked into
 LONG = 60  # epochs of nets that are compared by setting
@@ -50,7 +50,6 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
 )
 NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}
 CHECKPOINTS = Path("runs") / "checkpoints"
-ROWS = 512  # images a batch: their activations fit in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -232,17 +231,3 @@ def describe(source: Source, net: DeepNet, data: Dataset) -> Model:
     train_loss, train_score = evaluate(net, data.train_x, data.train_y, loss)
     _, test_score = evaluate(net, data.test_x, data.test_y, loss)
     return Model(source, net.config, rounded(train_loss), rounded(train_score), rounded(test_score))
-
-
-def in_batches(net: DeepNet, images: np.ndarray, label: str) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield slices of the images (n, ...), uint8, and x_0 (D, B), their input to the first block."""
-    starts = range(0, len(images), ROWS)
-    for start in progress(starts, len(starts), label):
-        part = slice(start, start + ROWS)
-        yield part, net.embed(as_inputs(images[part], net.dtype))
-
-
-def progress(items: Iterable, total: int, label: str) -> Iterable:
-    from tqdm import tqdm
-
-    return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())

@@ -21,21 +21,18 @@ import argparse
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
-
 from highway_lab.fields import SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from . import class_routing, depth_search, gate_maps, lesions, models
+from . import class_routing, depth_search, gate_maps, inside, models
 from .common import Experiment, ExperimentJob
 from .models import Source
 
 DEEP = depth_search.KEPT["highway", 100]
 SEARCHED = {"arms": "highway-50", "activation": "tanh", "top": 1, "seeds": 10}  # flags of depth_search's `best`
-SEED = 0  # of the fresh weights of the untrained net beside DEEP
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
 DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
@@ -91,9 +88,9 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     images, labels = data.train_x, data.train_y
     *_, sample_change = gate_maps.look_at(net, images[gate_maps.choose_sample(images)])
     routing = class_routing.measure_routing(net, images, labels)
-    error, loss, flips = (numbers(values, DIGITS) for values in lesions.measure_layers(net, images, labels))
+    error, loss, flips = (numbers(values, DIGITS) for values in inside.close_each(net, images, labels))
     return Seen(
-        gates=gate_maps.check_claims(net, gate_maps.measure(net, images), sample_change),
+        gates=gate_maps.check_claims(net, inside.measure_gates(net, images), sample_change),
         class_difference=routing.size,
         group_difference=routing.size_of_random_groups,
         error=error[-1],
@@ -109,10 +106,7 @@ def examine(source: Source, data: Dataset) -> NetSeen:
     """Load or train a net, and measure it and an untrained one."""
     with one_thread():
         net = models.obtain(source, data)
-        if source.training:
-            untrained = Training(source.training, data).net
-        else:
-            untrained = DeepNet(**net.config, rng=np.random.default_rng(SEED))
+        untrained = Training(source.training, data).net if source.training else inside.fresh(net)
         _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
         return NetSeen(None, source, rounded(test_score), see(net, data), see(untrained, data))
 
@@ -120,7 +114,7 @@ def examine(source: Source, data: Dataset) -> NetSeen:
 def deep_net(job: ExperimentJob) -> Source:
     """Return the best 100-layer net of the search; in a smoke run one that is trained here."""
     if job.smoke:
-        return models.from_training(f"{EXPERIMENT.name}-smoke", job, epochs=2, seed=SEED)
+        return models.from_training(f"{EXPERIMENT.name}-smoke", job, epochs=2, seed=0)
     return models.from_file(DEEP, job.data)
 
 
@@ -145,11 +139,11 @@ def run(job: ExperimentJob) -> None:
     job.keep(
         first=2 if job.smoke else FIRST,
         late=(3, 5) if job.smoke else LATE,
-        idle=lesions.IDLE,
+        idle=inside.IDLE,
         idle_of_most=IDLE_OF_MOST,
-        point=lesions.POINT,
-        closed=gate_maps.CLOSED,
-        open=gate_maps.OPEN,
+        point=inside.POINT,
+        closed=inside.CLOSED,
+        open=inside.OPEN,
         rare=gate_maps.RARE,
         nets=seen[: len(sources)],
         deep=seen[len(sources) :],

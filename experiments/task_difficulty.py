@@ -13,7 +13,7 @@ Rules, fixed before the first run:
   classes (the left digit), sum (of both digits, modulo ten), random (labels that nothing predicts). As a check, the
   training error of nets without a block, trained alike, is shown beside it; it does not change the order.
 - Depth used is the number of blocks needed: 49 less those that can be closed, T = 0, one after another from the last
-  to the first, before accuracy has fallen by one point on 10,000 training pairs (lesions.count_spared). A second
+  to the first, before accuracy has fallen by one point on 10,000 training pairs (inside.count_spared). A second
   measure is the effective depth, the sum over blocks of the mean T over units and training pairs. No verdict depends
   on it, nor on the blocks needed at other falls than one point, nor on idle blocks, those whose closing alone changes
   the training error by less than a threshold, which are shown as a curve over thresholds.
@@ -33,7 +33,6 @@ guesses has little to lose when its blocks are closed, so it needs hardly any.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -45,7 +44,7 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, evaluate, rounded
 
-from . import gate_maps, lesions, models
+from . import inside, models
 from .common import Experiment, ExperimentJob
 from .digit_pairs import pair_digits
 
@@ -130,30 +129,19 @@ def has_learned(result: TaskResult, least_gain: float) -> bool:
     return result.trained is not None and result.guess_error - result.trained.error > least_gain
 
 
-def blocks_needed(errors: Iterable[float], fall: float) -> int:
-    """Return how many blocks are left open, just before accuracy has fallen by `fall`; errors: (L+1,), from the back.
-
-    For a fall of lesions.POINT that is L less lesions.count_spared.
-    """
-    errors = np.asarray(errors)
-    fallen = errors >= errors[0] + fall
-    return len(errors) - int(fallen.argmax()) if fallen.any() else 0
-
-
 def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net on all training pairs, and its accuracy on test pairs."""
-    error, loss, _ = lesions.measure_layers(net, data.train_x, data.train_y)
-    change = np.abs(error[:-1] - error[-1])
-    from_back = lesions.measure_order(net, *lesions.closing_images(data), np.arange(net.depth)[::-1])
+    error, loss, _ = inside.close_each(net, data.train_x, data.train_y)
+    from_back = inside.close_in_order(net, *inside.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
         error=rounded(error[-1]),
         loss=rounded(loss[-1]),
         test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
         lesioned_error=numbers(error[:-1]),
-        idle_share=numbers(np.array([np.mean(change < threshold) for threshold in lesions.IDLE_THRESHOLDS])),
+        idle_share=numbers(np.divide(inside.count_idle(error), net.depth)),
         closed_from_back=numbers(from_back),
-        needed=net.depth - lesions.count_spared(from_back),
-        mean_T=numbers(gate_maps.measure(net, data.train_x).T.mean(axis=1)),
+        needed=net.depth - inside.count_spared(from_back),
+        mean_T=numbers(inside.measure_gates(net, data.train_x).T.mean(axis=1)),
     )
 
 
@@ -207,9 +195,9 @@ def run(job: ExperimentJob) -> None:
     results = job.run_missing(examine, plan(job, pairs), TaskResult)
     replace(job, data=pairs).keep(
         order=list(ORDER),
-        idle_thresholds=list(lesions.IDLE_THRESHOLDS),
-        point=lesions.POINT,
-        set_images=min(lesions.SET_IMAGES, len(pairs.train_x)),
+        idle_thresholds=list(inside.IDLE_THRESHOLDS),
+        point=inside.POINT,
+        set_images=min(inside.SET_IMAGES, len(pairs.train_x)),
         least_gain=LEAST_GAIN,
         least_nets=LEAST_NETS,
         margin=MARGIN,

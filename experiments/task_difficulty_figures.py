@@ -16,8 +16,8 @@ from highway_lab.intervals import Interval, difference, interval
 from .claims import Claim, Verdict, combine, judge_better, of_learners
 from .common import group_by
 from .common_figures import draw_dots, name_setting
-from .lesions import IDLE
-from .task_difficulty import EASIER, HARDER, Seen, TaskDifficultyLog, TaskResult, blocks_needed, has_learned
+from .inside import IDLE, count_spared
+from .task_difficulty import EASIER, HARDER, Seen, TaskDifficultyLog, TaskResult, has_learned
 
 FALLS = (0.005, 0.01, 0.02, 0.05)  # of accuracy, at which the table counts the blocks needed
 LEAD = 0.1  # share of a net's lead over guessing, a fall that is fair to tasks of any error
@@ -173,8 +173,8 @@ def falls_table(log: TaskDifficultyLog) -> str:
     for setting, tasks in by_setting(log).items():
         for name, results in tasks.items():
             found = learned(log, results)
-            by_fall = [[blocks_needed(of.trained.closed_from_back, fall) for of in found] for fall in FALLS]
-            by_lead = [blocks_needed(of.trained.closed_from_back, tenth_of_lead(of)) for of in found]
+            by_fall = [[blocks_needed(of, fall) for of in found] for fall in FALLS]
+            by_lead = [blocks_needed(of, LEAD * (of.guess_error - of.trained.error)) for of in found]
             rows.append([setting, name, *(f"{interval(needed):.1f}" for needed in (*by_fall, by_lead))])
     header = ["setting", "task", *(f"{100 * fall:g} points" for fall in FALLS), f"{LEAD:.0%} of its lead"]
     return (
@@ -183,8 +183,9 @@ def falls_table(log: TaskDifficultyLog) -> str:
     )
 
 
-def tenth_of_lead(result: TaskResult) -> float:
-    return LEAD * (result.guess_error - result.trained.error)
+def blocks_needed(result: TaskResult, fall: float) -> int:
+    errors = result.trained.closed_from_back
+    return len(errors) - 1 - count_spared(errors, fall)
 
 
 FIGURES = {"task_difficulty.png": difficulty_figure}

@@ -15,8 +15,16 @@ from matplotlib.figure import Figure
 from picture_helpers import committed_log
 from PIL import Image
 
-from experiments import class_routing, class_routing_figures, depth_search, gate_maps, lesions, lesions_figures, models
-from experiments.beyond import gate_explorer
+from experiments import (
+    class_routing,
+    class_routing_figures,
+    depth_search,
+    gate_maps,
+    inside,
+    lesions,
+    lesions_figures,
+    models,
+)
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.depth_search import Trial
@@ -46,8 +54,8 @@ def closed(net: DeepNet, layers) -> DeepNet:
 def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
-    assert len(images) > 2 * models.ROWS, "several batches, the last one short"
-    error, loss, flips = lesions.measure_layers(net, images, labels)
+    assert len(images) > 2 * inside.ROWS, "several batches, the last one short"
+    error, loss, flips = inside.close_each(net, images, labels)
     classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     for l in range(net.depth):
         lesioned = closed(net, l)
@@ -61,7 +69,7 @@ def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
 def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x[:600], digits.train_y[:600]
-    _, loss, _ = lesions.measure_layers(net, images, labels)
+    _, loss, _ = inside.close_each(net, images, labels)
     orders = lesions.closing_orders(loss[:-1])
     assert orders["last first"][0].tolist() == [3, 2, 1, 0]
     assert orders["first first"][0].tolist() == [0, 1, 2, 3]
@@ -69,7 +77,7 @@ def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     assert len(orders["random"]) == lesions.RANDOM_ORDERS
     for order in (orders[name][0] for name in orders):
         assert sorted(order) == [0, 1, 2, 3]
-        errors = lesions.measure_order(net, images, labels, order)
+        errors = inside.close_in_order(net, images, labels, order)
         expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
         np.testing.assert_allclose(errors, expected, rtol=1e-10)
 
@@ -79,7 +87,12 @@ def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     [([0.5, 0.5], 1), ([0.5, 0.52], 0), ([0.1, 0.105, 0.1095, 0.111, 0.1], 2), ([0.1, 0.05, 0.2], 1)],
 )
 def test_layers_are_spared_until_accuracy_has_fallen_by_a_point(errors, spared):
-    assert lesions.count_spared(np.array(errors)) == spared
+    assert inside.count_spared(errors) == spared
+
+
+def test_more_layers_are_spared_until_a_deeper_fall():
+    errors = [0.1, 0.104, 0.108, 0.14, 0.3]
+    assert [inside.count_spared(errors, fall) for fall in (0.002, 0.006, 0.02, 0.1, 0.5)] == [0, 1, 2, 3, 4]
 
 
 def test_a_shut_layer_is_idle_and_a_layer_that_decides_is_needed(digits, tmp_path):
@@ -103,7 +116,7 @@ def test_activity_equals_what_whole_caches_hold(digits):
     net = digits_net()
     images = digits.train_x
     _, cache = net.forward(as_inputs(images, net.dtype))
-    activity = gate_maps.measure(net, images)
+    activity = inside.measure_gates(net, images)
     np.testing.assert_allclose(activity.T, cache.T.mean(axis=2), rtol=1e-12)
     np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=2), rtol=1e-12)
     np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=2), rtol=1e-12)
@@ -120,11 +133,11 @@ def test_activity_equals_what_whole_caches_hold(digits):
 @pytest.mark.parametrize(
     "measure",
     [
-        lambda net, x, y: gate_maps.measure(net, x),
-        lambda net, x, y: class_routing.class_means(net, x, y),
+        lambda net, x, y: inside.measure_gates(net, x),
+        lambda net, x, y: inside.class_means(net, x, y),
         lambda net, x, y: class_routing.vectors(net, x, "gates"),
         lambda net, x, y: [T for kind, sets in class_routing.features(net, net, [as_inputs(x)]) for T in sets],
-        lambda net, x, y: gate_explorer.effective_depth(net, x),
+        lambda net, x, y: inside.mean_gates(net, x),
     ],
 )
 def test_gates_are_measured_by_their_name_whatever_the_order_of_the_branches(digits, monkeypatch, measure):
@@ -144,7 +157,7 @@ def test_claims_count_gates_as_they_say():
     net.params["b_T"][...] = [[-3, -2], [-2.5, 1]]  # two below their initial value, one on it
     T = np.array([[0.05, 0.2], [0.09, 0.5]])
     opened = np.array([[0.0, 0.005], [0.5, 1.0]])
-    activity = gate_maps.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
+    activity = inside.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
     claims = gate_maps.check_claims(net, activity, np.array([1.0, 9.0]))
     assert claims.biases_decreased == 0.5
     assert (claims.closed_for_a_sample, claims.closed_in_the_mean) == (0.375, 0.5)
@@ -156,12 +169,12 @@ def test_claims_count_gates_as_they_say():
 def test_class_means_average_to_the_overall_mean(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
-    means = class_routing.class_means(net, images, labels)
+    means = inside.class_means(net, images, labels)
     _, cache = net.forward(as_inputs(images, net.dtype))
     for digit in range(10):
         np.testing.assert_allclose(means[digit], cache.T[:, :, labels == digit].mean(axis=2), rtol=1e-12)
     overall = np.average(means, axis=0, weights=np.bincount(labels))
-    np.testing.assert_allclose(overall, gate_maps.measure(net, images).T, rtol=1e-12)
+    np.testing.assert_allclose(overall, inside.measure_gates(net, images).T, rtol=1e-12)
     difference = class_routing.differences(net, images, labels)
     np.testing.assert_allclose(difference, means - overall, atol=1e-15)
 

@@ -11,7 +11,7 @@ from made_up import job
 from picture_helpers import cells, committed_log
 
 import highway_lab.logs
-from experiments import lesions, models, section_4
+from experiments import inside, models, section_4
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
@@ -57,7 +57,7 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digit
 def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
     net = log.nets[0]
     untrained = Training(net.source.training, digits).net
-    error, loss, flips = lesions.measure_layers(untrained, digits.train_x, digits.train_y)
+    error, loss, flips = inside.close_each(untrained, digits.train_x, digits.train_y)
     np.testing.assert_allclose(net.untrained.lesioned_error, error[:-1], rtol=1e-6)
     np.testing.assert_allclose(net.untrained.lesioned_loss, loss[:-1], rtol=1e-6)
     np.testing.assert_allclose(net.untrained.flips, flips[:-1], rtol=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from picture_helpers import cells
 
-from experiments import lesions, models
+from experiments import inside, models
 from experiments import task_difficulty as td
 from experiments.claims import Verdict
 from experiments.digit_pairs import TASKS, pair_digits
@@ -63,7 +63,7 @@ def test_measures_agree_with_a_slow_computation(pairs):
     from_back = [error(*range(L - k, L)) for k in range(L + 1)]
     assert seen.lesioned_error == pytest.approx(each, abs=1e-6)
     assert seen.closed_from_back == pytest.approx(from_back, abs=1e-6), "300 pairs: all of them are taken"
-    expected = [np.mean([abs(of - error()) < threshold for of in each]) for threshold in lesions.IDLE_THRESHOLDS]
+    expected = [np.mean([abs(of - error()) < threshold for of in each]) for threshold in inside.IDLE_THRESHOLDS]
     assert seen.idle_share == pytest.approx(expected)
     closable = 0
     while closable < L and from_back[closable + 1] - from_back[0] < 0.01:
@@ -71,19 +71,6 @@ def test_measures_agree_with_a_slow_computation(pairs):
     assert seen.needed == L - closable
     assert seen.mean_T == pytest.approx(T.mean(axis=(0, 2)), rel=1e-4)
     assert seen.effective_depth == pytest.approx(T.mean(axis=(0, 2)).sum(), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("errors", "needed"),
-    [([0.1] * 5, 0), ([0.1, 0.1, 0.105, 0.12, 0.9], 2), ([0.1, 0.2, 0.1, 0.1, 0.1], 4), ([0.5, 0.4, 0.3, 0.2, 0.6], 1)],
-)
-def test_blocks_needed_are_those_that_cannot_be_closed(errors, needed):
-    assert td.blocks_needed(errors, lesions.POINT) == needed == 4 - lesions.count_spared(np.array(errors))
-
-
-def test_blocks_needed_depend_on_the_fall():
-    errors = [0.1, 0.104, 0.108, 0.14, 0.3]
-    assert [td.blocks_needed(errors, fall) for fall in (0.002, 0.006, 0.02, 0.1, 0.5)] == [4, 3, 2, 1, 0]
 
 
 def test_a_net_is_measured_before_training_with_the_weights_that_training_begins_with(digits, pairs):
@@ -151,7 +138,7 @@ def log_of(changed: dict[str, dict[str, list[td.Seen | None]]] | None = None) ->
             for seed, net in enumerate(nets):
                 task = td.Task(setting, name, replace(config, seed=seed))
                 results.append(td.TaskResult(None, task, 0.5, net is None, net, seen(0, 0.9), 0.1))
-    fields = {"order": [*td.ORDER], "idle_thresholds": [*lesions.IDLE_THRESHOLDS], "point": lesions.POINT}
+    fields = {"order": [*td.ORDER], "idle_thresholds": [*inside.IDLE_THRESHOLDS], "point": inside.POINT}
     fields |= {"set_images": 300, "least_gain": td.LEAST_GAIN, "least_nets": td.LEAST_NETS, "margin": td.MARGIN}
     return made_up.log(td.TaskDifficultyLog, DatasetInfo("mnist", 300, 60), **fields, results=results)
 

@@ -24,10 +24,10 @@ from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
 from .. import models
 from ..common import Experiment, ExperimentJob
+from ..inside import in_batches, mean_gates
 from ..models import Source
 from . import early_exit
 from .early_exit import Exit
-from .gate_explorer import effective_depth
 
 HARDNESS = MARGIN, LOSS, JUDGE, OTHERS = ("own margin", "own loss", "judge", "other seeds")
 SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
@@ -115,7 +115,7 @@ EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
 def layers_used(net: DeepNet, images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count the layers with ‖y − x‖ above each of SHARES of ‖x‖, (SHARES, n); returns ‖x_0‖ and ‖x_L‖, (n,), too."""
     used, (first, last) = np.zeros((len(SHARES), len(images)), int), np.empty((2, len(images)))
-    for part, x in models.in_batches(net, images, "layers used"):
+    for part, x in in_batches(net, images, "layers used"):
         first[part] = np.linalg.norm(x, axis=0)
         for _, y in net.iterate_blocks(x):
             change, size = (np.linalg.norm(of, axis=0) for of in (y - x, x))
@@ -128,7 +128,7 @@ def layers_used(net: DeepNet, images: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the depth of each image by every measure, and the variables to hold constant: (n,) each."""
     used, first, last = layers_used(net, images)
-    depths = dict(zip(MEASURES, (effective_depth(net, images), *used), strict=True))
+    depths = dict(zip(MEASURES, (mean_gates(net, images).sum(axis=1), *used), strict=True))
     return depths, {"ink": images.reshape(len(images), -1).mean(axis=1), "x_0": first, "x_L": last}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from highway_lab.fields import COUNT, rule
 from highway_networks import DeepNet, rounded, with_ones
 
-from .. import models
+from ..inside import in_batches
 
 DOUBTS = (  # ε; at 0 no image leaves early
     *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
@@ -40,9 +40,8 @@ class Exit:
 def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return whether the class is right, and the doubt 1 − p, after l = 0..L blocks: (L+1, n) each."""
     right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
-    for part, x in models.in_batches(net, images, "exits"):
-        states = chain([x], (y for _, y in net.iterate_blocks(x)))
-        for l, state in enumerate(states):
+    for part, x in in_batches(net, images, "exits"):
+        for l, state in enumerate(chain([x], (y for _, y in net.iterate_blocks(x)))):
             right[l, part], doubt[l, part] = classify(net, state, labels[part])
     return right, doubt
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+import highway_estimators  # noqa: F401, adds squared-error to LOSSES
 from highway_lab.fields import COUNT, SCORE, SHARE, Count, Share, rule
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training

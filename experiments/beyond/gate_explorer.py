@@ -17,7 +17,7 @@ from highway_lab.fields import COUNT, SHARE, Count, rule
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs
 
-from .. import lesions, models
+from .. import inside, lesions, models
 from ..common import Experiment
 from ..models import Model
 from .recording import Equation
@@ -92,20 +92,6 @@ def untrained(net: DeepNet) -> DeepNet:
     return DeepNet(**net.config, rng=SmallGenerator(SEED))
 
 
-def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """Return the mean T over units of each layer, (n, L), of images (n, ...), uint8."""
-    means = np.zeros((len(images), net.depth))
-    for part, x in models.in_batches(net, images, "gates"):
-        for l, (T, _) in enumerate(net.iterate_gates(x)):
-            means[part, l] = T.mean(axis=0)
-    return means
-
-
-def effective_depth(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """Return the sum over layers of the mean T over units, (n,), of images (n, ...), uint8."""
-    return mean_gates(net, images).sum(axis=1)
-
-
 def find_typical(gates: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> list[int]:
     """Return the index of a typical image of each class, given mean gates (n, L), logits (n, K) and labels (n,)."""
     from scipy.special import log_softmax  # imports in a third of a second
@@ -140,14 +126,14 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         raise InputError(f"--dataset: {found}; add some")
 
     fresh = untrained(net)
-    gates, fresh_gates = mean_gates(net, data.test_x), mean_gates(fresh, data.test_x)
+    gates, fresh_gates = (inside.mean_gates(of, data.test_x) for of in (net, fresh))
     for mean in (of for both in (gates, fresh_gates) for of in (both.min(), both.max())):
         if not 0 <= mean <= 1:
             found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
             raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
     orders = lesions.closing_orders(np.zeros(net.depth))
-    closed = lesions.closing_images(data)
+    closed = inside.closing_images(data)
 
     return {
         "seed": SEED,
@@ -156,7 +142,7 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         "trained": by_class(gates, data.test_y, data.outputs),
         "untrained": by_class(fresh_gates, data.test_y, data.outputs),
         "untrained_errors": {
-            end: numbers(lesions.measure_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
+            end: numbers(inside.close_in_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
         },
     }
 

@@ -99,7 +99,7 @@ from ..claims import ACCURACY_MARGIN
 from ..common import CHANCE, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
 from ..constant_gates import GateTraining, PartlyFrozenNet
 from ..digit_pairs import pair_digits
-from ..models import ROWS
+from ..inside import ROWS
 from ..paired import Paired, over_seeds, over_seeds_and_images
 from .blocks import RESIDUAL_SCALED, REZERO
 from .blocks_compared import FLOW_BATCH, gradient_norms, jacobian

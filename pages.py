@@ -35,9 +35,9 @@ from benchmarks.estimator_defaults import DefaultsLog
 from benchmarks.estimators import EstimatorsLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
+from experiments.claims import WITH_CLAIMS, all_verdicts, main_verdicts
 from experiments.common import Experiment, load
 from experiments.depth_sweep import headline, run_table, sweep_table
-from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing, fingerprint
 from highway_lab.files import atomic_write

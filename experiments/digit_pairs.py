@@ -22,6 +22,7 @@ TASKS: dict[str, Label] = {
     "sum": lambda left, right, rng: (left + right) % CLASSES,
     "random": lambda left, right, rng: rng.integers(CLASSES, size=len(left)),
 }
+SEED = 0
 HELD = 12  # of this many training images at most one is held out for validation: 5,000 of MNIST's
 
 
@@ -54,27 +55,25 @@ class DigitPairs(NamedTuple):
 
 def pair_digits(
     data: Dataset,
-    label: str | Label,
+    task: str,
     n_train: int = 30_000,
     n_validation: int = 5_000,
     n_test: int = 10_000,
-    seed: int = 0,
 ) -> DigitPairs:
-    """Return pairs of the images of `data`, labelled by one of TASKS or by a function of the same form.
+    """Return pairs of the images of `data`, labelled by one of TASKS.
 
     The last `n_validation` of a permutation of the training images make the validation pairs, the others the training
     pairs. A small data set gives fewer: no part has more pairs than images, so each image is used twice at most.
     """
-    name_classes = TASKS[label] if isinstance(label, str) else label
-    pair_rng, label_rng = np.random.default_rng(seed).spawn(2)
+    pair_rng, label_rng = np.random.default_rng(SEED).spawn(2)
     order = pair_rng.permutation(len(data.train_x))
     held = min(n_validation, len(order) // HELD)
     kept, validation = np.split(order, [len(order) - held])
 
     def pairs(x: np.ndarray, y: np.ndarray, images: np.ndarray, n: int) -> Pairs:
         chosen = draw_pairs(images, min(n, len(images)), pair_rng)
-        left, right = y[chosen].T.astype(np.int64)  # bytes would overflow in a function that multiplies
-        labels = np.asarray(name_classes(left, right, label_rng), np.int64)
+        left, right = y[chosen].T.astype(np.int64)  # bytes would overflow
+        labels = np.asarray(TASKS[task](left, right, label_rng), np.int64)
         return Pairs(np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels, chosen)
 
     return DigitPairs(

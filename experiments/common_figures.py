@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
@@ -38,6 +39,12 @@ def minus(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
+def loss_in_words(logarithm: Interval) -> str:
+    """Return a loss and the ends of its interval, given its decimal logarithm."""
+    ends = f" ({10**logarithm.low:.2g} to {10**logarithm.high:.2g})" if np.isfinite(logarithm.half) else ""
+    return f"{10**logarithm.value:.2g}{ends}"
+
+
 def name_setting(config: Config) -> str:
     """Name a setting of 50-layer nets by its activation and, for tanh, its gate bias."""
     bias = minus(float(f"{config.gate_bias:.2g}"))
@@ -61,6 +68,14 @@ def draw_dots(axes: Axes, values: Sequence[float], height: float, *, label: str 
     style |= {"marker": "o", "linestyle": "none", "clip_on": False}
     axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
     axes.plot(np.mean(values), height, markersize=7, label=label, **style)
+
+
+def legend_below(figure: Figure, axes: Axes, ncols: int | None = None) -> None:
+    """Write the labels of one panel below all panels, each once."""
+    handles, labels = axes.get_legend_handles_labels()
+    first = dict(zip(labels[::-1], handles[::-1], strict=True))
+    handles = [first[label] for label in dict.fromkeys(labels)]
+    figure.legend(handles=handles, ncols=ncols or len(handles), loc="outside lower center", frameon=False)
 
 
 def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:

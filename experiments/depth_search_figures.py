@@ -27,7 +27,7 @@ from highway_lab.intervals import Interval, difference, interval
 
 from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
-from .common_figures import judge_each
+from .common_figures import judge_each, loss_in_words
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
 
 CEILING = 4.6  # losses above are drawn with the diverged: twice the loss of guessing among ten classes
@@ -218,18 +218,13 @@ def log_loss(runs: Iterable[BestRun]) -> float:
     return float(np.mean([math.log10(run.lowest_loss) for run in runs]))
 
 
-def log_curve(runs: Iterable[BestRun]) -> float:
-    """Return the mean decimal logarithm of the losses after all epochs: how early and how far a curve falls."""
-    return float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs]))
-
-
 def arms_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     """Tabulate, by arm, its best settings of the search and the runs from other seeds."""
     again, new, rows = by_run_arm(log.best), by_run_arm(new_seeds(log, *more)), []
     longer = by_run_arm(longest(log, *more))
     for arm, ranked in by_arm(last_rung(log.results)).items():
         top, name = np.log10(top_losses(ranked, log.top)), " ".join(map(str, arm))
-        loss = in_words(interval(top)) if len(top) else "none"
+        loss = loss_in_words(interval(top)) if len(top) else "none"
         rows.append([name, loss, *cells_of_runs(again.get(arm, []), log.levels)])
         if arm in new:
             rows.append([f"{name}, {count_seeds(new[arm])} new seeds", "", *cells_of_runs(new[arm], log.levels)])
@@ -252,16 +247,10 @@ def cells_of_runs(runs: list[BestRun], levels: Iterable[float]) -> list[str]:
     (scores,) = by_seed(runs, lambda of: 100 * np.mean([run.history.test_score[-1] for run in of])).values() or [[]]
     return [
         count_diverged(runs),
-        in_words(interval(losses)) if done else "",
+        loss_in_words(interval(losses)) if done else "",
         *(epochs_cell(done, level) for level in levels),
         f"{interval(scores):.1f}" if done else "",
     ]
-
-
-def in_words(logarithm: Interval) -> str:
-    """Return a loss and the ends of its interval, given its decimal logarithm."""
-    ends = f" ({10**logarithm.low:.2g} to {10**logarithm.high:.2g})" if np.isfinite(logarithm.half) else ""
-    return f"{10**logarithm.value:.2g}{ends}"
 
 
 def epochs_cell(runs: list[BestRun], level: float) -> str:
@@ -344,7 +333,7 @@ def activations_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
                 [
                     f"{block}, {ACTIVATIONS[activation]}, {seeds}",
                     count_diverged(of),
-                    in_words(interval(log_losses(of))) if of else "",
+                    loss_in_words(interval(log_losses(of))) if of else "",
                     "" if block == "plain" or np.isnan(lead.value) else str(lead),
                 ]
             )
@@ -413,7 +402,8 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     if not has_all_arms(log):
         return []
     best = longest(log, *more)
-    losses, curves = by_seed(best, log_loss), by_seed(best, log_curve)
+    losses = by_seed(best, log_loss)
+    curves = by_seed(best, lambda runs: float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs])))
     epochs = epochs_of(best)
     plain = {depth: losses["plain", depth] for depth in DEPTHS}
     levels = {depth: interval(math.log10(TARGET) - np.array(plain[depth])) for depth in SHALLOW}

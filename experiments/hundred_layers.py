@@ -74,9 +74,10 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, evaluate, rounded
 
+from . import rates
 from .beyond import blocks
 from .claims import LOSS_MARGIN
-from .common import Experiment, ExperimentJob, fit, group_by
+from .common import Experiment, ExperimentJob, fit
 from .constant_gates import PartlyFrozenNet
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
@@ -224,12 +225,12 @@ def log_losses(runs: Iterable[HundredLayersRun], judged_by: str) -> np.ndarray:
 
 def rank_settings(tried: Iterable[HundredLayersRun]) -> dict[str, list[Setting]]:
     """Return settings by arm: those with most seeds first, of them the lowest mean loss first."""
-    by_arm, ranked = group_by(tried, lambda run: run.task.arm), {}
-    for arm in (name for name in ARMS if name in by_arm):
-        by_setting = group_by(by_arm[arm], lambda run: run.task.setting)
-        quality = {one: (-len(runs), log_losses(runs, FINAL).mean()) for one, runs in by_setting.items()}
-        ranked[arm] = sorted(quality, key=quality.get)
-    return ranked
+
+    def quality(runs: list[HundredLayersRun]) -> tuple[int, float]:
+        return len(runs), -log_losses(runs, FINAL).mean()
+
+    found = rates.ranked(tried, lambda run: run.task.arm, lambda run: run.task.setting, quality)
+    return {arm: [*found[arm]] for arm in ARMS if arm in found}
 
 
 def chosen_settings(tried: Iterable[HundredLayersRun]) -> dict[str, Setting]:

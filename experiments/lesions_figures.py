@@ -22,6 +22,7 @@ from highway_lab.figures import (
 from highway_lab.intervals import interval
 
 from .claims import Claim, Verdict, judge_about, judge_better, share_of_nets
+from .common_figures import legend_below
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
 FIRST = slice(0, 40)  # layers that the paper finds to cost, of its net for CIFAR-100
@@ -98,9 +99,7 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
         axes.axhline(0, color=FAINT_INK, linewidth=1, zorder=1)
         axes.set(title=name, xlabel="closed layers", xlim=(0, closed[-1]))
     panels[0].set_ylabel("rise in error (points)")
-    # A legend below, as all curves end at the same point: the net with all layers closed.
-    lines = [line for line in panels[0].lines if not line.get_label().startswith("_")]
-    figure.legend(handles=lines, ncols=len(lines), loc="outside lower center", frameon=False)
+    legend_below(figure, panels[0])  # as all curves end at the same point: the net with all layers closed
 
 
 def lesions_table(*logs: LesionsLog) -> str:

@@ -1,4 +1,4 @@
-"""The choice of a learning rate for each arm of an experiment: from a grid, by validation images.
+"""The choice of a learning rate, or of a whole setting, for each arm of an experiment: the best of those tried.
 
 An arm is a tuple of what is compared, such as block and depth.
 """
@@ -53,14 +53,20 @@ def tried_rates(runs: Sequence, arm: Callable[[Any], tuple]) -> list[TriedRate]:
 def best_rates(tried: Iterable[TriedRate]) -> dict[tuple, float]:
     """Return by arm the rate of the lowest mean validation loss over its seeds; a diverged run counts as infinite."""
 
-    def mean_loss(seeds: list[TriedRate]) -> float:
-        return float(np.mean([np.inf if run.validation_loss is None else run.validation_loss for run in seeds]))
+    def quality(seeds: list[TriedRate]) -> float:
+        return -float(np.mean([np.inf if run.validation_loss is None else run.validation_loss for run in seeds]))
 
-    rates = {}
-    for arm, runs in group_by(tried, lambda run: run.arm).items():
-        by_rate = group_by(runs, lambda run: run.lr)
-        rates[arm] = min(by_rate, key=lambda lr: mean_loss(by_rate[lr]))
-    return rates
+    found = ranked(tried, lambda run: run.arm, lambda run: run.lr, quality)
+    return {arm: next(iter(rates)) for arm, rates in found.items()}
+
+
+def ranked(tried: Iterable, arm: Callable, setting: Callable, quality: Callable[[list], Any]) -> dict[Any, dict]:
+    """Return by arm(run) the quality(runs) of each setting(run), the highest first."""
+    found = {}
+    for key, runs in group_by(tried, arm).items():
+        qualities = {one: quality(seeds) for one, seeds in group_by(runs, setting).items()}
+        found[key] = dict(sorted(qualities.items(), key=lambda item: item[1], reverse=True))
+    return found
 
 
 def edge_note(

@@ -199,10 +199,6 @@ def is_most(trained: np.ndarray) -> Verdict:
     return judge_better(share_of_nets(trained - HALF), 0)
 
 
-def is_positive(trained: np.ndarray) -> Verdict:
-    return judge_better(interval(trained), 0)
-
-
 def is_raised(trained: np.ndarray, untrained: np.ndarray, least: float = 0) -> Verdict:
     """Judge "training raises it", by more than `least`."""
     return judge_better(interval(trained - untrained - least), 0)
@@ -231,12 +227,13 @@ def claims(*logs: Section4Log) -> list[Claim]:
     differ = f"the mean gates of a class differ substantially within the first {first} layers"
     any_early = "closing any of the early layers raises the error"
     no_effect = f"closing one of layers {begin} to {end} hardly changes the error"
+    is_positive = alone(lambda correlations: judge_better(interval(correlations), 0))
     is_no_effect = alone(lambda changes: judge_as_good(interval(-changes), 100 * log.idle))
     about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
     by_error, *by_others = (f"idle by the {rule}, %" for rule in RULES)
     return [
         judge(figure_2, fall, "biases lowered, %", alone(is_most), deep=True, detail=True),
-        judge(figure_2, gradient, "the lower correlation (with depth; with −mean T)", alone(is_positive), detail=True),
+        judge(figure_2, gradient, "the lower correlation (with depth; with −mean T)", is_positive, detail=True),
         judge(figure_2, sparse, "gates closed, %", is_most_by_training, detail=True),
         judge(figure_2, "gates are selective", "gates selective, %", is_selective, detail=True),
         judge(figure_2, most_change, "change in the first layers, %", is_most_by_training, detail=True),

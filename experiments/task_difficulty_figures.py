@@ -149,7 +149,9 @@ def difficulty_table(log: TaskDifficultyLog) -> str:
             shallow = [100 * result.without_blocks for result in results if result.without_blocks is not None]
             cells = [average(found, *of) for of in (scores | measures).values()]
             before = [average(results, *of, "untrained") for of in measures.values()]
-            rows.append([setting, name, name_learned(results, found), *cells, *before, f"{interval(shallow):.2f}"])
+            diverged = sum(result.diverged for result in results)
+            words = f"{len(found)} of {len(results)}" + f" ({diverged} diverged)" * (diverged > 0)
+            rows.append([setting, name, words, *cells, *before, f"{interval(shallow):.2f}"])
     header = ["setting", "task", "learned", *scores, *measures, *(f"untrained: {name}" for name in measures)]
     return (
         f"{markdown([*header, 'training error without blocks (%)'], rows)}\n\n"
@@ -159,12 +161,6 @@ def difficulty_table(log: TaskDifficultyLog) -> str:
         f"{log.set_images:,} training pairs. Effective depth: the sum over blocks of the mean T. Idle: blocks whose "
         f"closing changes the training error by less than {100 * IDLE:g} points."
     )
-
-
-def name_learned(results: Sequence[TaskResult], found: Sequence[TaskResult]) -> str:
-    """Return how many nets have learned, and how many diverged if any did."""
-    diverged = sum(result.diverged for result in results)
-    return f"{len(found)} of {len(results)}" + (f" ({diverged} diverged)" if diverged else "")
 
 
 def falls_table(log: TaskDifficultyLog) -> str:

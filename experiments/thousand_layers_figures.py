@@ -20,7 +20,7 @@ from highway_lab.intervals import interval
 
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_better
 from .common import CHANCE, final_values, group_by, points
-from .common_figures import draw_dots, judge_each, lead, minus, name_arm, scale_errors, title
+from .common_figures import draw_dots, judge_each, lead, legend_below, minus, name_arm, scale_errors, title
 from .rates import edge_note
 from .thousand_layers import CONTROL, DeepRun, ThousandLayersLog, arm
 
@@ -107,11 +107,7 @@ def depth_figure(*logs: ThousandLayersLog) -> Figure:
     left = panels[0][0]
     left.set_yticks(range(len(rows)), [name_row(*row) for row in rows])
     left.set_ylim(-0.5, len(rows) - 0.2)
-    handles, labels = left.get_legend_handles_labels()
-    first = [labels.index(label) for label in dict.fromkeys(labels)]
-    figure.legend(
-        [handles[i] for i in first], [labels[i] for i in first], ncols=2, loc="outside lower center", frameon=False
-    )
+    legend_below(figure, left)
     return figure
 
 

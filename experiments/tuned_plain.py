@@ -41,7 +41,8 @@ from highway_lab.logs import Log, Result
 from highway_lab.training import train_resumably
 from highway_networks import BLOCKS, INITS, Config, Dataset
 
-from .common import CHANCE, Experiment, ExperimentJob, fit, group_by
+from . import rates
+from .common import CHANCE, Experiment, ExperimentJob, fit
 
 DEPTHS = (0, 1, 2, 5, 10, 20, 30, 50, 100)
 STARTS = {  # initialisations and gains to choose from, for arms without and with orthogonal weights
@@ -143,11 +144,7 @@ def quality(seeds: Iterable[TriedSetting]) -> tuple[int, float]:
 
 def qualities(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], dict[Setting, tuple[int, float]]]:
     """Return by arm and depth the quality of each setting: those with most seeds first, then by mean accuracy."""
-    found = {}
-    for key, runs in group_by(tried, lambda run: (arm_of(run), run.depth)).items():
-        by_setting = {setting: quality(seeds) for setting, seeds in group_by(runs, setting_of).items()}
-        found[key] = dict(sorted(by_setting.items(), key=lambda item: item[1], reverse=True))
-    return found
+    return rates.ranked(tried, lambda run: (arm_of(run), run.depth), setting_of, quality)
 
 
 def rank_settings(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], list[Setting]]:
@@ -174,7 +171,7 @@ def choose(
     finish: Callable[[list[Config]], list[ScoredRun]], data: Dataset, smoke: bool
 ) -> tuple[list[TriedSetting], dict[tuple[Arm, int], Setting]]:
     """Try settings; returns the tries, and the chosen setting of each arm and depth."""
-    rates, biases = (RATES[5:7], GATE_BIASES[1:3]) if smoke else (RATES, GATE_BIASES)
+    lrs, biases = (RATES[5:7], GATE_BIASES[1:3]) if smoke else (RATES, GATE_BIASES)
     first, *others = CHOOSING_SEEDS[: 2 if smoke else None]
     budget = fit(BUDGET, data, smoke)
     budget |= {"n_validation": budget["n_test"], "n_test": 1, "n_scored": 1}
@@ -190,7 +187,7 @@ def choose(
     def settings(arm: Arm) -> list[Setting]:
         starts = STARTS[arm.orthogonal][: 2 if smoke else None]
         gate_bias = FIRST_BIAS if arm.block == "highway" else Config.gate_bias
-        return [Setting(*start, lr, gate_bias) for start in starts for lr in rates]
+        return [Setting(*start, lr, gate_bias) for start in starts for lr in lrs]
 
     tries = [
         (arm, depth, one) for depth in ((6, 0) if smoke else DEPTHS[::-1]) for arm in ARMS for one in settings(arm)

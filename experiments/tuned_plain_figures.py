@@ -7,32 +7,21 @@ from highway_lab.console import count_of
 from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure
 from highway_lab.intervals import Interval, difference, interval
 
+from . import tuned_plain as tp
 from .claims import Claim, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
 from .common_figures import draw_against, judge_each, title
 from .rates import edge_note
-from .tuned_plain import (
-    HIGHWAY,
-    MARGIN,
-    NETS,
-    PLAIN,
-    UNTUNED,
-    UNTUNED_FROM,
-    WIDE,
-    Arm,
-    ScoredRun,
-    Setting,
-    TunedPlainLog,
-    arm_of,
-    rank_settings,
-    setting_of,
-    strongest,
-)
 
-ORTHOGONAL = PLAIN._replace(orthogonal=True)
-OLDER = dict(zip(NETS, ("highway", "plain", "plain, 71 units"), strict=True))
+ORTHOGONAL = tp.PLAIN._replace(orthogonal=True)
+OLDER = dict(zip(tp.NETS, ("highway", "plain", "plain, 71 units"), strict=True))
 NAMES = OLDER | {net._replace(orthogonal=True): f"{name}, orthogonal" for net, name in OLDER.items()}
-LINE_COLORS = {HIGHWAY: COLORS["highway"], PLAIN: COLORS["plain"], WIDE: COLORS["lstm"], ORTHOGONAL: COLORS["residual"]}
+LINE_COLORS = {
+    tp.HIGHWAY: COLORS["highway"],
+    tp.PLAIN: COLORS["plain"],
+    tp.WIDE: COLORS["lstm"],
+    ORTHOGONAL: COLORS["residual"],
+}
 COMPARED = (10, 20, 30, 50)  # blocks, on which verdicts depend
 LEARNED = 20  # % of test images: twice chance
 BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
@@ -40,53 +29,55 @@ DEEPEST_WIDE = 30  # blocks: the deepest net of the verdict on parameters
 ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 LOSS_TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2)
 
-Runs = dict[Arm, dict[int, list[ScoredRun]]]  # by arm and depth
+Runs = dict[tp.Arm, dict[int, list[tp.ScoredRun]]]  # by arm and depth
 
 
-def tuned_runs(log: TunedPlainLog) -> Runs:
+def tuned_runs(log: tp.TunedPlainLog) -> Runs:
     """Return the runs of each arm in the settings that it has chosen."""
-    return runs_of(log, {key: ranked[0] for key, ranked in rank_settings(log.tried).items()})
+    return runs_of(log, {key: ranked[0] for key, ranked in tp.rank_settings(log.tried).items()})
 
 
-def untuned_runs(log: TunedPlainLog) -> Runs:
+def untuned_runs(log: tp.TunedPlainLog) -> Runs:
     keys = [
-        (arm, depth) for arm, depth in rank_settings(log.tried) if arm in (HIGHWAY, PLAIN) and depth >= UNTUNED_FROM
+        (arm, depth)
+        for arm, depth in tp.rank_settings(log.tried)
+        if arm in (tp.HIGHWAY, tp.PLAIN) and depth >= tp.UNTUNED_FROM
     ]
-    return runs_of(log, dict.fromkeys(keys, UNTUNED))
+    return runs_of(log, dict.fromkeys(keys, tp.UNTUNED))
 
 
-def strongest_runs(log: TunedPlainLog) -> Runs:
+def strongest_runs(log: tp.TunedPlainLog) -> Runs:
     """Return the runs of each net, its initial weights of the kind, older or orthogonal, that validates better."""
     tuned, found = tuned_runs(log), {}
-    for (net, depth), arm in strongest(log.tried).items():
+    for (net, depth), arm in tp.strongest(log.tried).items():
         found.setdefault(net, {})[depth] = tuned[arm][depth]
     return found
 
 
-def runs_of(log: TunedPlainLog, settings: dict[tuple[Arm, int], Setting]) -> Runs:
+def runs_of(log: tp.TunedPlainLog, settings: dict[tuple[tp.Arm, int], tp.Setting]) -> Runs:
     """Return the runs of one setting for each arm and depth."""
-    by_setting = group_by(log.runs, lambda run: (arm_of(run.config), run.config.depth, setting_of(run.config)))
+    by_setting = group_by(log.runs, lambda run: (tp.arm_of(run.config), run.config.depth, tp.setting_of(run.config)))
     found = {}
     for (arm, depth), setting in settings.items():
         found.setdefault(arm, {})[depth] = by_setting[arm, depth, setting]
     return found
 
 
-def accuracies(runs: list[ScoredRun]) -> np.ndarray:
+def accuracies(runs: list[tp.ScoredRun]) -> np.ndarray:
     """Return the test accuracy of each run in per cent; one that diverged guesses."""
     return 100 * np.array([CHANCE if run.test_score is None else run.test_score for run in runs])
 
 
-def losses(runs: list[ScoredRun]) -> np.ndarray:
+def losses(runs: list[tp.ScoredRun]) -> np.ndarray:
     """Return the training loss of each run; NaN where it diverged."""
     return np.array([run.train_loss for run in runs], float)
 
 
-def lead(runs: list[ScoredRun], others: list[ScoredRun]) -> Interval:
+def lead(runs: list[tp.ScoredRun], others: list[tp.ScoredRun]) -> Interval:
     return difference(accuracies(runs), accuracies(others))
 
 
-def depth_figure(log: TunedPlainLog) -> Figure:
+def depth_figure(log: tp.TunedPlainLog) -> Figure:
     """Draw test error and training loss against depth, log scales: left in the sweep's setting, right tuned."""
     columns = {"one setting for all, not tuned": untuned_runs(log), "tuned on validation images": tuned_runs(log)}
     words = title(log.dataset, log.runs, "plain and highway blocks")
@@ -112,7 +103,7 @@ def depth_figure(log: TunedPlainLog) -> Figure:
     return figure
 
 
-def accuracy_table(log: TunedPlainLog) -> str:
+def accuracy_table(log: tp.TunedPlainLog) -> str:
     """Tabulate the test accuracy of each arm by depth, tuned and not."""
     groups = {"tuned": tuned_runs(log), "not tuned": untuned_runs(log)}
     depths = depths_of(groups["tuned"])
@@ -121,7 +112,7 @@ def accuracy_table(log: TunedPlainLog) -> str:
         for words, found in groups.items()
         for arm, by_depth in found.items()
     ]
-    table = markdown(["", "net", *map(name_depth, depths)], rows)
+    table = markdown(["", "net", *(count_of(depth, "block") for depth in depths)], rows)
     return f"{table}\n\nTest accuracy in per cent; a diverged run counts as {CHANCE:.0%}."
 
 
@@ -129,11 +120,7 @@ def depths_of(runs: Runs) -> list[int]:
     return sorted({depth for by_depth in runs.values() for depth in by_depth})
 
 
-def name_depth(depth: int) -> str:
-    return f"{depth} block{'s' * (depth != 1)}"
-
-
-def accuracy_cell(runs: list[ScoredRun] | None) -> str:
+def accuracy_cell(runs: list[tp.ScoredRun] | None) -> str:
     """Return the mean accuracy with its interval; nothing where an arm has no nets of this depth."""
     if runs is None:
         return ""
@@ -141,44 +128,44 @@ def accuracy_cell(runs: list[ScoredRun] | None) -> str:
     return f"{interval(accuracies(runs)):.1f}" + (f" ({diverged} diverged)" if diverged else "")
 
 
-def settings_table(log: TunedPlainLog) -> str:
+def settings_table(log: tp.TunedPlainLog) -> str:
     """Tabulate the setting that each arm has chosen at each depth."""
-    ranked, tuned = rank_settings(log.tried), tuned_runs(log)
+    ranked, tuned = tp.rank_settings(log.tried), tuned_runs(log)
     rows, measured, depths = [], [], depths_of(tuned)
     for arm, by_depth in tuned.items():
         chosen = {depth: name_setting(arm, ranked[arm, depth][0]) for depth in by_depth}
         measured += [runs[0] for runs in by_depth.values()]
         rows.append([NAMES[arm], f"{by_depth[depths[-1]][0].n_params:,}", *(chosen.get(depth, "") for depth in depths)])
-    header = ["net", f"parameters, {depths[-1]} blocks", *map(name_depth, depths)]
-    edges = edge_note(log.tried, measured, lambda run: (NAMES[arm_of(run.config)], run.config.depth), "{} {}".format)
+    header = ["net", f"parameters, {depths[-1]} blocks", *(count_of(depth, "block") for depth in depths)]
+    edges = edge_note(log.tried, measured, lambda run: (NAMES[tp.arm_of(run.config)], run.config.depth), "{} {}".format)
     return (
         f"{markdown(header, rows)}\n\nInitialisation and learning rate, for highway nets also b_T. {edges} "
-        f"Not tuned: {name_setting(HIGHWAY, UNTUNED)}."
+        f"Not tuned: {name_setting(tp.HIGHWAY, tp.UNTUNED)}."
     )
 
 
-def name_setting(arm: Arm, setting: Setting) -> str:
+def name_setting(arm: tp.Arm, setting: tp.Setting) -> str:
     """Return a setting in words; plain nets have no b_T."""
     gain = f" · {setting.init_gain:g}" * (setting.init_gain != 1)
     return f"{setting.init}{gain} {setting.lr:g}" + f", b_T {setting.gate_bias:g}" * (arm.block == "highway")
 
 
-def leads_table(log: TunedPlainLog) -> str:
+def leads_table(log: tp.TunedPlainLog) -> str:
     """Tabulate differences in test accuracy between arms, what tuning adds, and what depth costs."""
     tuned, untuned = tuned_runs(log), untuned_runs(log)
     pairs = {
-        "highway minus plain, not tuned": (untuned[HIGHWAY], untuned[PLAIN]),
-        "highway minus plain": (tuned[HIGHWAY], tuned[PLAIN]),
-        f"highway minus plain of {WIDE.hidden} units": (tuned[HIGHWAY], tuned[WIDE]),
-        f"plain of {WIDE.hidden} minus {PLAIN.hidden} units": (tuned[WIDE], tuned[PLAIN]),
-        "highway: tuned minus not": (tuned[HIGHWAY], untuned[HIGHWAY]),
-        "plain: tuned minus not": (tuned[PLAIN], untuned[PLAIN]),
+        "highway minus plain, not tuned": (untuned[tp.HIGHWAY], untuned[tp.PLAIN]),
+        "highway minus plain": (tuned[tp.HIGHWAY], tuned[tp.PLAIN]),
+        f"highway minus plain of {tp.WIDE.hidden} units": (tuned[tp.HIGHWAY], tuned[tp.WIDE]),
+        f"plain of {tp.WIDE.hidden} minus {tp.PLAIN.hidden} units": (tuned[tp.WIDE], tuned[tp.PLAIN]),
+        "highway: tuned minus not": (tuned[tp.HIGHWAY], untuned[tp.HIGHWAY]),
+        "plain: tuned minus not": (tuned[tp.PLAIN], untuned[tp.PLAIN]),
     }
-    for net in NETS:
+    for net in tp.NETS:
         if (orthogonal := net._replace(orthogonal=True)) in tuned:
             pairs[f"{OLDER[net]}: orthogonal minus older weights"] = tuned[orthogonal], tuned[net]
-            if net != HIGHWAY:
-                for highway in (HIGHWAY, HIGHWAY._replace(orthogonal=True)):
+            if net != tp.HIGHWAY:
+                for highway in (tp.HIGHWAY, tp.HIGHWAY._replace(orthogonal=True)):
                     words = "orthogonal" if highway.orthogonal else "older weights"
                     pairs[f"highway, {words}, minus {NAMES[orthogonal]}"] = tuned[highway], tuned[orthogonal]
     for arm, by_depth in tuned.items():
@@ -198,33 +185,33 @@ def leads_table(log: TunedPlainLog) -> str:
         ]
         for words, (of, others) in pairs.items()
     ]
-    table = markdown(["test accuracy", *map(name_depth, depths)], rows)
+    table = markdown(["test accuracy", *(count_of(depth, "block") for depth in depths)], rows)
     return f"{table}\n\nPoints of test accuracy; both nets tuned unless stated."
 
 
-def claims(log: TunedPlainLog) -> list[Claim]:
+def claims(log: tp.TunedPlainLog) -> list[Claim]:
     tuned = strongest_runs(log)
     depths = compared_depths(tuned)
-    leads = {depth: lead(tuned[HIGHWAY][depth], tuned[PLAIN][depth]) for depth in depths}
-    wide = {depth: lead(tuned[WIDE][depth], tuned[HIGHWAY][depth]) for depth in depths if depth <= DEEPEST_WIDE}
-    blog = PLAIN, BLOG_DEPTH, UNTUNED
-    untuned = [run for run in log.runs if (arm_of(run.config), run.config.depth, setting_of(run.config)) == blog]
-    better, is_better = judge_each(leads, judge_better, MARGIN, "+.1f")
-    as_good, is_as_good = judge_each(wide, judge_as_good, MARGIN, "+.1f")
-    learned = all(accuracies(tuned[WIDE][depth]).mean() > LEARNED for depth in wide)
-    seeds = count_of(len(tuned[HIGHWAY][depths[0]]), "seed")
+    leads = {depth: lead(tuned[tp.HIGHWAY][depth], tuned[tp.PLAIN][depth]) for depth in depths}
+    wide = {depth: lead(tuned[tp.WIDE][depth], tuned[tp.HIGHWAY][depth]) for depth in depths if depth <= DEEPEST_WIDE}
+    blog = tp.PLAIN, BLOG_DEPTH, tp.UNTUNED
+    untuned = [run for run in log.runs if (tp.arm_of(run.config), run.config.depth, tp.setting_of(run.config)) == blog]
+    better, is_better = judge_each(leads, judge_better, tp.MARGIN, "+.1f")
+    as_good, is_as_good = judge_each(wide, judge_as_good, tp.MARGIN, "+.1f")
+    learned = all(accuracies(tuned[tp.WIDE][depth]).mean() > LEARNED for depth in wide)
+    seeds = count_of(len(tuned[tp.HIGHWAY][depths[0]]), "seed")
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without proportional gains"
-    as_good = f"plain nets of {WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
+    as_good = f"plain nets of {tp.WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
     return [
         Claim("3.1", outperform, better, is_better, detail=True),
         Claim("overview", no_gains, as_good, of_learners(is_as_good, learned), detail=True),
-        *blog_claims(untuned, tuned[PLAIN].get(BLOG_DEPTH)),
+        *blog_claims(untuned, tuned[tp.PLAIN].get(BLOG_DEPTH)),
     ]
 
 
-def blog_claims(untuned: list[ScoredRun], tuned: list[ScoredRun] | None) -> list[Claim]:
+def blog_claims(untuned: list[tp.ScoredRun], tuned: list[tp.ScoredRun] | None) -> list[Claim]:
     """Judge the blog's plain nets by the sweep's setting, if it was measured: the interval must lie below 15 %."""
     if not untuned or not tuned:
         return []
@@ -235,7 +222,7 @@ def blog_claims(untuned: list[ScoredRun], tuned: list[ScoredRun] | None) -> list
 
 
 def compared_depths(runs: Runs) -> list[int]:
-    return [depth for depth in runs[HIGHWAY] if depth in COMPARED] or [*runs[HIGHWAY]]
+    return [depth for depth in runs[tp.HIGHWAY] if depth in COMPARED] or [*runs[tp.HIGHWAY]]
 
 
 FIGURES = {"tuned_plain.png": depth_figure}

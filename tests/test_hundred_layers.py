@@ -16,7 +16,6 @@ from experiments.hundred_layers_figures import (
     FIGURES,
     TABLES,
     claims,
-    correct,
     drawn_losses,
     find_leads,
     losses_table,
@@ -291,11 +290,6 @@ def test_of_two_rates_the_one_of_the_lower_mean_stands_for_the_arm():
     equal = [replace(run, train_loss=2.3) for run in slower]
     log = log_of(runs=[*equal, *five(hl.PLAIN, *[DIVERGED] * 5)])
     assert {run.config.lr for run in standing(log)[hl.PLAIN]} == {0.03}, "of equal ones the chosen one"
-
-
-def test_p_values_are_corrected_for_their_number():
-    assert correct({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
-    assert correct({"a": 0.9, "b": 0.6}) == {"b": 1.0, "a": 1.0}
 
 
 def test_a_lead_must_stay_significant_after_the_correction():

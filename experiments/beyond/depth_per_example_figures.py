@@ -11,7 +11,7 @@ from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, markd
 from highway_lab.intervals import interval
 
 from ..claims import Claim, Verdict, combine, judge_better
-from ..common_figures import name_setting, scale_by_logarithm
+from ..common_figures import legend_below, name_setting, scale_by_logarithm
 from .depth_per_example import EFFECTIVE, JUDGE, MARGIN, OTHERS, PARTS, DepthPerExampleLog, Depths, SettingDepth
 
 HARDNESS = (MARGIN, JUDGE, OTHERS)  # in the table; a net's loss ranks images nearly as its margin does
@@ -105,7 +105,7 @@ def exits_figure(log: DepthPerExampleLog) -> Figure:
         scale_by_logarithm(axes)
     panels[0].set_ylabel("test error (%)")
     panels[1].set_xlabel("blocks computed, mean over images")
-    figure.legend(*panels[0].get_legend_handles_labels(), ncols=2, loc="outside lower center", frameon=False)
+    legend_below(figure, panels[0], ncols=2)
     return figure
 
 

@@ -102,7 +102,7 @@ from ..digit_pairs import pair_digits
 from ..inside import ROWS
 from ..paired import Paired, over_seeds, over_seeds_and_images
 from .blocks import RESIDUAL_SCALED, REZERO
-from .blocks_compared import FLOW_BATCH, gradient_norms, jacobian
+from .blocks_compared import FLOW_BATCH, Flow, gradient_norms, jacobian
 
 RATES = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)
 GAINS = (1.0, 1.05, 1.1, 1.2)  # of plain nets: at 1, a tanh net is at the edge between dying and chaotic signals
@@ -277,21 +277,13 @@ class Task:
 
 
 @dataclass
-class Start:
-    """The untrained net: norms of dL/dx_l, l = 0..L, and singular values of dx_L/dx_0 at one image."""
-
-    gradient_norms: list[float | None]
-    singular_values: list[float | None]
-
-
-@dataclass
 class ArmRun(Result):
     """A run by its last scores, null where it diverged; the loss is that of all training images.
 
     score     accuracy on validation images if the run is tuning, else on test images
     right     which test images are classified correctly, a bit each, in base 64; null for short and for tuning runs
     opened    mean over units and the first images that score of T, or of |s·A|, in each block; null if it has neither
-    start     of the first seed that is scored
+    start     of the untrained net, of the first seed that is scored; singular values are those of dx_L/dx_0
     """
 
     task: Task
@@ -302,7 +294,7 @@ class ArmRun(Result):
     score: Annotated[float | None, rule(within=SCORE)]
     right: str | None
     opened: list[float | None] | None
-    start: Start | None
+    start: Flow | None
 
     @property
     def config(self) -> Config:
@@ -389,7 +381,7 @@ def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
     return net.gate_means(net.preprocess(x[:ROWS])) if net.has_gates else None
 
 
-def measure_start(training: ArmTraining) -> Start:
+def measure_start(training: ArmTraining) -> Flow:
     """Measure an untrained net: gradients on a batch of training samples, the Jacobian at the first of them."""
     net, data = training.net, training.data
     x, y = net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH]
@@ -399,7 +391,7 @@ def measure_start(training: ArmTraining) -> Start:
         J = jacobian(net, cache.x[l, :, 0], l) @ J
     finite = np.isfinite(J).all()
     values = np.linalg.svd(J, compute_uv=False) if finite else np.full(net.hidden, np.nan)
-    return Start(numbers(gradient_norms(net, x, y), digits=4), numbers(values, digits=4))
+    return Flow(numbers(gradient_norms(net, x, y), digits=4), numbers(values, digits=4))
 
 
 # ---------------------------------------------------------------------------------------- the studies

@@ -14,27 +14,7 @@ from highway_lab.intervals import interval
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
 from ..common_figures import draw_dots
 from ..paired import Paired, judge_family
-from .what_gates_add import (
-    ARMS,
-    CHANCE,
-    FIRST_OF_PAIRS,
-    MAIN,
-    RIVALS,
-    STUDIES,
-    SUM,
-    TUNING_SEEDS,
-    WIDE_PAIR_CELLS,
-    ArmRun,
-    Cell,
-    WhatGatesAddLog,
-    best_cell,
-    compare,
-    is_compared,
-    is_shallow,
-    ranked,
-    scored_runs,
-    values_of,
-)
+from . import what_gates_add as wga
 
 AT_CHANCE = 20  # % of test images, below which a run counts as one at chance
 NEAR_BEST = 0.02  # validation accuracy: candidates within it count as workable
@@ -46,7 +26,7 @@ class Compared(NamedTuple):
     """A difference highway minus another net, and the word that is true of it."""
 
     other: str
-    cell: Cell
+    cell: wga.Cell
     lead: Paired
     word: str
 
@@ -54,23 +34,23 @@ class Compared(NamedTuple):
 Family = dict[str, Compared]  # by the name of the other net
 
 
-def cells_of(log: WhatGatesAddLog) -> list[Cell]:
+def cells_of(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
     return list(dict.fromkeys(of.cell for of in log.tried))
 
 
 def family(
-    highway: tuple[WhatGatesAddLog, Cell],
-    others: dict[str, tuple[WhatGatesAddLog, Cell]],
+    highway: tuple[wga.WhatGatesAddLog, wga.Cell],
+    others: dict[str, tuple[wga.WhatGatesAddLog, wga.Cell]],
     criterion: str,
     *,
     clipped: bool = True,
 ) -> Family:
     """Compare highway nets with others by a criterion; the words are corrected for all of these."""
 
-    def runs(of: tuple[WhatGatesAddLog, Cell]) -> list[ArmRun]:
-        return scored_runs(*of, criterion, clipped=clipped)
+    def runs(of: tuple[wga.WhatGatesAddLog, wga.Cell]) -> list[wga.ArmRun]:
+        return wga.scored_runs(*of, criterion, clipped=clipped)
 
-    leads = [compare(runs(highway), runs(other), criterion) for other in others.values()]
+    leads = [wga.compare(runs(highway), runs(other), criterion) for other in others.values()]
     words = judge_family(leads, MARGINS[criterion])
     return {
         name: Compared(name, cell, lead, word)
@@ -78,28 +58,28 @@ def family(
     }
 
 
-def first_family(log: WhatGatesAddLog, criterion: str, *, clipped: bool = True) -> Family:
+def first_family(log: wga.WhatGatesAddLog, criterion: str, *, clipped: bool = True) -> Family:
     """Compare highway with each rival and the best shallow net, at the number of blocks that all share."""
     deepest = max(cell.depth for cell in cells_of(log))
-    cells = {cell.arm: cell for cell in cells_of(log) if cell.depth == deepest and is_compared(cell)}
-    others = {rival: (log, cells[rival]) for rival in RIVALS}
-    others[SHALLOW_NET] = log, best_cell(log, filter(is_shallow, cells_of(log)), criterion)
+    cells = {cell.arm: cell for cell in cells_of(log) if cell.depth == deepest and wga.is_compared(cell)}
+    others = {rival: (log, cells[rival]) for rival in wga.RIVALS}
+    others[SHALLOW_NET] = log, wga.best_cell(log, filter(wga.is_shallow, cells_of(log)), criterion)
     return family((log, cells["highway"]), others, criterion, clipped=clipped)
 
 
-def pair_family(logs: Sequence[WhatGatesAddLog]) -> Family:
+def pair_family(logs: Sequence[wga.WhatGatesAddLog]) -> Family:
     """Compare highway with each other main arm on the sum, each at the number of blocks at which it validates best."""
     best = {}
     for log in logs:
-        for arm in MAIN:
-            if cells := [cell for cell in cells_of(log) if cell.arm == arm and cell not in WIDE_PAIR_CELLS]:
-                best[arm] = log, best_cell(log, cells, "accuracy")
+        for arm in wga.MAIN:
+            if cells := [cell for cell in cells_of(log) if cell.arm == arm and cell not in wga.WIDE_PAIR_CELLS]:
+                best[arm] = log, wga.best_cell(log, cells, "accuracy")
     return family(best.pop("highway"), best, "accuracy")
 
 
 def outcomes(accuracy: Family, loss: Family, pairs: Family) -> list[str]:
     """Return the sentences that the rules of what_gates_add.py give to what was found; a family may be empty."""
-    rivals, found = {*RIVALS}, []
+    rivals, found = {*wga.RIVALS}, []
     alike = {name for name, of in accuracy.items() if of.word == "as good as"}
     worse = {name for name, of in accuracy.items() if of.word == "outperforms"}
     if alike & {"residual, scaled", "ReZero"} and "plain, orthogonal" in worse:
@@ -119,30 +99,30 @@ def outcomes(accuracy: Family, loss: Family, pairs: Family) -> list[str]:
     return found
 
 
-def name_cell(cell: Cell) -> str:
+def name_cell(cell: wga.Cell) -> str:
     return f"{cell.arm}, {count_of(cell.depth, 'block')} of {cell.hidden}"
 
 
-def name_setting(log: WhatGatesAddLog, cell: Cell) -> str:
+def name_setting(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
     """Return the setting chosen by accuracy: rate and scale."""
-    setting = ranked(log.tried, cell, "accuracy")[0][0]
-    value = setting.value if isinstance(setting.value, str) else f"{ARMS[cell.arm].scale} {setting.value:.3g}"
+    setting = wga.ranked(log.tried, cell, "accuracy")[0][0]
+    value = setting.value if isinstance(setting.value, str) else f"{wga.ARMS[cell.arm].scale} {setting.value:.3g}"
     return f"{setting.lr:g}, {value}"
 
 
-def arms_table(*logs: WhatGatesAddLog) -> str:
+def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
         for cell in cells_of(log):
-            accuracy, loss = (scored_runs(log, cell, of) for of in (STUDIES[log.study].criteria * 2)[:2])
-            points = values_of(accuracy, "accuracy")
+            accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
+            points = wga.values_of(accuracy, "accuracy")
             rows.append(
                 [
                     log.study,
                     name_cell(cell),
                     f"{interval(points):.1f}",
-                    f"{10 ** -values_of(loss, 'loss').mean():.2g}",
+                    f"{10 ** -wga.values_of(loss, 'loss').mean():.2g}",
                     f"{np.count_nonzero(points < AT_CHANCE)} of {len(points)}",
                     f"{100 * np.mean([run.clipped for run in accuracy]):.0f} %",
                     workable(log, cell),
@@ -153,16 +133,16 @@ def arms_table(*logs: WhatGatesAddLog) -> str:
     return markdown([*header, "workable candidates", "setting"], rows)
 
 
-def workable(log: WhatGatesAddLog, cell: Cell) -> str:
+def workable(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
     """Return the share of candidates near the best of those tried with the first seed; nothing if few were tried."""
-    tries = [of for of in log.tried if (of.cell, of.seed) == (cell, TUNING_SEEDS[0])]
+    tries = [of for of in log.tried if (of.cell, of.seed) == (cell, wga.TUNING_SEEDS[0])]
     if not tries:
         return ""
-    scores = np.array([CHANCE if of.validation_score is None else of.validation_score for of in tries])
+    scores = np.array([wga.CHANCE if of.validation_score is None else of.validation_score for of in tries])
     return f"{np.mean(scores >= scores.max() - NEAR_BEST):.0%}"
 
 
-def compared_table(*logs: WhatGatesAddLog) -> str:
+def compared_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the comparisons of each study that has them, each family corrected in itself."""
     rows = [
         [words, name_cell(of.cell), f"{of.lead.interval():+.2f}", f"{of.lead.n}", of.word]
@@ -176,33 +156,33 @@ def compared_table(*logs: WhatGatesAddLog) -> str:
     )
 
 
-def families(logs: Sequence[WhatGatesAddLog]) -> dict[str, Family]:
+def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
     """Return the families of comparisons that the logs allow, by their names."""
     found = {}
     for log in logs:
-        study = STUDIES[log.study]
+        study = wga.STUDIES[log.study]
         if study.epochs >= 60:
             for criterion in study.criteria:
                 for clipped in (True, False)[: 1 + study.unclipped]:
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
-    pairs = [log for log in logs if STUDIES[log.study].of == SUM]
-    if any(cell.arm not in FIRST_OF_PAIRS for log in pairs for cell in cells_of(log)):
+    pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
+    if any(cell.arm not in wga.FIRST_OF_PAIRS for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)
     return found
 
 
-def outcomes_table(*logs: WhatGatesAddLog) -> str:
+def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the sentences that the rules give to what was found."""
     found = families(logs)
     words = outcomes(*(found.get(name, {}) for name in ("tanh-long, accuracy", "tanh-long, loss", "sum, accuracy")))
     return markdown(["what the rules say of it"], [[of] for of in words or ["no sentence holds"]])
 
 
-def arms_figure(*logs: WhatGatesAddLog) -> Figure:
+def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, accuracy by depth."""
-    digits = [log for log in logs if STUDIES[log.study].of != SUM]
-    pairs = [log for log in logs if STUDIES[log.study].of == SUM]
+    digits = [log for log in logs if wga.STUDIES[log.study].of != wga.SUM]
+    pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
     figure, panels = new_figure("Surviving depth, and using it", 6.4, ncols=bool(digits) + bool(pairs), squeeze=False)
     if digits:
         draw_survival(panels[0, 0], digits[0])
@@ -211,24 +191,24 @@ def arms_figure(*logs: WhatGatesAddLog) -> Figure:
     return figure
 
 
-def draw_survival(axes: Axes, log: WhatGatesAddLog) -> None:
+def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
     """Draw the test accuracy of the cells with as many parameters, a dot a seed."""
-    cells = [cell for cell in cells_of(log) if is_shallow(cell) or cell.hidden == ARMS[cell.arm].widths[0]]
+    cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) or cell.hidden == wga.ARMS[cell.arm].widths[0]]
     for height, cell in enumerate(reversed(cells)):
-        color = COLORS["highway"] if cell.arm == "highway" else INK if is_shallow(cell) else COLORS["plain"]
-        draw_dots(axes, values_of(scored_runs(log, cell, "accuracy"), "accuracy"), height, color=color)
+        color = COLORS["highway"] if cell.arm == "highway" else INK if wga.is_shallow(cell) else COLORS["plain"]
+        draw_dots(axes, wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy"), height, color=color)
     axes.set_yticks(range(len(cells)), [name_cell(cell) for cell in reversed(cells)], fontsize=8)
     axes.set_xlabel("test accuracy (%), digits")
 
 
-def draw_use(axes: Axes, logs: Sequence[WhatGatesAddLog]) -> None:
+def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     """Draw the test accuracy on the sum by the number of blocks, a line for each arm."""
-    for arm, color in zip(MAIN, COLORS.values(), strict=False):
+    for arm, color in zip(wga.MAIN, COLORS.values(), strict=False):
         by_depth: dict[int, np.ndarray] = {}
         for log in logs:
             for cell in cells_of(log):
-                if cell.arm == arm and cell not in WIDE_PAIR_CELLS:
-                    by_depth[cell.depth] = values_of(scored_runs(log, cell, "accuracy"), "accuracy")
+                if cell.arm == arm and cell not in wga.WIDE_PAIR_CELLS:
+                    by_depth[cell.depth] = wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
         if by_depth:
             depths = sorted(by_depth)
             draw_seeds(axes, depths, np.transpose([by_depth[of] for of in depths]), label=arm, color=color, marker="o")

@@ -13,7 +13,7 @@ highway, or outperforms it; partly if highway outperforms both in some settings;
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from highway_lab.console import digest
 from highway_lab.fields import Count, rule
 from highway_lab.files import make_place
 from highway_lab.logs import Log, Trained, environment
-from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, History
 
 from . import models
 from .claims import ACCURACY_MARGIN
 from .common import Experiment, ExperimentJob
 from .inside import measure_gates
+from .partly_frozen import FrozenTraining, PartlyFrozenNet
 
 FIRST = "tanh, b_T -2"
 EPOCHS = 10
@@ -68,29 +68,6 @@ class ConstantGatesLog(Log):
 EXPERIMENT = Experiment(__name__, __doc__, ConstantGatesLog)
 
 
-class PartlyFrozenNet(DeepNet):
-    """A net some of whose parameters have gradients of 0; `frozen` are their names."""
-
-    frozen: tuple[str, ...] = ()
-
-    def backward(self, dlogits, cache):
-        gradients = super().backward(dlogits, cache)
-        for name in self.frozen:
-            gradients[name][...] = 0
-        return gradients
-
-
-class GateTraining(Training):
-    """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
-
-    net_type: ClassVar[type[PartlyFrozenNet]] = PartlyFrozenNet
-
-    def __init__(self, config: Config, data: Dataset):
-        super().__init__(config, data)
-        net = self.net_type(**self.net.config, rng=None)
-        net.params, self.net = self.net.params, net  # the optimiser moves these parameters
-
-
 def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:
     """Set the gates of a fresh net, and freeze what its kind does not train; mean_T (L, D) is that of mean gates."""
     net.frozen = FROZEN.get(kind, ())
@@ -107,7 +84,7 @@ def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
 
 def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
     """Train one net; one with mean gates trains the highway net before, unless it is kept."""
-    training = GateTraining(task.config, data)
+    training = FrozenTraining(task.config, data)
     mean_T = mean_gates(trained_highway(task, data), training.data.train_x) if task.kind == MEAN else None
     prepare(training.net, task.kind, mean_T)
     for _ in training.epochs():
@@ -116,9 +93,7 @@ def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
         path = net_path(task.config)
         make_place(path)
         training.net.save(path)
-    params = training.net.params
-    n_trained = params.flat.size - sum(params[name].size for name in training.net.frozen)
-    return ConstantGatesRun(None, task, n_trained, training.diverged, training.history)
+    return ConstantGatesRun(None, task, training.net.n_trained, training.diverged, training.history)
 
 
 def trained_highway(task: Task, data: Dataset) -> DeepNet:

@@ -71,14 +71,13 @@ from highway_lab.console import digest
 from highway_lab.fields import SCORE, Count, Share, rule
 from highway_lab.logs import Log, Result
 from highway_lab.threads import one_thread
-from highway_lab.training import Training
 from highway_networks import Config, Dataset, evaluate, rounded
 
 from . import rates
 from .beyond import blocks
 from .claims import LOSS_MARGIN
 from .common import Experiment, ExperimentJob, fit
-from .constant_gates import PartlyFrozenNet
+from .partly_frozen import ClippedNet, FrozenTraining
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
 BATCH_SIZE = 128
@@ -299,29 +298,16 @@ def plan_long(data: Dataset, smoke: bool, chosen: dict[str, Setting]) -> list[Ta
 # --------------------------------------------------------------------------------------------- training
 
 
-class ClippedNet(PartlyFrozenNet):
-    """A net that counts its clipped steps and all its steps, in a buffer: so a checkpoint holds the counts."""
+class ClippedTraining(FrozenTraining):
+    """The training of a task; frozen parameters are 0."""
 
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.buffers["steps"] = np.zeros(2, np.int64)  # clipped, all
-
-    def train_step(self, *batch, clip: float = 0.0, **options):
-        loss, norm = super().train_step(*batch, clip=clip, **options)
-        self.buffers["steps"] += norm > clip, True
-        return loss, norm
-
-
-class ClippedTraining(Training):
-    """The training of a task by a ClippedNet, which begins with the parameters of a DeepNet, but for frozen ones."""
+    net_type = ClippedNet
 
     def __init__(self, task: Task, data: Dataset):
         super().__init__(task.config, data)
-        net = ClippedNet(**self.net.config, rng=None)
-        net.params, self.net = self.net.params, net  # the optimiser moves these parameters
-        net.frozen = FROZEN.get(task.arm, ())
-        for name in net.frozen:
-            net.params[name][...] = 0
+        self.net.frozen = FROZEN.get(task.arm, ())
+        for name in self.net.frozen:
+            self.net.params[name][...] = 0
 
 
 def run_task(task: Task, data: Dataset) -> HundredLayersRun:
@@ -351,11 +337,9 @@ def record(task: Task, training: ClippedTraining) -> HundredLayersRun:
         loss, _ = evaluate(net, data.train_x, data.train_y, training.loss)
         test_score = None if task.tunes else rounded(evaluate(net, data.test_x, data.test_y, training.loss)[1])
     diverged = training.diverged or not math.isfinite(loss)
-    clipped, steps = net.buffers["steps"]
-    n_trained = net.params.flat.size - sum(net.params[name].size for name in net.frozen)
     scores = (None, None) if diverged else (rounded(loss), test_score)
     return HundredLayersRun(
-        None, task, n_trained, diverged, rounded(clipped / steps), *scores, training.history.train_loss
+        None, task, net.n_trained, diverged, rounded(net.clipped), *scores, training.history.train_loss
     )
 
 

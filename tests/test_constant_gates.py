@@ -20,8 +20,8 @@ SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
 def trained(digits):
     """Train a kind with mean gates of 0.3; returns its training and its parameters before."""
 
-    def train(kind: str) -> tuple[cg.GateTraining, dict[str, np.ndarray]]:
-        training = cg.GateTraining(SHORT, digits)
+    def train(kind: str) -> tuple[cg.FrozenTraining, dict[str, np.ndarray]]:
+        training = cg.FrozenTraining(SHORT, digits)
         cg.prepare(training.net, kind, np.full((3, 8), 0.3))
         before = {name: tensor.copy() for name, tensor in training.net.params.items()}
         for _ in training.epochs():
@@ -51,7 +51,7 @@ def test_constant_gates_do_not_see_the_input(trained, kind, digits):
 def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed(workdir, digits):
     task = cg.Task("a setting", cg.HIGHWAY, SHORT)
     cg.run_task(task, digits)
-    net, images = cg.trained_highway(task, digits), cg.GateTraining(SHORT, digits).data.train_x
+    net, images = cg.trained_highway(task, digits), cg.FrozenTraining(SHORT, digits).data.train_x
     T = net.forward(as_inputs(images, np.float32))[1].T
     np.testing.assert_allclose(cg.mean_gates(net, images), T.mean(axis=-1), rtol=1e-5)
     kept = cg.run_task(replace(task, kind=cg.MEAN), digits)

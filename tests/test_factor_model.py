@@ -1,13 +1,15 @@
 """Gates as a detector of regimes: markets of known law, forecasts that see no future, a fair idea of chance."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
 import made_up
 import numpy as np
 import pytest
-from helpers import refused_with, small_log
+from helpers import ROOT, refused_with, small_log
 from picture_helpers import cells
 from scipy.stats import rankdata
 
@@ -334,6 +336,11 @@ def test_a_run_can_be_repeated(few_candidates):
     assert list(found.scores) == [*fm.MODELS, "best by a day's inputs", "best, regime known"]
     untrained = {f"{name}{fm.UNTRAINED}: {signal}" for name in fm.GATED for signal in ("mean T", "best block")}
     assert {name for name in found.detections if fm.UNTRAINED in name} == untrained
+
+
+def test_the_loss_of_returns_is_known_where_nothing_else_is_imported():
+    code = "import experiments.beyond.factor_model; from highway_networks import LOSSES; LOSSES['squared-error']"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_twenty_seeds_walk_through_every_market(workdir, monkeypatch):

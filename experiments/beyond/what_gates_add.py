@@ -86,7 +86,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -97,10 +97,10 @@ from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputErro
 
 from ..claims import ACCURACY_MARGIN
 from ..common import CHANCE, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
-from ..constant_gates import GateTraining, PartlyFrozenNet
 from ..digit_pairs import pair_digits
 from ..inside import ROWS
 from ..paired import Paired, over_seeds, over_seeds_and_images
+from ..partly_frozen import ClippedNet, FrozenTraining
 from .blocks import RESIDUAL_SCALED, REZERO
 from .blocks_compared import FLOW_BATCH, Flow, gradient_norms, jacobian
 
@@ -206,14 +206,13 @@ def configure(cell: Cell, setting: Setting, activation: str, **budget: Any) -> C
     return Config(**fields, hidden=cell.hidden, depth=cell.depth, lr=setting.lr, activation=activation, **budget)
 
 
-class ArmNet(PartlyFrozenNet):
-    """A net of an arm, which counts its steps, and those whose gradients were clipped.
+class ArmNet(ClippedNet):
+    """A net of an arm.
 
     shared: the name of a tensor (L, D) of which all units of a block share one number. They begin alike, and each gets
     the gradient of that number, divided by √D, so that the norm counts it once; Adam does not see the divisor.
     """
 
-    steps = clipped = 0
     shared: str | None = None
 
     def backward(self, dlogits, cache):
@@ -225,21 +224,14 @@ class ArmNet(PartlyFrozenNet):
 
     @property
     def n_trained(self) -> int:
-        """Number of parameters that are trained."""
-        repeated = 0 if self.shared is None else self.params[self.shared].size - self.depth
-        return self.params.flat.size - repeated - sum(self.params[name].size for name in self.frozen)
-
-    def train_step(self, *batch, clip: float = 0.0, **options):
-        loss, norm = super().train_step(*batch, clip=clip, **options)
-        self.steps += 1
-        self.clipped += 0 < clip < norm
-        return loss, norm
+        """Number of parameters that are trained, a shared one counted once."""
+        return super().n_trained - (self.params[self.shared].size - self.depth if self.shared else 0)
 
 
-class ArmTraining(GateTraining):
+class ArmTraining(FrozenTraining):
     """The training of an arm's net."""
 
-    net_type: ClassVar[type[PartlyFrozenNet]] = ArmNet
+    net_type = ArmNet
 
     def __init__(self, arm: Arm, config: Config, data: Dataset):
         super().__init__(config, data)
@@ -358,7 +350,7 @@ def run_task(task: Task, data: Dataset) -> ArmRun:
         task,
         n_trained=net.n_trained,
         diverged=diverged,
-        clipped=rounded(net.clipped / net.steps),
+        clipped=rounded(net.clipped),
         train_loss=None if diverged else rounded(train_loss),
         score=None if diverged else rounded(right.mean()),
         right=base64.b64encode(np.packbits(right)).decode() if keep else None,

@@ -1,10 +1,11 @@
-"""Write the tables of the pages from the committed logs.
+"""Write the tables of the pages from the committed logs, and the digests of these logs.
 
     python -m pages           rewrite them
     python -m pages --check   change nothing; exit code 1 if one differs from its log
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end table -->`; NAME is a key of `all_tables()`. The
-function that makes it stands beside the figures of the same log.
+function that makes it stands beside the figures of the same log. Tables and pictures are of the logs that have the
+digests of runs/SHA256SUMS; `sha256sum -c runs/SHA256SUMS` checks them, too.
 """
 
 if __name__ == "__main__":
@@ -36,11 +37,11 @@ from benchmarks.estimators import EstimatorsLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
 from experiments.claims import WITH_CLAIMS, all_verdicts, main_verdicts
-from experiments.common import Experiment, load
+from experiments.common import Experiment, load, sha256_of
 from experiments.depth_sweep import headline, run_table, sweep_table
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import drawing, fingerprint
-from highway_lab.files import atomic_write
+from highway_lab.figures import drawing
+from highway_lab.files import atomic_write, make_place, read_bytes
 from highway_lab.logs import Log, RunLog
 from highway_networks import Config, InputError
 from visualize_highway_networks import COMMAND, SWEEP_COMMAND
@@ -48,6 +49,7 @@ from visualize_highway_networks import COMMAND, SWEEP_COMMAND
 MOST_LINKS = 4  # below a table, to logs
 ROOMS = ("experiments", "benchmarks")
 PROGRAM = "python -m pages"
+SUMS = Path("runs", "SHA256SUMS")
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "<[`*|&$\\"})
 OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
@@ -122,7 +124,7 @@ def read_log(schema: type, command: str, datasets: Sequence[str | None], path: P
 
 
 def make_table(name: str, readme: Path) -> str:
-    """Return the table `name` as it stands on a page, with its markers and the fingerprints of its logs."""
+    """Return the table `name` as it stands on a page, with its markers and the names of its logs."""
     tables = all_tables()
     if name not in tables:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
@@ -136,7 +138,7 @@ def make_table(name: str, readme: Path) -> str:
     return "\n".join(
         [
             f"<!-- table: {name} -->",
-            *(f"<!-- {fingerprint(source.log)} -->" for source in sources),
+            f"<!-- logs: {', '.join(source.log.as_posix() for source in sources)} -->",
             "",
             table,
             "",
@@ -178,21 +180,36 @@ def fill(readme: Path) -> tuple[str, str]:
     return text, MARKED.sub(lambda match: make_table(match[1], readme), text)
 
 
-def write_tables(arguments: argparse.Namespace) -> int:
-    """Rewrite the tables, or check them; returns the exit code, raises InputError before a file is changed."""
-    texts = {readme: fill(readme) for readme in pages()}
-    changed = {readme: filled for readme, (text, filled) in texts.items() if filled != text}
-    for readme, filled in changed.items():
+def sums() -> str:
+    """Return the digests of all logs of tables that are here, in the format of sha256sum."""
+    logs = {source.log for table in all_tables().values() for source in table.sources if source.log.exists()}
+    return "".join(f"{sha256_of(log)}  {log.as_posix()}\n" for log in sorted(logs))
+
+
+def logs_that_differ(some: str, others: str) -> str:
+    """Return the names of the logs whose lines are not the same in two texts of digests."""
+    lines = {*some.splitlines()} ^ {*others.splitlines()}
+    return ", ".join(sorted({line.partition("  ")[2] for line in lines} - {""})) or "the logs"
+
+
+def write_all(arguments: argparse.Namespace) -> int:
+    """Rewrite tables and digests, or check them; returns the exit code, raises InputError before a file is changed."""
+    written = read_bytes(SUMS).decode(errors="replace") if SUMS.exists() else ""
+    texts = {page: fill(page) for page in pages()} | {SUMS: (written, sums())}
+    changed = {path: (text, made) for path, (text, made) in texts.items() if made != text}
+    for path, (text, made) in changed.items():
         if arguments.check:
-            print(f"{readme}: expected the tables of the logs, found others; run: {PROGRAM}", file=sys.stderr)
+            what = f"digests of {logs_that_differ(text, made)}" if path == SUMS else "tables of the logs"
+            print(f"{path}: expected the {what}, found others; run: {PROGRAM}", file=sys.stderr)
         else:
-            with atomic_write(readme) as file:
-                file.write(filled)
+            make_place(path)
+            with atomic_write(path) as file:
+                file.write(made)
     return int(arguments.check and bool(changed))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, 1 if --check finds a difference."""
-    parser = OneLineParser(prog=PROGRAM, description="Write the pages' tables from the committed logs.")
-    parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if a table differs")
-    return run_cli(parser, write_tables, argv)
+    parser = OneLineParser(prog=PROGRAM, description="Write the pages' tables and the digests of the committed logs.")
+    parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if one differs")
+    return run_cli(parser, write_all, argv)

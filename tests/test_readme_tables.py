@@ -1,10 +1,11 @@
-"""The README's tables: they equal the committed logs, and are rewritten between their markers and nowhere else."""
+"""The pages' tables: they equal the committed logs, whose digests stand beside, and are rewritten nowhere else."""
 
 import dataclasses
 import json
 import re
 import shutil
 import statistics
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -17,10 +18,10 @@ from made_up import made_up_log
 from picture_helpers import cells, committed_log, outdated
 
 import pages
+from experiments.common import sha256_of
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
 from highway_lab import logs
-from highway_lab.figures import fingerprint
 from highway_lab.logs import DatasetInfo, RunLog, write
 from highway_networks import Config, InputError
 
@@ -56,12 +57,17 @@ READ = cache(logs.read)  # of a log are several tables
 def test_committed_table_equals_its_log(readme, name, monkeypatch):
     monkeypatch.setattr(logs, "read", READ)
     monkeypatch.chdir(ROOT)
-    sources = [committed_log(source.log) for source in pages.all_tables()[name].sources]
-    table = marked(readme.read_text(encoding="utf-8"))[name]
-    for log in sources:
-        if f"<!-- {fingerprint(log)} -->" not in table:
+    digests = (ROOT / pages.SUMS).read_text()
+    for log in (source.log for source in pages.all_tables()[name].sources):
+        if f"{sha256_of(committed_log(log))}  {log}\n" not in digests:
             outdated(f"{readme}: the table {name} was made from another {log.name}")
-    assert table == pages.make_table(name, readme)
+    assert marked(readme.read_text(encoding="utf-8"))[name] == pages.make_table(name, readme)
+
+
+def test_every_committed_log_has_its_digest(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if pages.sums() != pages.SUMS.read_text():
+        outdated(f"{pages.SUMS} has the digests of other logs")
 
 
 @pytest.fixture
@@ -87,17 +93,36 @@ def test_tables_are_written_between_their_markers_and_nowhere_else(folder):
     assert files_below(folder) == before
 
 
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum")
+def test_the_digests_are_those_of_sha256sum(folder):
+    pages.main([])
+    done = subprocess.run(["sha256sum", "--check", "--strict", pages.SUMS], capture_output=True, text=True, check=True)
+    assert done.stdout == "run.json: OK\nrun_sweep.json: OK\n"
+
+
 def test_check_finds_a_changed_digit_and_changes_nothing(folder, capsys):
     assert pages.main(["--check"]) == 1
+    assert capsys.readouterr().err.count("python -m pages") == 2  # the table, and the digests
     pages.main([])
     assert pages.main(["--check"]) == 0
-    assert capsys.readouterr().err.count("python -m pages") == 1
 
     text = Path("README.md").read_text(encoding="utf-8")
     Path("README.md").write_text(text.replace("92.6", "93.6"), encoding="utf-8")
     before = files_below(folder)
     assert pages.main(["--check"]) == 1
     assert "python -m pages" in capsys.readouterr().err
+    assert files_below(folder) == before
+
+
+def test_check_names_a_log_that_does_not_have_its_digest(folder, capsys):
+    """Even if no table is another for that, as of a log whose time of making is another."""
+    pages.main([])
+    log = made_up_log(depths=(30,))
+    write("run.json", dataclasses.replace(log, created="2026-11-20T10:00:01Z"))
+    before = files_below(folder)
+    assert pages.main(["--check"]) == 1
+    expected = "runs/SHA256SUMS: expected the digests of run.json, found others; run: python -m pages\n"
+    assert capsys.readouterr().err == expected
     assert files_below(folder) == before
 
 
@@ -204,9 +229,7 @@ def test_no_text_of_a_log_is_markup_on_a_page(name, log, text, folder):
     before = pages.make_table(name, Path("README.md")).splitlines()
     Path(log).write_text(Path(log).read_text().replace(text, text + json.dumps(HOSTILE)[1:-1]))
     after = pages.make_table(name, Path("README.md")).splitlines()
-    assert [line.replace(HARMLESS, "") for line in after if " sha256 " not in line] == [
-        line for line in before if " sha256 " not in line
-    ]
+    assert [line.replace(HARMLESS, "") for line in after] == before
     assert any(HARMLESS in line for line in after)
 
 

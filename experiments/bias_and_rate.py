@@ -10,10 +10,10 @@ from itertools import product
 from typing import Annotated
 
 from highway_lab.fields import rule
-from highway_lab.logs import Log
+from highway_lab.logs import Log, TrainedRun
 from highway_networks import ACTIVATIONS, Config, Dataset
 
-from .common import Experiment, ExperimentJob, TrainedRun, fit, train_one
+from .common import Experiment, ExperimentJob, fit, train_one
 from .rates import TriedRate, choose_and_measure, choosing
 
 DEPTH = 50
@@ -35,9 +35,9 @@ BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class BiasAndRateLog(Log):
     """The log runs/bias_and_rate.json; the runs by initialisation train at the rates that `tried` chose."""
 
-    by_rate: Annotated[list[TrainedRun[Config]], rule("by_rate")]
+    by_rate: Annotated[list[TrainedRun[Config, None]], rule("by_rate")]
     tried: Annotated[list[TriedRate], rule("tried")]
-    by_init: Annotated[list[TrainedRun[Config]], rule("by_init")]
+    by_init: Annotated[list[TrainedRun[Config, None]], rule("by_init")]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)
@@ -72,7 +72,7 @@ def arm(run: TrainedRun) -> tuple[str, str, str, float, int]:
 
 def run(job: ExperimentJob) -> None:
     by_rate = job.train(rate_configs(job.data, job.smoke))
-    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun[Config], arm)
+    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun[Config, None], arm)
     job.keep(by_rate[0].config, by_rate=by_rate, tried=tried, by_init=by_init)
 
 

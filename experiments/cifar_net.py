@@ -14,11 +14,11 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import Count, Share, rule
-from highway_lab.logs import Log
+from highway_lab.logs import Log, TrainedRun
 from highway_networks import Config, Dataset, rounded
 
 from . import models
-from .common import Experiment, ExperimentJob, TrainedRun, curve, fit, group, hold_out
+from .common import Experiment, ExperimentJob, curve, fit, group, hold_out
 from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
@@ -31,7 +31,7 @@ VALIDATION_SHARE = 0.1  # of the training images
 class CifarNetLog(Log):
     """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
 
-    runs: Annotated[list[TrainedRun[Config]], rule("runs")]
+    runs: Annotated[list[TrainedRun[Config, None]], rule("runs")]
     margin: Share  # by which a validation accuracy may miss the highest: its standard error
     lr: float
     epochs: Count

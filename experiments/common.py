@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import ConfigT, DatasetInfo, Log, Trained, imported
+from highway_lab.logs import DatasetInfo, Log, TrainedRun, imported
 from highway_lab.training import train_resumably
-from highway_networks import Dataset, History, InputError, TrainingConfig
+from highway_networks import Dataset, InputError, TrainingConfig
 
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
@@ -200,18 +200,8 @@ class Experiment:
             print(f"drew {path}")
 
 
-@dataclass
-class TrainedRun(Trained, Generic[ConfigT]):
-    """The record of a run, without gates; a log lists TrainedRun[Config], or another kind of configuration."""
-
-    config: ConfigT
-    diverged: bool
-    history: History
-
-
 def train_one(config: TrainingConfig, data: Dataset) -> TrainedRun:
-    run = train_resumably(config, data)
-    return TrainedRun(None, config, run.diverged, run.history)
+    return TrainedRun.of(config, train_resumably(config, data))
 
 
 @dataclass(frozen=True)
@@ -279,7 +269,7 @@ class ExperimentJob:
 
     def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:
         """Return a run of each config, all of one kind; runs that are on disk are not trained again."""
-        return self.run_missing(train_one, configs, TrainedRun[type(configs[0])])
+        return self.run_missing(train_one, configs, TrainedRun[type(configs[0]), None])
 
     def keep(self, config: Any = None, **measured: Any) -> None:
         """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""

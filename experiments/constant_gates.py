@@ -18,10 +18,10 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.console import digest
-from highway_lab.fields import Count, rule
+from highway_lab.fields import rule
 from highway_lab.files import make_place
-from highway_lab.logs import Log, Trained, environment
-from highway_networks import Config, Dataset, DeepNet, History
+from highway_lab.logs import Log, TrainedRun, environment
+from highway_networks import Config, Dataset, DeepNet
 
 from . import models
 from .claims import ACCURACY_MARGIN
@@ -47,16 +47,7 @@ class Task:
     config: Config
 
 
-@dataclass
-class ConstantGatesRun(Trained):
-    task: Task
-    n_trained: Count  # parameters that are trained
-    diverged: bool
-    history: History
-
-    @property
-    def config(self) -> Config:
-        return self.task.config
+ConstantGatesRun = TrainedRun[Task, None]
 
 
 @dataclass
@@ -93,7 +84,7 @@ def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
         path = net_path(task.config)
         make_place(path)
         training.net.save(path)
-    return ConstantGatesRun(None, task, training.net.n_trained, training.diverged, training.history)
+    return TrainedRun(None, task, training.net.n_trained, training.diverged, training.history, None)
 
 
 def trained_highway(task: Task, data: Dataset) -> DeepNet:

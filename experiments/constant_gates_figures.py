@@ -60,14 +60,14 @@ def kinds_table(log: ConstantGatesLog) -> str:
     rows = []
     for setting, kinds in by_setting(log).items():
         for kind, runs in kinds.items():
-            (n_trained,) = {run.n_trained for run in runs}
+            (n_params,) = {run.n_params for run in runs}
             losses = [run.history.train_loss[-1] for run in runs if not run.diverged]
             diverged = len(runs) - len(losses)
             between = lead(runs, kinds[HIGHWAY])
             beside = "" if kind == HIGHWAY else f"{between} ({judge(between, log.margin)})"
             score = f"{interval(points(runs)):.2f}" + (f" ({diverged} diverged)" if diverged else "")
             loss = f"{np.mean(losses):.4f}" if losses else "none"
-            rows.append([setting, kind, f"{n_trained:,}", score, beside, loss])
+            rows.append([setting, kind, f"{n_params:,}", score, beside, loss])
     seeds = count_of(len(runs), "seed")
     header = ["setting", "gates", "trained parameters", "test accuracy (%)", "minus highway", "training loss"]
     return (

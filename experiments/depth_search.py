@@ -59,9 +59,9 @@ from highway_lab.datasets import DATASETS
 from highway_lab.fields import COUNT, Count, rule
 from highway_lab.files import make_place
 from highway_lab.jobs import ResultT, check_number
-from highway_lab.logs import Log, Result, Trained
-from highway_lab.training import Training
-from highway_networks import Config, Dataset, History, InputError, rounded
+from highway_lab.logs import Log, Result, TrainedRun, lowest
+from highway_lab.training import Training, train_resumably
+from highway_networks import Config, Dataset, InputError, rounded
 
 from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data
 
@@ -115,7 +115,7 @@ class Trial:
         """The trial of the search whose setting this is."""
         return dataclasses.replace(self, repeat=0)
 
-    def config(self, n_test: int) -> Config:
+    def configure(self, n_test: int) -> Config:
         steps = math.ceil(self.n_train / BATCH_SIZE)
         return Config(
             block=self.block,
@@ -139,7 +139,7 @@ class Trial:
     def contradiction(self) -> str | None:
         """Return what forbids the trial's configuration."""
         try:
-            self.config(n_test=1)
+            self.configure(n_test=1)
         except (InputError, ArithmeticError) as error:
             return str(error)
         return None
@@ -149,7 +149,7 @@ class Trial:
 class TrialResult(Result):
     """Result of one setting; train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
 
-    trial: Trial
+    task: Trial
     train_loss: Annotated[list[float | None], rule("epochs")]
     diverged: bool
     seconds: Annotated[float, rule(within=COUNT)]
@@ -160,27 +160,7 @@ class TrialResult(Result):
         return lowest(self.train_loss)
 
 
-@dataclass
-class BestRun(Trained):
-    """A run of one of an arm's best settings from another seed; losses are of all training images after each epoch."""
-
-    trial: Trial
-    n_params: Count
-    diverged: bool
-    history: History
-
-    @property
-    def epochs(self) -> int:
-        return self.trial.epochs
-
-    @property
-    def lowest_loss(self) -> float:
-        """The lowest loss after any epoch; inf if none is finite."""
-        return lowest(self.history.train_loss)
-
-
-def lowest(losses: Iterable[float | None]) -> float:
-    return min((loss for loss in losses if loss is not None), default=math.inf)
+BestRun = TrainedRun[Trial, None]  # of an arm's best settings, from another seed
 
 
 @dataclass
@@ -200,7 +180,7 @@ class DepthSearchLog(Log):
 
     def contradiction(self) -> str | None:
         """Return in words what does not agree."""
-        others = {run.trial.dataset for run in (*self.results, *self.best)} - {self.dataset.name}
+        others = {run.task.dataset for run in (*self.results, *self.best)} - {self.dataset.name}
         return f"expected trials on {self.dataset.name}, found some on {', '.join(others)}" if others else None
 
 
@@ -258,22 +238,22 @@ def halve(trials: list[Trial], train: Callable[[list[Trial]], list[TrialResult]]
         epochs, best = math.ceil(of_epochs * whole), math.ceil(share * settings)
         rung = [dataclasses.replace(trial, epochs=epochs) for arm in arms.values() for trial in arm[:best]]
         done = train(sorted(rung, key=lambda trial: trial.index))
-        results |= {result.trial: result for result in done}
-        arms = {arm: [result.trial for result in ranked] for arm, ranked in by_arm(done).items()}
+        results |= {result.task: result for result in done}
+        arms = {arm: [result.task for result in ranked] for arm, ranked in by_arm(done).items()}
     return list(results.values())
 
 
 def last_rung(results: Iterable[TrialResult]) -> list[TrialResult]:
     """Return the results of the settings that were trained for longest."""
     results = list(results)
-    epochs = max(result.trial.epochs for result in results)
-    return [result for result in results if result.trial.epochs == epochs]
+    epochs = max(result.task.epochs for result in results)
+    return [result for result in results if result.task.epochs == epochs]
 
 
 def run_trial(trial: Trial, data: Dataset) -> TrialResult:
     """Train one setting for the epochs of its rung, without a look at test images."""
     began = time.perf_counter()
-    training = Training(trial.config(n_test=len(data.test_x)), data)
+    training = Training(trial.configure(n_test=len(data.test_x)), data)
     losses = [rounded(loss) for loss in training.epochs(scored=False)]
     return TrialResult(None, trial, losses, training.diverged, rounded(time.perf_counter() - began))
 
@@ -283,13 +263,8 @@ def run_best(trial: Trial, data: Dataset, *, any_code: bool = False) -> BestRun:
 
     any_code: whether also from one of other code
     """
-    training = Training(trial.config(n_test=len(data.test_x)), data)
-    path = checkpoint_path(trial)
-    checkpoints.restore(path, training, any_code=any_code)
-    for _ in training.epochs():
-        checkpoints.save(path, training)
-    run = training.run()
-    return BestRun(None, trial, run.n_params, run.diverged, run.history)
+    config = trial.configure(n_test=len(data.test_x))
+    return TrainedRun.of(trial, train_resumably(config, data, keep=checkpoint_path(trial), any_code=any_code))
 
 
 def checkpoint_path(trial: Trial) -> Path:
@@ -302,14 +277,14 @@ def checkpoint_path(trial: Trial) -> Path:
 
 def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
     """Return each arm's run of lowest training loss; a diverged run only if all diverged."""
-    arms = group_by(runs, lambda run: run.trial.arm)
+    arms = group_by(runs, lambda run: run.task.arm)
     return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in arms.items()}
 
 
 def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
     """Return the results of each arm, best first, diverged ones last; arms by kind of block, then depth."""
     ranked = sorted(results, key=lambda result: (result.diverged, result.lowest_loss))
-    return group_by(ranked, lambda result: result.trial.arm)
+    return group_by(ranked, lambda result: result.task.arm)
 
 
 def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[str, Any]) -> Path:
@@ -324,9 +299,9 @@ def write_log(job: ExperimentJob, results: list[TrialResult]) -> None:
     """Write the log of a search; keep the runs of `best` from an earlier log of the same search."""
     fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "best_command": None, "best": []}
     old = EXPERIMENT.read(job.path) if job.path.exists() else None
-    if old and [result.trial for result in old.results] == [result.trial for result in results]:
+    if old and [result.task for result in old.results] == [result.task for result in results]:
         fields |= {"best_command": old.best_command, "best": located(old.best, old)}
-    job.keep(results[0].trial.config(n_test=len(job.data.test_x)), results=results, **fields)
+    job.keep(results[0].task.configure(n_test=len(job.data.test_x)), results=results, **fields)
 
 
 def located(results: list[ResultT], log: DepthSearchLog) -> list[ResultT]:
@@ -396,19 +371,19 @@ def best(job: ExperimentJob) -> None:
     if path == EXPERIMENT.log_path():
         best_runs = best_of_arm(runs)
         for arm in KEPT.keys() & best_runs.keys():
-            keep_net(best_runs[arm].trial, job.data, KEPT[arm])
+            keep_net(best_runs[arm].task, job.data, KEPT[arm])
 
 
 def plan_best(log: DepthSearchLog, flags: argparse.Namespace) -> list[Trial]:
     """Return the trials from other seeds of the arms' best settings."""
-    results = [run for run in last_rung(log.results) if flags.activation in (None, run.trial.activation)]
+    results = [run for run in last_rung(log.results) if flags.activation in (None, run.task.activation)]
     arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(results).items()}
     wanted = flags.arms.split(",") if flags.arms else [*arms]
     if missing := [name for name in wanted if name not in arms]:
         raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
     check_number(flags.seeds * len(wanted))
     return [
-        stretch(dataclasses.replace(result.trial, repeat=repeat), flags.epochs)
+        stretch(dataclasses.replace(result.task, repeat=repeat), flags.epochs)
         for repeat in range(flags.first_repeat, flags.first_repeat + flags.seeds)
         for name in wanted
         for result in arms[name][: flags.top]
@@ -424,7 +399,7 @@ def stretch(trial: Trial, epochs: int | None) -> Trial:
 
 def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
     """Save the net of a finished run; raises InputError if its checkpoint is gone."""
-    training = Training(trial.config(n_test=len(data.test_x)), data)
+    training = Training(trial.configure(n_test=len(data.test_x)), data)
     path = checkpoint_path(trial)
     if not checkpoints.restore(path, training, any_code=True):
         raise InputError(

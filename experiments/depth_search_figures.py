@@ -55,11 +55,11 @@ def search_figure(log: DepthSearchLog, *more: DepthSearchLog) -> Figure:
 
 def draw_curves(part: FigureBase, dataset: str, best: list[BestRun], new: list[BestRun]) -> None:
     """Draw a row of panels with a shared scale, and name the kinds of block in the last."""
-    by_depth = group_by([*best, *new], lambda run: run.trial.depth)
+    by_depth = group_by([*best, *new], lambda run: run.task.depth)
     fewest = count_seeds(best)
     seeds = f"{fewest} or {fewest + count_seeds(new)} other seeds" if new else count_of(fewest, "other seed")
     epochs = count_of(epochs_of(best), "epoch")
-    settings = len({run.trial.setting for run in best}) // max(len(by_run_arm(best)), 1)
+    settings = len({run.task.setting for run in best}) // max(len(by_run_arm(best)), 1)
     each = f"each net's {count_of(settings, 'best setting')}"
     set_title(part, f"{name_data(dataset)}: {each}, {epochs} from {seeds}")
     panels = part.subplots(ncols=max(len(by_depth), 1), sharey=True, squeeze=False)[0]
@@ -81,7 +81,7 @@ def curves_panel(axes: Axes, runs: list[BestRun]) -> None:
 
     A run that diverged ends in a cross, and words in the panel's corner count such runs.
     """
-    for row, (block, of_block) in enumerate(group_by(runs, lambda run: run.trial.block).items()):
+    for row, (block, of_block) in enumerate(group_by(runs, lambda run: run.task.block).items()):
         style, ended = {"color": COLORS[block]}, [run for run in of_block if run.diverged]
         if done := finished(of_block):
             curves = np.array([run.history.train_loss for run in done])
@@ -99,7 +99,7 @@ def draw_top(part: FigureBase, log: DepthSearchLog) -> None:
     """Draw each arm's best losses as dots, their geometric means by depth as a line."""
     arms = by_arm(last_rung(log.results))
     depths = sorted({depth for _, depth in arms})
-    settings, epochs = len(first_rung(log)) // len(arms), max(result.trial.epochs for result in log.results)
+    settings, epochs = len(first_rung(log)) // len(arms), max(result.task.epochs for result in log.results)
     best = f"The {min(log.top, settings)} best of {settings} settings"
     set_title(part, f"{best}, {count_of(epochs, 'epoch')} from 1 seed each")
     axes = part.subplots()
@@ -117,13 +117,13 @@ def draw_top(part: FigureBase, log: DepthSearchLog) -> None:
 def settings_figure(log: DepthSearchLog, *_: DepthSearchLog) -> Figure:
     """Draw the loss of every setting after the first rung by learning rate (top) and gate bias (bottom)."""
     results = first_rung(log)
-    by_depth = group_by(results, lambda result: result.trial.depth)
-    epochs = count_of(results[0].trial.epochs, "epoch")
+    by_depth = group_by(results, lambda result: result.task.depth)
+    epochs = count_of(results[0].task.epochs, "epoch")
     title = f"{name_data(log.dataset.name)}: training loss of every setting after {epochs}"
     figure, axes = new_figure(title, 6.6, nrows=2, ncols=len(by_depth), sharey=True, squeeze=False)
     for (over, under), (depth, of_depth) in zip(axes.T, by_depth.items(), strict=True):
         for result in of_depth:
-            trial, lost = result.trial, result.diverged or result.lowest_loss > CEILING
+            trial, lost = result.task, result.diverged or result.lowest_loss > CEILING
             loss = DIVERGED[trial.block] if lost else result.lowest_loss
             style = {"color": COLORS[trial.block], "alpha": 0.6, "markersize": 4, "linestyle": "none"}
             style["marker"] = "x" if lost else "o"
@@ -146,8 +146,8 @@ def settings_figure(log: DepthSearchLog, *_: DepthSearchLog) -> Figure:
 
 def first_rung(log: DepthSearchLog) -> list[TrialResult]:
     """Return the results of the rung on which every setting was tried."""
-    epochs = min(result.trial.epochs for result in log.results)
-    return [result for result in log.results if result.trial.epochs == epochs]
+    epochs = min(result.task.epochs for result in log.results)
+    return [result for result in log.results if result.task.epochs == epochs]
 
 
 def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
@@ -156,10 +156,10 @@ def top_losses(ranked: list[TrialResult], top: int) -> list[float]:
 
 def new_seeds(log: DepthSearchLog, *more: DepthSearchLog) -> list[BestRun]:
     """Return the runs of other logs by which the settings of log.best are trained from new seeds."""
-    known = {run.trial for run in log.best}
+    known = {run.task for run in log.best}
     settings = {trial.setting for trial in known}
     runs = [run for other in more for run in other.best]
-    return [run for run in runs if run.trial.setting in settings and run.trial not in known]
+    return [run for run in runs if run.task.setting in settings and run.task not in known]
 
 
 def longest(log: DepthSearchLog, *more: DepthSearchLog) -> list[BestRun]:
@@ -172,7 +172,7 @@ def epochs_of(runs: list[BestRun]) -> int:
 
 
 def count_seeds(runs: Iterable[BestRun]) -> int:
-    return len({run.trial.repeat for run in runs})
+    return len({run.task.repeat for run in runs})
 
 
 def name_budget(runs: list[BestRun], of: str = "seed") -> str:
@@ -189,7 +189,7 @@ def count_diverged(runs: list[BestRun]) -> str:
 
 
 def by_run_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], list[BestRun]]:
-    return group_by(runs, lambda run: run.trial.arm)
+    return group_by(runs, lambda run: run.task.arm)
 
 
 def by_seed(
@@ -202,7 +202,7 @@ def by_seed(
     counted: the runs of an arm that count; `list` counts those that diverged, too
     """
     return {
-        arm: [value(seed) for seed in group_by(counted(runs), lambda run: run.trial.repeat).values()]
+        arm: [value(seed) for seed in group_by(counted(runs), lambda run: run.task.repeat).values()]
         for arm, runs in by_run_arm(best).items()
     }
 
@@ -267,8 +267,8 @@ def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
     rows, first = [], by_arm(first_rung(log))
     for arm, ranked in by_arm(last_rung(log.results)).items():
         results = first[arm]
-        tried, top = ([result.trial for result in of] for of in (results, ranked[: log.top]))
-        good = [of.trial for of in results if not of.diverged and of.lowest_loss < log.level]
+        tried, top = ([result.task for result in of] for of in (results, ranked[: log.top]))
+        good = [of.task for of in results if not of.diverged and of.lowest_loss < log.level]
         rates = [trial.lr / (1 - trial.momentum) for trial in good]
         biases = [trial.gate_bias for trial in top if trial.gate_bias is not None]
         open_gated = {trial for trial in tried if trial.gate_bias is not None and trial.gate_bias > OPEN_BIAS}
@@ -285,7 +285,7 @@ def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
                 str(1 + [trial.index for trial in tried].index(top[0].index)),
             ]
         )
-    epochs = first_rung(log)[0].trial.epochs
+    epochs = first_rung(log)[0].task.epochs
     header = [
         "net, layers",
         "diverged",
@@ -305,15 +305,15 @@ def by_activation(log: DepthSearchLog, *more: DepthSearchLog) -> dict[tuple[str,
     arms, runs = by_arm(last_rung(log.results)), [run for of in (log, *more) for run in of.best]
     found = {}
     for activation, block in product(ACTIVATIONS, BLOCKS):
-        ranked = (of.trial for of in arms.get((block, FIXED), []) if of.trial.activation == activation)
+        ranked = (of.task for of in arms.get((block, FIXED), []) if of.task.activation == activation)
         best = next(ranked, None)
-        found[activation, block] = [run for run in runs if run.trial.setting == best]
+        found[activation, block] = [run for run in runs if run.task.setting == best]
     return found
 
 
 def with_seeds_of(runs: Iterable[BestRun], others: Iterable[BestRun]) -> list[BestRun]:
-    seeds = {run.trial.repeat for run in others}
-    return [run for run in runs if run.trial.repeat in seeds]
+    seeds = {run.task.repeat for run in others}
+    return [run for run in runs if run.task.repeat in seeds]
 
 
 def log_losses(runs: Iterable[BestRun]) -> list[float]:
@@ -365,16 +365,16 @@ def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     shallow = {block: [(block, depth) for depth in SHALLOW] for block in BLOCKS}
     compared = [("plain 100 above 10 and 20", best, [("plain", 100)], shallow["plain"])]
     compared += [(f"highway {depth} below plain", best, [("plain", depth)], [("highway", depth)]) for depth in DEEP]
-    firsts = {arm: runs[0].trial.index for arm, runs in by_run_arm(best).items()}  # of each arm's best in the search
-    alone = [run for run in best if run.trial.index == firsts[run.trial.arm]]
+    firsts = {arm: runs[0].task.index for arm, runs in by_run_arm(best).items()}  # of each arm's best in the search
+    alone = [run for run in best if run.task.index == firsts[run.task.arm]]
     compared.append(("highway 100 below plain, best settings alone", alone, [("plain", 100)], [("highway", 100)]))
-    few = [run for run in log.best if run.trial.depth in SHALLOW]
+    few = [run for run in log.best if run.task.depth in SHALLOW]
     for runs in ([*few, *new], [*log.best, *new]) if new else ():
         for arm in (("highway", depth) for depth in DEEP):
             compared.append((f"{' '.join(map(str, arm))} below 10 and 20", runs, shallow["highway"], [arm]))
     rows = []
     for name, runs, higher, lower in compared:
-        used = [run for run in runs if run.trial.arm in (*higher, *lower)]
+        used = [run for run in runs if run.task.arm in (*higher, *lower)]
         if not used:
             continue
         seeds = name_seeds(by_seed(used, log_loss).values())

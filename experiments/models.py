@@ -159,7 +159,7 @@ def best_setting(dataset: str, n_train: int) -> Config | None:
     runs = depth_search.EXPERIMENT.read(log).best if log.exists() else []
     best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
     if best:
-        return replace(best.trial, n_train=n_train).config(n_test=1)
+        return replace(best.task, n_train=n_train).configure(n_test=1)
     grid = common.load("cifar_net")  # not imported above, as it imports this module
     log = grid.log_path(dataset)
     return grid.read(log).net.source.training if log.exists() else None

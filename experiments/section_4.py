@@ -50,7 +50,7 @@ class Seen:
     lesioned_error: Annotated[list[float], rule("L", within=SHARE)]
     lesioned_loss: Annotated[list[float], rule("L")]
     flips: Annotated[list[float], rule("L", within=SHARE)]  # share of images whose prediction changes
-    closed_error: Share | None  # with all layers closed; null in an older log
+    closed_error: Share | None  # with all layers closed; null where it was not measured
 
 
 @dataclass

@@ -24,10 +24,10 @@ from typing import Annotated
 import numpy as np
 
 from highway_lab.fields import COUNT, SHARE, Count, rule
-from highway_lab.logs import Log, Trained, numbers
+from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, History, evaluate, rounded
+from highway_networks import Config, Dataset, DeepNet, evaluate, rounded
 
 from .common import Experiment, ExperimentJob, fit
 from .rates import TriedRate, choose_and_measure, choosing
@@ -61,14 +61,7 @@ class Gates:
     needed: Count
 
 
-@dataclass
-class DeepRun(Trained):
-    """One training run; gates are null where the net has none, tries a rate, or diverged."""
-
-    config: Config
-    diverged: bool
-    history: History
-    gates: Gates | None
+DeepRun = TrainedRun[Config, Gates | None]  # null where the net has no gates, tries a rate, or diverged
 
 
 @dataclass
@@ -130,7 +123,7 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
             pass
         if gated and not training.diverged:
             gates = measure_gates(training, untrained, mean_T(training.net, images))
-    return DeepRun(None, config, training.diverged, training.history, gates)
+    return TrainedRun.of(config, training.run(), gates)
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:

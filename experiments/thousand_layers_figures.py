@@ -51,7 +51,7 @@ def deepest(*logs: ThousandLayersLog) -> dict[float, list[DeepRun]]:
 
 def lost(runs: list[DeepRun]) -> np.ndarray:
     """Return the points of test accuracy lost with all but k blocks closed, (gated runs, numbers k)."""
-    scores = np.array([run.gates.scores for run in runs if run.gates])
+    scores = np.array([run.measured.scores for run in runs if run.measured])
     return 100 * (scores[:, -1:] - scores)
 
 
@@ -120,7 +120,7 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
         for row, bias in enumerate(colors):
             runs, label, color = arms.get(("highway", bias, depth), []), name_row("highway", bias), colors[bias]
             if runs and shows_blocks(log, runs):
-                draw_seeds(axes, runs[0].gates.kept[::-1], lost(runs)[:, ::-1], label=label, color=color)
+                draw_seeds(axes, runs[0].measured.kept[::-1], lost(runs)[:, ::-1], label=label, color=color)
             else:
                 words = f"{label} {STALLS[judge_training(log, runs)] if runs else 'not run'}"
                 axes.text(0.03, 0.97 - 0.07 * row, words, transform=axes.transAxes, color=color, va="top")
@@ -144,7 +144,7 @@ def arms_table(log: ThousandLayersLog, *more: ThousandLayersLog) -> str:
     rows = [row for of in (log, *more) for row in arm_rows(of)]
     header = ["blocks", "net", "epochs", "rate", "test accuracy (%)", "minus no blocks", "training loss"]
     header += ["lost, all closed", "blocks needed", "mean T"]
-    taking_part = max((run.gates.taking_part for of in (log, *more) for run in of.runs if run.gates), default=0)
+    taking_part = max((run.measured.taking_part for of in (log, *more) for run in of.runs if run.measured), default=0)
     edges = edge_note(log.tried, log.runs, arm, lambda *arm: f"{arm[2]:,} {name(*arm)}" if arm[2] else name(*arm))
     edges = edges if log.tried else ""
     return (
@@ -177,7 +177,7 @@ def name(block: str, bias: float, depth: int) -> str:
 
 def gate_cells(runs: list[DeepRun]) -> list[str]:
     """Return the points lost with all blocks closed, the numbers of needed blocks by seed, and mean T."""
-    gates = [run.gates for run in runs if run.gates]
+    gates = [run.measured for run in runs if run.measured]
     needed = ", ".join(f"{of.needed:,}" for of in gates)
     return [str(interval(lost(runs)[:, 0])), needed, f"{np.mean([of.trained for of in gates]):.1e}"]
 
@@ -207,7 +207,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
 def blog_claim(*logs: ThousandLayersLog) -> Claim:
     """Judge whether the deepest nets from BLOG_BIAS reach about 95 %, and whether each uses about 15 blocks."""
     runs, (_, control, _) = deepest(*logs)[BLOG_BIAS], split(logs[-1])
-    scores, needed = interval(points(runs)), [run.gates.needed for run in runs if run.gates]
+    scores, needed = interval(points(runs)), [run.measured.needed for run in runs if run.measured]
     above = interval(points(runs) - BLOG_ACCURACY)
     as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"

@@ -140,7 +140,7 @@ class ResultFile(Generic[ResultT]):
             return logs.loads(text, self.schema)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{self.path}: line {number}: expected a {self._name}, found: {error}; "
+                f"{self.path}: line {number}: expected a {self._name} of this version, found: {error}; "
                 "delete this line, or move the file"
             ) from error
 
@@ -362,11 +362,10 @@ def run_missing(
     here = logs.environment(programs=logs.mathematics(tasks[0] if tasks else None)).code
     done = {results.task_of(result): result for result in found if result.whole}
     kept = [result for result in found if result.whole or checkpoints]
-    known = [(here, samples), (here, "unknown")]  # results of before had no digest of their samples
     foreign = {
         results.task_of(of)
         for of in kept
-        if of.environment is None or (of.environment.code, of.environment.samples) not in known
+        if of.environment is None or (of.environment.code, of.environment.samples) != (here, samples)
     }
     if foreign and old != "keep":
         raise InputError(

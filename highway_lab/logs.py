@@ -36,42 +36,9 @@ imported: list[str] = []  # files of the user, by --import or as the program: pa
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
+TaskT = TypeVar("TaskT", bound=Any)
+MeasuredT = TypeVar("MeasuredT", bound=Any)
 LogT = TypeVar("LogT")
-
-# Fields that older logs and checkpoints lack, and their values there: by the class of the log, by the name under which
-# an object stands in it, or by both. So a field that is added leaves older logs readable.
-DEFAULTS = {"loss": "cross-entropy", "schedule": "constant", "weight_decay": 0.0, "n_validation": 0, "n_scored": 0}
-DEFAULTS["init_gain"] = 1.0
-SEEN = [f"{nets}.{state}" for nets in ("nets", "deep") for state in ("trained", "untrained")]  # in section 4's log
-ADDED: dict[str, dict[str, Any]] = {
-    "dataset": {"test_set": TEST_IMAGES, "classes": []},
-    "environment": {"kernels": "unknown", "code": "unknown", "samples": "unknown"},
-    "State": {"code": "unknown"},
-    "config": DEFAULTS,
-    "training": DEFAULTS,
-    "history": {"validation_loss": [], "validation_score": []},
-    "RunLog": {"finished": True},
-    "RunLog.runs": {"environment": None, "metric": "accuracy"},
-    "results": {"environment": None},
-    "best": {"environment": None},
-    "by_depth": {"environment": None},
-    "by_bias": {"environment": None},
-    "DepthSearchLog": {"top": 10, "level": 0.1, "levels": [0.1, 0.01, 0.001], "best_command": None},
-    "trial": {"repeat": 0},
-    "TunedPlainLog.tried": {"init_gain": 1.0},
-    **{f"Section4Log.{nets}": {"closed_error": None} for nets in SEEN},
-}
-ADDED_TO_AUGMENT = {"padding": 8}  # of configurations that have `augment`
-RENAMED = {
-    "train_acc": "train_score",
-    "test_acc": "test_score",
-    "architecture": "block",
-    "n_held_out": "n_validation",
-    "held_out_loss": "validation_loss",
-    "held_out_score": "validation_score",
-    "held_out": "validation",
-    "held_out_images": "validation_images",
-}
 
 
 # ---------------------------------------------------------------------------------------- the envelope
@@ -212,7 +179,7 @@ class Trained(Result):
 
 @dataclass
 class RunRecord(Trained, Generic[ConfigT]):
-    """One training run, as a log keeps it."""
+    """A run of a training command, as its log keeps it."""
 
     in_parts = True
     config: ConfigT
@@ -237,6 +204,40 @@ class RunRecord(Trained, Generic[ConfigT]):
         """Return the record of some epochs only."""
         history = History(*(column[start:stop] for column in self.history.columns()))
         return replace(self, history=history, gate_means=self.gate_means and self.gate_means[start:stop])
+
+
+@dataclass
+class TrainedRun(Trained, Generic[TaskT, MeasuredT]):
+    """A run of an experiment: its task, its history, and what was `measured` beside it; a log says of which types.
+
+    task      a configuration, or an object that has one as `config`
+    n_params  parameters that are trained
+    """
+
+    task: TaskT
+    n_params: Count
+    diverged: bool
+    history: History
+    measured: MeasuredT
+
+    @classmethod
+    def of(cls, task: Any, run: Any, measured: Any = None) -> Self:
+        """Make the record of a task, given the record of its training."""
+        return cls(None, task, run.n_params, run.diverged, run.history, measured)
+
+    @property
+    def config(self) -> Any:
+        return getattr(self.task, "config", self.task)
+
+    @property
+    def lowest_loss(self) -> float:
+        """The lowest training loss after any epoch; inf if none is finite."""
+        return lowest(self.history.train_loss)
+
+
+def lowest(losses: Iterable[float | None]) -> float:
+    """Return the lowest of losses, of which null is none; inf if there is none."""
+    return min((loss for loss in losses if loss is not None), default=math.inf)
 
 
 @dataclass
@@ -423,19 +424,18 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
     except (ValueError, RecursionError) as error:
         ending = "" if ADD_NAME in str(error) else f"; {remedy}"
-        raise InputError(f"{path}: expected a valid log, found: {error}{ending}") from error
+        raise InputError(f"{path}: expected a log of this version, found: {error}{ending}") from error
 
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:
-    """Return the log or the result in `text`, brought up to today's schema; raises ValueError where it differs."""
+    """Return the log or the result in `text`; raises ValueError where it differs from the schema."""
     import msgspec
 
-    content = msgspec.json.decode(text)
-    check_texts(content)
-    raw = completed(content, getattr(schema, "__origin__", schema).__name__)
+    raw = msgspec.json.decode(text)
+    check_texts(raw)
     log: Any = msgspec.convert(raw, schema)
     for difference in _differing_fields(raw, asdict(log), "$"):
-        raise ValueError(f"expected exactly the schema's fields, found {difference}")
+        raise ValueError(difference)
     check(log)
     return log
 
@@ -453,23 +453,11 @@ def check_texts(raw: Any, longest: float = LONGEST_TEXT) -> None:
             check_texts(value)
 
 
-def completed(raw: Any, name: str) -> Any:
-    """Return JSON with the fields that were added or renamed after it was written (see ADDED and RENAMED)."""
-    if isinstance(raw, list):
-        return [completed(entry, name) for entry in raw]
-    if not isinstance(raw, dict):
-        return raw
-    added = ADDED.get(name, {}) | (ADDED_TO_AUGMENT if "augment" in raw else {})
-    inside = {key: completed(value, key if key in ADDED else f"{name}.{key}") for key, value in raw.items()}
-    renamed = {key: new for key, new in RENAMED.items() if new not in raw}
-    return added | {renamed.get(key, key): value for key, value in inside.items()}
-
-
 def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
     """Yield what msgspec accepts in dataclasses: fields beyond the schema, and missing fields with a default."""
     if isinstance(raw, dict):
-        yield from (f"`{place}.{name}`, which is unknown" for name in raw.keys() - known.keys())
-        yield from (f"no `{place}.{name}`" for name in known.keys() - raw.keys())
+        yield from (f"Object contains unknown field `{name}` - at `{place}`" for name in raw.keys() - known.keys())
+        yield from (f"Object missing required field `{name}` - at `{place}`" for name in known.keys() - raw.keys())
         for name in raw.keys() & known.keys():
             yield from _differing_fields(raw[name], known[name], f"{place}.{name}")
     elif isinstance(raw, list):

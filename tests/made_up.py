@@ -10,9 +10,9 @@ from typing import Any
 from helpers import SOME_ENVIRONMENT
 
 from conv_recipes import ConvConfig
-from experiments.common import ExperimentJob, TrainedRun, load
+from experiments.common import ExperimentJob, load
 from experiments.depth_search import SPACE, BestRun, DepthSearchLog, Trial, TrialResult
-from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord
+from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord, TrainedRun
 from highway_networks import Config, Dataset, History
 
 
@@ -41,7 +41,7 @@ def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
 
 def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
     """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None."""
-    return BestRun(None, trial, 1, train_loss[-1] is None, history(*train_loss))
+    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*train_loss), None)
 
 
 def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:
@@ -50,10 +50,12 @@ def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = ()
     return log(DepthSearchLog, DatasetInfo("digits", 200, 100), **fields | changed, results=[*results], best=[*best])
 
 
-def trained_run(config: Config, test_score: Sequence[float | None], train_loss: Sequence[float] = ()) -> TrainedRun:
+def trained_run(
+    task: Any, test_score: Sequence[float | None], train_loss: Sequence[float] = (), measured: Any = None
+) -> TrainedRun:
     """Return a run of these scores and losses, from epoch 0; it diverged if its last score is None."""
     losses = train_loss or [0.5] * len(test_score)
-    return TrainedRun(None, config, test_score[-1] is None, history(*losses, test_score=[*test_score]))
+    return TrainedRun(None, task, 1, test_score[-1] is None, history(*losses, test_score=[*test_score]), measured)
 
 
 def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRecord[ConvConfig]:

@@ -116,11 +116,11 @@ def test_a_run_has_its_history_and_the_flow_before_and_after(digits):
     assert not run.diverged
     assert run.history.epoch == [0, 1, 2]
     assert run.history.train_loss[2] < run.history.train_loss[0]
-    assert run.untrained != run.trained
-    for flow in (run.untrained, run.trained):
+    assert run.measured.untrained != run.measured.trained
+    for flow in (run.measured.untrained, run.measured.trained):
         assert (len(flow.gradient_norms), len(flow.singular_values)) == (3, 8)
     choosing = bc.run_task(replace(TASK, choosing=True), digits)
-    assert choosing.untrained == choosing.trained == bc.Flow([], [])
+    assert choosing.measured is None
     assert choosing.history.test_loss == run.history.test_loss
 
 
@@ -152,13 +152,12 @@ def test_no_test_image_has_a_say_in_the_choice(digits):
     assert losses[0] == losses[1]
 
 
-def run_of(block: str, depth: int = 2, *, score: float = 0.5, norm: float = 1.0, **fields) -> bc.ComparedRun:
+def run_of(
+    block: str, depth: int = 2, *, score: float | None = 0.5, norm: float = 1.0, **flows: bc.Flow
+) -> bc.ComparedRun:
     """Return a run of this last test accuracy; `norm`: of dL/dx at its first block, 1 at its last."""
     task, flow = replace(TASK, config=replace(SHORT, block=block, depth=depth)), bc.Flow([norm, 1.0], [1.0])
-    history = made_up.history(2.3, 0.5, test_score=[0.1, score])
-    return bc.ComparedRun(
-        None, task, 100, **{"diverged": False, "history": history, "untrained": flow, "trained": flow} | fields
-    )
+    return made_up.trained_run(task, [0.1, score], measured=bc.Flows(**{"untrained": flow, "trained": flow} | flows))
 
 
 def log_of(runs: list[bc.ComparedRun]) -> bc.BlocksComparedLog:
@@ -172,7 +171,7 @@ def test_the_table_tells_how_gradients_grow_on_their_way_back():
         bc.Flow([0.05, 0.05], [1.25, 0.25]),
         bc.Flow([0.0, 1.0], [None]),
     )
-    runs = [run_of("plain", trained=grown), run_of("plain", trained=even), run_of("plain", trained=lost, diverged=True)]
+    runs = [run_of("plain", trained=grown), run_of("plain", trained=even), run_of("plain", trained=lost, score=None)]
     runs += [run_of("highway", untrained=bc.Flow([0.2, 2.0], [0.5]), trained=lost)]
     runs += [run_of(block) for block in bc.BLOCKS if block not in ("plain", "highway")]
     table = flow_table(log_of(runs))

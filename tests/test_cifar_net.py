@@ -9,7 +9,8 @@ import pytest
 
 from experiments import cifar_net, common, models
 from experiments.cifar_net import EXPERIMENT, VALIDATION_SHARE, choose, configs, means
-from experiments.common import TrainedRun, hold_out
+from experiments.common import hold_out
+from highway_lab.logs import TrainedRun
 from highway_networks import Config, DeepNet
 
 CONFIG = Config(epochs=3, n_train=1000, n_test=1000)  # a standard error of 1.6 points

@@ -59,7 +59,7 @@ def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed(workdir, digit
     path.unlink()
     alone = cg.run_task(replace(task, kind=cg.MEAN), digits)
     assert alone.history.test_loss == kept.history.test_loss, "a net that is not kept is trained again"
-    assert kept.n_trained == alone.n_trained == net.params.flat.size - 3 * 8 * 9
+    assert kept.n_params == alone.n_params == net.params.flat.size - 3 * 8 * 9
 
 
 def test_every_kind_is_trained_in_every_setting_with_every_seed(as_many_as_mnist):
@@ -91,9 +91,8 @@ def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
     """Accuracy of both kinds of constants in two settings, noise from seed to seed; other kinds have 97 %."""
 
     def run(gate_bias: float, kind: str, seed: int, score: float | None) -> cg.ConstantGatesRun:
-        history = made_up.history(1.0, 0.5, test_score=[0.1, score and (score + noise * seed) / 100])
         task = cg.Task("", kind, replace(SHORT, seed=seed, gate_bias=gate_bias))
-        return cg.ConstantGatesRun(None, task, 10, score is None, history)
+        return made_up.trained_run(task, [0.1, score and (score + noise * seed) / 100])
 
     scores = {kind: (97, 97) for kind in cg.KINDS} | {cg.LEARNED: learned, cg.MEAN: mean}
     runs = [

@@ -107,14 +107,14 @@ def test_the_activations_are_drawn_equally_often(many):
 def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, depth):
     """One plain layer, then depth - 1 blocks: 50 wide highway, 71 wide plain, about 5,000 parameters each."""
     for trial in (trial for trial in ds.draw_trials(20, (depth,), **BUDGET) if trial.block == block):
-        config = trial.config(n_test=100)
+        config = trial.configure(n_test=100)
         assert (config.block, config.depth, config.hidden) == (block, depth - 1, {"plain": 71, "highway": 50}[block])
         assert config.init == {"tanh": "glorot", "relu": "he"}[config.activation]
         assert (config.activation, config.lr, config.momentum) == (trial.activation, trial.lr, trial.momentum)
         assert (config.optimizer, config.nesterov, config.clip) == ("momentum", False, 0.0)
         assert (config.seed, config.epochs, config.n_train) == (trial.index, trial.epochs, trial.n_train)
         assert block == "plain" or config.gate_bias == trial.gate_bias
-        again = replace(trial, repeat=1).config(n_test=100)
+        again = replace(trial, repeat=1).configure(n_test=100)
         assert again == replace(config, seed=trial.index + ds.REPEAT)
     net = Training(config, digits).net
     in_and_out = 64 * config.hidden + config.hidden + config.hidden * 10 + 10
@@ -123,7 +123,7 @@ def test_a_net_has_the_papers_depth_width_and_initialisation(digits, block, dept
 
 @pytest.mark.parametrize("n_train", [128, 200, 1_000])
 def test_the_rate_decays_by_its_factor_in_an_epoch(digits, n_train):
-    training = Training(replace(TRIAL, n_train=n_train).config(n_test=50), digits)
+    training = Training(replace(TRIAL, n_train=n_train).configure(n_test=50), digits)
     for epoch, _ in enumerate(training.epochs(scored=False), start=1):
         assert training.optimizer.lr == pytest.approx(TRIAL.lr * TRIAL.decay**epoch, rel=1e-12)
     assert training.epoch == 2
@@ -137,19 +137,19 @@ def committed() -> ds.DepthSearchLog:
 def test_the_committed_log_holds_the_settings_that_are_drawn(committed):
     """All of them on the first rung; on each later one the best of the one before, and the best again at the end."""
     assert committed.space == ds.SPACE
-    results = {result.trial: result for result in committed.results}
+    results = {result.task: result for result in committed.results}
     trials = ds.draw_trials(100, ds.DEPTHS, dataset="mnist", n_train=60_000, epochs=40)
     assert ds.halve(trials, lambda rung: [results[trial] for trial in rung]) == committed.results
-    rungs = Counter((result.trial.arm, result.trial.epochs) for result in committed.results)
+    rungs = Counter((result.task.arm, result.task.epochs) for result in committed.results)
     expected = {4: 100, 8: 25, 40: 10}
     assert rungs == {(arm, epochs): n for arm in product(ds.BLOCKS, ds.DEPTHS) for epochs, n in expected.items()}
     best = {
-        (result.trial, repeat)
+        (result.task, repeat)
         for ranked in ds.by_arm(ds.last_rung(committed.results)).values()
         for result in ranked[:2]
         for repeat in (1, 2, 3)
     }
-    assert {(replace(run.trial, repeat=0), run.trial.repeat) for run in committed.best} == best
+    assert {(replace(run.task, repeat=0), run.task.repeat) for run in committed.best} == best
 
 
 @pytest.mark.parametrize(("ending", "step"), ds.MORE.items())
@@ -159,24 +159,9 @@ def test_a_further_log_holds_the_runs_that_its_step_plans(committed, ending, ste
     path = ds.EXPERIMENT.log_path(ending)
     assert ds.append_flags(ds.EXPERIMENT.log_path(), flags, ds.BEST_FLAGS) == path
     log = read_log(committed_log(path))
-    searched = [[(result.trial, result.train_loss) for result in of.results] for of in (log, committed)]
+    searched = [[(result.task, result.train_loss) for result in of.results] for of in (log, committed)]
     assert searched[0] == searched[1]
-    assert [run.trial for run in log.best] == ds.plan_best(committed, flags)
-
-
-@pytest.mark.slow
-def test_a_log_of_the_first_edition_is_read(whole, tmp_path):
-    """Its results do not say where they were made, its blocks are architectures, its thresholds stood in the code."""
-    first = asdict(whole)
-    for name in ("top", "level", "levels", "best_command"):
-        del first[name]
-    del first["environment"]["kernels"]
-    for result in first["results"]:
-        del result["environment"], result["trial"]["repeat"]
-        result["trial"]["architecture"] = result["trial"].pop("block")
-    path, environment = tmp_path / "first.json", replace(whole.environment, kernels="unknown")
-    path.write_text(json.dumps(first))
-    assert read_log(path) == replace(whole, environment=environment, level=0.1)
+    assert [run.task for run in log.best] == ds.plan_best(committed, flags)
 
 
 def test_list_prints_each_setting(workdir, capsys):
@@ -231,7 +216,7 @@ def test_settings_are_ranked_by_their_lowest_training_loss():
     ]
     ranked = ds.by_arm(results)
     assert list(ranked) == [("highway", 10), ("highway", 20), ("plain", 10)]
-    assert [[of.trial.index for of in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
+    assert [[of.task.index for of in arm] for arm in ranked.values()] == [[0], [1, 0], [0, 1, 2]]
     assert [of.lowest_loss for of in ranked["highway", 20]] == [1.9, math.inf]
 
 
@@ -239,7 +224,7 @@ def test_tables_count_settings_and_divergence_and_average_the_best():
     """Ten best losses of 1 to 10: their geometric mean is the tenth root of 10! = 4.53."""
     arm = ("plain", 10)
     results = [*(result(arm, i, 1.0 + i) for i in range(12)), result(arm, 12, None)]
-    longer = [replace(of, trial=replace(of.trial, epochs=9)) for of in results[2:4]]
+    longer = [replace(of, task=replace(of.task, epochs=9)) for of in results[2:4]]
     log = made_up.search_log(results, level=3.5)
     ranked = settings_table(made_up.search_log(results + longer, level=3.5))
     assert cells(ranked)[1][-1] == "3", "the rank after the first rung"
@@ -338,13 +323,13 @@ ALIKE = {("highway", 50): 6e-5, ("highway", 100): 6e-5}
 )
 def test_new_seeds_alone_tell_whether_deep_highway_nets_perform_alike(old, new, verdict):
     new = trained(new, first=4)
-    new[0] = made_up.best_run(new[0].trial, 2.3, None)
+    new[0] = made_up.best_run(new[0].task, 2.3, None)
     without, found = judged(PAPER | old), judged(PAPER | old, more=new)
     assert found[2].verdict == verdict
     assert "epochs, 3 new seeds)" in found[2].why
     assert found[2].why.endswith("; diverged: 1 of 6, 0 of 6")
     assert found[:2] + found[3:] == without[:2] + without[3:], "the other claims are of the first seeds"
-    foreign = [replace(run, trial=replace(run.trial, lr=0.01)) for run in new]
+    foreign = [replace(run, task=replace(run.task, lr=0.01)) for run in new]
     assert judged(PAPER | old, more=foreign) == without, "runs of other settings are no seeds of these"
 
 
@@ -377,9 +362,9 @@ def test_the_runs_of_most_epochs_judge_all_but_what_has_its_own_seeds():
 )
 def test_diverged_runs_are_left_out_and_the_lead_with_them_stands_beside(n_lost, beside, seeds):
     runs = trained(PAPER)
-    first_seed = [run for run in runs if run.trial.arm == ("highway", 100) and run.trial.repeat == 1]
-    lost = [made_up.best_run(run.trial, 1.0, None) for run in first_seed[:n_lost]]
-    whole = [run for run in runs if run.trial not in {of.trial for of in lost}]
+    first_seed = [run for run in runs if run.task.arm == ("highway", 100) and run.task.repeat == 1]
+    lost = [made_up.best_run(run.task, 1.0, None) for run in first_seed[:n_lost]]
+    whole = [run for run in runs if run.task not in {of.task for of in lost}]
     searched = [result(arm, index, loss) for arm, loss in PAPER.items() for index in (0, 1)]
     found = claims(made_up.search_log(searched, whole + lost))
     assert found[4].verdict == REPRODUCED
@@ -488,7 +473,7 @@ def test_the_table_of_activations_shows_the_seeds_of_the_verdict_and_then_all():
     """The lowest loss before a diverged run's end: 0.5; the geometric mean of 0.02, 0.5 and 0.02 is 0.058."""
     nets = ALL_HIGH | TANH_LOW | {("relu", "highway"): [0.02, None, 0.02]}
     main, tanh, relu = by_nets(nets)
-    new = [replace(run, trial=replace(run.trial, repeat=run.trial.repeat + 3)) for run in main.best if run.diverged]
+    new = [replace(run, task=replace(run.task, repeat=run.task.repeat + 3)) for run in main.best if run.diverged]
     table = cells(activations_table(main, tanh, relu, made_up.search_log(best=new)))
     assert table[0] == ["50 layers", "diverged", "loss", "orders below plain"]
     assert table[1:3] == [
@@ -504,8 +489,8 @@ def test_the_table_of_counts_says_which_runs_a_lead_rests_on():
     """Of two settings of three seeds each, one highway net diverges at 1, and one plain net ends at chance, at 2.3."""
     best = trained(dict.fromkeys(PAPER, 1e-4) | {("plain", 100): 0.01}, spread=(1, 1, 1))
     for block, end in (("highway", [1.0, None]), ("plain", [2.3, 2.3])):
-        at = next(i for i, run in enumerate(best) if run.trial.arm == (block, 100))
-        best[at] = made_up.best_run(best[at].trial, *end)
+        at = next(i for i, run in enumerate(best) if run.task.arm == (block, 100))
+        best[at] = made_up.best_run(best[at].task, *end)
         best[at].history.test_score[-1] = 0.1
     table = {name: row for name, *row in cells(counts_table(made_up.search_log(best=best)))}
     both, alone = (
@@ -565,23 +550,23 @@ def rungs_of(n: int, losses, epochs: int = 40) -> list[list[ds.TrialResult]]:
     trials = ds.draw_trials(n, (10, 50), dataset="digits", n_train=200, epochs=epochs)
     results = ds.halve(trials, train)
     assert results == [result for rung in rungs for result in rung]
-    assert {replace(result.trial, epochs=epochs) for result in results} <= set(trials), "by the whole training's rates"
+    assert {replace(result.task, epochs=epochs) for result in results} <= set(trials), "by the whole training's rates"
     return rungs
 
 
 def test_the_best_of_each_arm_go_on_to_the_next_rung():
     """Of 20 settings an arm five and then two go on: here those of the highest index, whatever the other arms do."""
     rungs = rungs_of(20, lambda trial: [trial.depth - trial.index / 100])
-    assert [{result.trial.epochs for result in rung} for rung in rungs] == [{4}, {8}, {40}]
+    assert [{result.task.epochs for result in rung} for rung in rungs] == [{4}, {8}, {40}]
     arms = [(block, depth) for block in ds.BLOCKS for depth in (10, 50)]
     for rung, first in zip(rungs, (0, 15, 18), strict=True):
-        found = sorted((result.trial.arm, result.trial.index) for result in rung)
+        found = sorted((result.task.arm, result.task.index) for result in rung)
         assert found == sorted(product(arms, range(first, 20)))
 
 
 def test_a_diverged_setting_does_not_go_on_however_low_its_loss_was():
     rungs = rungs_of(20, lambda trial: [0.001, None] if trial.index >= 15 else [1 + trial.index])
-    assert {result.trial.index for result in rungs[1]} == {0, 1, 2, 3, 4}
+    assert {result.task.index for result in rungs[1]} == {0, 1, 2, 3, 4}
 
 
 def test_a_setting_is_not_counted_twice_if_rungs_have_equal_epochs(workdir):
@@ -589,7 +574,7 @@ def test_a_setting_is_not_counted_twice_if_rungs_have_equal_epochs(workdir):
     flags = ("--dataset", "digits", "--configs", "4", "--depths", "3", "--epochs", "1")
     assert main("run", *flags) == 0
     log = read_log("runs/depth_search-digits-configs4-depths3-epochs1.json")
-    assert len(log.results) == len({result.trial for result in log.results}) == 8
+    assert len(log.results) == len({result.task for result in log.results}) == 8
     assert ds.last_rung(log.results) == log.results
 
 
@@ -746,7 +731,7 @@ def test_best_trains_some_arms_from_later_seeds_for_longer(searched):
     flags = ("--first-repeat", "4", "--seeds", "2", "--arms", "highway-3", "--epochs", "11", "--top", "1")
     assert main("best", "--dataset", "digits", *flags) == 0
     log = read_log("runs/depth_search-digits-top1-seeds2-first_repeat4-armshighway-3-epochs11.json")
-    trials, usual = [run.trial for run in log.best], ds.by_arm(ds.last_rung(log.results))["highway", 3][0].trial
+    trials, usual = [run.task for run in log.best], ds.by_arm(ds.last_rung(log.results))["highway", 3][0].task
     assert [(trial.arm, trial.repeat, trial.epochs) for trial in trials] == [(("highway", 3), of, 11) for of in (4, 5)]
     for trial in trials:
         assert trial.decay**10 == pytest.approx(usual.decay ** (usual.epochs - 1)), "the last rate is the same"
@@ -776,13 +761,13 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        ({"dataset": "../../escaped"}, ["trial.dataset", "expected one of ", "../../escaped"]),
+        ({"dataset": "../../escaped"}, ["task.dataset", "expected one of ", "../../escaped"]),
         ({"dataset": "mnist"}, ["expected trials on digits, found some on mnist"]),
-        ({"block": "brick"}, ["trial.block", "brick"]),
-        ({"activation": "../relu"}, ["trial.activation", "../relu"]),
+        ({"block": "brick"}, ["task.block", "brick"]),
+        ({"activation": "../relu"}, ["task.activation", "../relu"]),
         ({"lr": -1.0}, ["`lr`: expected", "-1"]),
         ({"depth": 0}, ["`depth`: expected", "-1"]),
-        ({"n_train": 0}, ["results[0].trial"]),
+        ({"n_train": 0}, ["results[0].task"]),
     ],
 )
 def test_a_search_of_trials_that_no_run_could_have_is_refused(workdir, refused, change, parts):
@@ -791,7 +776,7 @@ def test_a_search_of_trials_that_no_run_could_have_is_refused(workdir, refused, 
     Path("runs").mkdir()
     logs.write("runs/log.json", made_up.search_log([made_up.search_result(trial, 0.5)]))
     error = refused(ds.EXPERIMENT.main, ["best", "runs/log.json", "--dataset", "digits"])
-    assert all(part in error for part in ["log.json: expected a valid log", *parts]), error
+    assert all(part in error for part in ["log.json: expected a log of this version", *parts]), error
     assert [*files_below(workdir)] == ["runs/log.json"]
 
 

@@ -17,7 +17,6 @@ from experiments import __main__ as experiments
 from experiments.beyond import factor_model as fm
 from experiments.beyond import factor_model_figures as figures
 from experiments.beyond import simulated_markets as sm
-from experiments.beyond.very_deep import DeepRun
 from experiments.claims import Verdict
 from experiments.common import Experiment, ExperimentJob, load
 from highway_lab import logs
@@ -430,7 +429,7 @@ def test_tables_of_models_have_a_column_for_each_market():
 
 def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):
     path, log, very_deep = tmp_path / "log.json", made_up_log(HALF), load("beyond.very_deep")
-    runs = [DeepRun(None, Config(epochs=1), False, made_up.history(2.3, 0.5), None)]
+    runs = [made_up.trained_run(Config(epochs=1), [0.1, 0.5])]
     logs.write(path, log)
     assert fm.EXPERIMENT.read(path) == log
     for experiment, other, parts in (

@@ -13,9 +13,9 @@ import highway_networks as hn
 import visualize_highway_networks as viz
 from conv_recipes import ConvConfig
 from experiments import __main__ as experiments
-from experiments.common import ExperimentJob, TrainedRun, load
+from experiments.common import ExperimentJob, load
 from highway_lab import __version__, cli, jobs, logs, programs
-from highway_lab.logs import environment
+from highway_lab.logs import TrainedRun, environment
 from highway_lab.training import Training
 from highway_networks import BLOCKS
 
@@ -194,7 +194,7 @@ def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digit
     job = ExperimentJob(None, jobs.argparse.Namespace(**given), "digits", digits, Path("conv.json"))
     (run,) = job.train([config])
     assert run.config == config
-    (kept,) = jobs.ResultFile(Path("conv.jsonl"), TrainedRun[ConvConfig]).read()
+    (kept,) = jobs.ResultFile(Path("conv.jsonl"), TrainedRun[ConvConfig, None]).read()
     assert kept.config == config
 
 

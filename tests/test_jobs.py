@@ -131,7 +131,7 @@ def test_a_line_as_written_that_is_no_such_result_is_refused(workdir, line):
     """The file is somebody else's: nothing in it is thrown away."""
     content = LINES[0] + sealed(line) + b"\n" + LINES[2] + b"torn"
     SQUARES.write_bytes(content)
-    with refused_with("squares.jsonl: line 2: expected a Square, found", "delete this line"):
+    with refused_with("squares.jsonl: line 2: expected a Square of this version, found", "delete this line"):
         square_all(tasks=range(3))
     assert SQUARES.read_bytes() == content
 

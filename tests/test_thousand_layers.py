@@ -36,7 +36,7 @@ def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
     choosing, measuring = tl.plan(digits, True), tl.plan(digits, True, best_rates(log.tried))
     assert [run.config for run in log.runs] == measuring
     assert results.count(b"\n") == len(choosing) + len(measuring)
-    assert all((run.gates is None) == (run.config.block == "plain") for run in log.runs)
+    assert all((run.measured is None) == (run.config.block == "plain") for run in log.runs)
     assert log.guessing_loss == pytest.approx(math.log(10), abs=0.01)
 
     assert tl.EXPERIMENT.main(["run", "--smoke", "--long"]) == 0
@@ -47,7 +47,7 @@ def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
         draw(long)  # alone, a single panel
         draw(log, long)  # three panels in two rows
 
-    runs = [replace(run, diverged=True, gates=None) if run.config.depth == 6 else run for run in log.runs]
+    runs = [replace(run, diverged=True, measured=None) if run.config.depth == 6 else run for run in log.runs]
     for draw in thousand_layers_figures.FIGURES.values():
         draw(replace(log, runs=runs))  # though the deepest nets have all diverged
 
@@ -95,18 +95,18 @@ def test_only_an_open_block_takes_part_and_is_needed(digits):
 def test_a_run_keeps_its_gates_before_and_after(digits):
     run, training = tl.run_config(SHORT, digits), Training(SHORT, digits)
     images = training.data.train_x
-    assert run.gates.untrained == tl.mean_T(training.net, images)
+    assert run.measured.untrained == tl.mean_T(training.net, images)
     for _ in training.epochs():
         pass
-    assert run.gates.trained == tl.mean_T(training.net, images) != run.gates.untrained
+    assert run.measured.trained == tl.mean_T(training.net, images) != run.measured.untrained
     assert run.history.test_score == training.history.test_score
-    assert run.gates.kept[-1] == SHORT.depth
-    assert run.gates.scores[-1] == pytest.approx(run.history.test_score[-1])
+    assert run.measured.kept[-1] == SHORT.depth
+    assert run.measured.scores[-1] == pytest.approx(run.history.test_score[-1])
 
 
 @pytest.mark.parametrize("other", [{"block": "plain"}, {"n_validation": 20}, {"block": "plain", "depth": 0}])
 def test_a_run_that_tries_a_rate_or_has_no_gates_keeps_none(digits, other):
-    assert tl.run_config(replace(SHORT, **other), digits).gates is None
+    assert tl.run_config(replace(SHORT, **other), digits).measured is None
 
 
 STALLED = (0.11, 2.3011, 0.0)
@@ -125,11 +125,10 @@ def log_of(**made: tuple[float, float, float]) -> tl.ThousandLayersLog:
         tried.append(TriedRate((block, bias, depth), Config.lr, tl.CHOOSING_SEED, loss))
         for seed, shift in zip(tl.SEEDS, (-0.001, 0, 0.001), strict=True):
             config = Config(block=block, gate_bias=bias, depth=depth, seed=seed, n_train=60_000, n_test=10_000)
-            history = made_up.history(2.3, loss + shift, test_score=[0.1, score + shift])
             needed = 10 if lost else 0
             scores = [score + shift - lost, score + shift]
             gates = tl.Gates([0.01], [0.02], 0, [0, depth], scores, needed) if block == "highway" else None
-            runs.append(tl.DeepRun(None, config, False, history, gates))
+            runs.append(made_up.trained_run(config, [0.1, score + shift], [2.3, loss + shift], gates))
     constants = {"guessing_loss": 2.3011, "growth": 2.0, "active": 0.01, "tolerance": 0.001}
     return made_up.log(tl.ThousandLayersLog, DatasetInfo("mnist", 60_000, 10_000), **constants, tried=tried, runs=runs)
 
@@ -199,7 +198,7 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     idle = dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.95, 0.2, 0.0))
     short, long = log_of(**idle), log_of(b20_1000=(0.95, 0.2, 0.0))
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
-    long.runs = [replace(run, config=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
+    long.runs = [replace(run, task=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
     stall, blog, struggle = claims(short, long)
     assert (
         "−4: +0.00 ± 0.00 (not reproduced) after 12 epochs; −6: +2.00 ± 0.00 (reproduced) after 30 epochs; "

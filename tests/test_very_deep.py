@@ -20,10 +20,10 @@ def test_a_run_keeps_the_gates_of_its_last_epoch(digits):
     run, longer = (run_config(replace(config, epochs=epochs), digits) for epochs in (2, 3))
     assert run.config == config
     assert run.history.epoch == [0, 1, 2]
-    assert len(run.gate_means) == 2
+    assert len(run.measured.mean_T) == 2
     assert longer.history.train_loss[:3] == run.history.train_loss
-    assert longer.gate_means != run.gate_means
-    assert run_config(replace(config, block="plain"), digits).gate_means is None
+    assert longer.measured != run.measured
+    assert run_config(replace(config, block="plain"), digits).measured is None
 
 
 def test_runs_are_grouped_by_what_they_share_and_the_diverged_score_none():

@@ -157,7 +157,7 @@ def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeyp
     play(monkeypatch, lambda: Path("log.json").write_text("{"), finish)
     assert said(capsys) == ["waiting for log.json", "drew 1 pictures in viz/log, finished"]
     Path("log.json").write_text("{")
-    with refused_with("log.json: expected a valid log"):
+    with refused_with("log.json: expected a log of this version"):
         play(monkeypatch, nothing)
 
 

@@ -14,11 +14,11 @@ from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import Count, rule
-from highway_lab.logs import Log, Trained, numbers
+from highway_lab.fields import rule
+from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, History, as_inputs, softmax_cross_entropy
+from highway_networks import Config, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
 from ..common import Experiment, ExperimentJob, fit
 from ..rates import TriedRate, choose_and_measure, choosing
@@ -62,19 +62,12 @@ class Flow:
 
 
 @dataclass
-class ComparedRun(Trained):
-    """One training run; its flow is empty where it tries a rate."""
-
-    task: Task
-    n_params: Count
-    diverged: bool
-    history: History
+class Flows:
     untrained: Flow
     trained: Flow
 
-    @property
-    def config(self) -> Config:
-        return self.task.config
+
+ComparedRun = TrainedRun[Task, Flows | None]  # null where the run tries a rate
 
 
 @dataclass
@@ -125,16 +118,12 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
     training = Training(task.config, data)
     x, y = as_inputs(training.data.train_x[:FLOW_BATCH], training.net.dtype), training.data.train_y[:FLOW_BATCH]
 
-    def flow() -> Flow:
-        return Flow([], []) if task.choosing else measure_flow(training.net, x, y)
-
     with one_thread():
-        untrained = flow()
+        untrained = None if task.choosing else measure_flow(training.net, x, y)
         for _ in training.epochs():
             pass
-        trained = flow()
-    run = training.run()
-    return ComparedRun(None, task, run.n_params, run.diverged, run.history, untrained, trained)
+        flows = untrained and Flows(untrained, measure_flow(training.net, x, y))
+    return TrainedRun.of(task, training.run(), flows)
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:

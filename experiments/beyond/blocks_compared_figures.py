@@ -77,7 +77,8 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
 def draw_flow(axes: Axes, runs: list[ComparedRun], field: str, *, last: int) -> None:
     """Draw a field of the flow, log scale, without zeros: every seed faint, the geometric mean bold."""
     for when, color in STATES.items():
-        values = np.array([[value or np.nan for value in getattr(getattr(run, when), field)] for run in runs], float)
+        flows = (getattr(run.measured, when) for run in runs)
+        values = np.array([[value or np.nan for value in getattr(flow, field)] for flow in flows], float)
         exponents = np.log10(np.maximum(values, 1e-30))
         draw_seeds(axes, np.arange(1, exponents.shape[1] + 1), exponents, label=when, color=color)
     axes.set_xticks((1, last))
@@ -132,7 +133,7 @@ def list_verdicts(judge_block: Callable[[BlocksComparedLog, str], Verdict], log:
 
 def growth(runs: list[ComparedRun], when: str) -> list[float]:
     """Return the orders of magnitude by which the norm of dL/dx grows on its way back through all blocks, by run."""
-    flows = (getattr(run, when).gradient_norms for run in runs if not run.diverged)
+    flows = (getattr(run.measured, when).gradient_norms for run in runs if not run.diverged)
     return [float(np.log10(norms[0] / norms[-1])) for norms in flows if norms[0] and norms[-1]]
 
 
@@ -158,7 +159,7 @@ def flow_table(log: BlocksComparedLog) -> str:
         cells = [f"{interval(growth(arms['depth', block, depth], 'untrained')):.2f}" for depth in depths]
         cells.append(f"{interval(growth(runs, 'trained')):.2f}")
         for when in STATES:
-            flows = (getattr(run, when).singular_values for run in runs if not run.diverged)
+            flows = (getattr(run.measured, when).singular_values for run in runs if not run.diverged)
             values = [value for flow in flows for value in flow if value is not None]
             cells.append(f"{min(values):.2g} to {max(values):.2g}" if values else "none")
         rows.append([NAMES[block], *cells])

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from highway_lab.fields import SHARE, rule
-from highway_lab.logs import Log
+from highway_lab.logs import Log, TrainedRun
 from highway_lab.training import train_resumably
 from highway_networks import Config, Dataset
 
-from ..common import Experiment, ExperimentJob, TrainedRun, fit
+from ..common import Experiment, ExperimentJob, fit
 
 SEEDS = (0, 1, 2)
 DEPTHS = (50, 100, 200, 500, 1000)
@@ -25,10 +25,13 @@ BIAS_BUDGET = {"lr": 2e-3, "epochs": 12, "n_train": 6_000, "n_test": 2_000}
 
 
 @dataclass
-class DeepRun(TrainedRun[Config]):
-    """One training run, with the mean T of each block after training; null without gates."""
+class Gates:
+    """Mean T of each block after training; null where the run diverged."""
 
-    gate_means: Annotated[list[float | None] | None, rule("L", within=SHARE)]
+    mean_T: Annotated[list[float | None], rule("L", within=SHARE)]
+
+
+DeepRun = TrainedRun[Config, Gates | None]  # null without gates
 
 
 @dataclass
@@ -65,7 +68,7 @@ def bias_configs(data: Dataset, smoke: bool) -> list[Config]:
 def run_config(config: Config, data: Dataset) -> DeepRun:
     """Train one net, and keep the means of its gates after the last epoch."""
     run = train_resumably(config, data)
-    return DeepRun(None, config, run.diverged, run.history, run.gate_means and run.gate_means[-1])
+    return TrainedRun.of(config, run, run.gate_means and Gates(run.gate_means[-1]))
 
 
 def run(job: ExperimentJob) -> None:

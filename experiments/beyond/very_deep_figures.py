@@ -40,7 +40,7 @@ def figure_title(log: VeryDeepLog, runs: list[DeepRun]) -> str:
 def growth(runs: list[DeepRun]) -> np.ndarray:
     """Return mean T after training in multiples of σ(b_T), its untrained size, (seeds, L)."""
     untrained = 1 / (1 + np.exp(-runs[0].config.gate_bias))
-    return np.array([run.gate_means for run in runs], float) / untrained
+    return np.array([run.measured.mean_T for run in runs], float) / untrained
 
 
 def scale_growth(axes: Axes) -> None:

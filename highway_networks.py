@@ -445,7 +445,7 @@ class Net:
         """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
             return
-        rng = np.random.default_rng(rng)
+        rng = np.random.default_rng(rng) if isinstance(rng, int | np.integer) else rng
         for name, tensor in self.params.items():
             kind, _, branch = name_in_layer(name).partition("_")
             if kind == "W":

@@ -124,7 +124,7 @@ def searched(job: ExperimentJob) -> list[Source]:
         return [models.from_training(f"{EXPERIMENT.name}-searched", job, epochs=2, seed=seed) for seed in (1, 2)]
     log = depth_search.EXPERIMENT.read(depth_search.EXPERIMENT.log_path(job.dataset))
     flags = argparse.Namespace(**(depth_search.BEST_FLAGS | SEARCHED))
-    configs = [trial.config(len(job.data.test_x)) for trial in depth_search.plan_best(log, flags)]
+    configs = [trial.configure(len(job.data.test_x)) for trial in depth_search.plan_best(log, flags)]
     names = (f"{job.dataset}-searched-seed-{config.seed}.npz" for config in configs)
     return [Source(str(models.CHECKPOINTS / name), None, of) for name, of in zip(names, configs, strict=True)]
 

@@ -15,14 +15,14 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from joblib import cpu_count
 
 from conv_recipes import NETS, configure
 from highway_lab.datasets import CLASSES
-from highway_lab.fields import COUNT, Count, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative
 from highway_lab.training import Training
 from highway_networks import Dataset, evaluate, rounded
 
@@ -80,7 +80,7 @@ class Peak:
     """The memory that training a net takes, with all its data: the largest resident size of the process."""
 
     case: ConvCase
-    mib: Annotated[float, rule(within=COUNT)]
+    mib: NotNegative
 
 
 @dataclass
@@ -94,11 +94,11 @@ class ConvStepLog(TimedLog):
 
     processes: Count
     targets: Targets
-    one_run: Annotated[list[Row[ConvCase]], rule("one_run")]
-    one_thread: Annotated[list[Row[ConvCase]], rule("one_thread")]
-    many_runs: Annotated[list[Row[ConvCase]], rule("many_runs")]
-    passes: Annotated[list[Pass[ConvCase]], rule("passes")]
-    peaks: Annotated[list[Peak], rule("peaks")]
+    one_run: NonEmpty[Row[ConvCase]]
+    one_thread: NonEmpty[Row[ConvCase]]
+    many_runs: NonEmpty[Row[ConvCase]]
+    passes: NonEmpty[Pass[ConvCase]]
+    peaks: NonEmpty[Peak]
 
 
 def peak_of_training(case: ConvCase) -> float:

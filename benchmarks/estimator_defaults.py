@@ -14,7 +14,7 @@ Inputs and targets of regressions are standardised; folds and seeds are those of
 import argparse
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
-from highway_lab.fields import COUNT, Count, rule
+from highway_lab.fields import Count, NonEmpty, lists_of
 from highway_lab.logs import Log
 
 from .estimators import FOLDS, MLP, SEEDS, Scores, bundled, cross_validated, leads
@@ -95,9 +95,9 @@ class Contest:
     """Scores of the MLP and of each candidate, in this order, on each data set; `candidates` are in words."""
 
     estimator: str
-    candidates: Annotated[list[str], rule("candidates")]
-    depths: Annotated[list[int], rule("candidates", within=COUNT)]  # blocks of each candidate
-    scores: Annotated[list[Scores], rule("scores")]
+    candidates: lists_of(str, "candidates")
+    depths: lists_of(Count, "candidates")  # blocks of each candidate
+    scores: NonEmpty[Scores]
 
 
 @dataclass
@@ -105,8 +105,8 @@ class DefaultsLog(Log):
     """The log of this choice."""
 
     folds: Count
-    seeds: Annotated[list[int], rule("seeds", within=COUNT)]
-    contests: Annotated[list[Contest], rule("contests")]
+    seeds: NonEmpty[Count]
+    contests: NonEmpty[Contest]
 
 
 def words(parameters: dict[str, Any]) -> str:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
 import numpy as np
 from scipy import stats
@@ -31,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_lab.datasets import choose_dataset, load_dataset
-from highway_lab.fields import COUNT, SCORE, Count, rule
+from highway_lab.fields import Count, NonEmpty, Score
 from highway_lab.intervals import LEVEL, Interval
 from highway_lab.logs import DatasetInfo, Log, numbers
 from highway_lab.threads import blas_pools
@@ -58,7 +57,7 @@ class Scores:
     dataset: str
     samples: Count
     contender: str
-    scores: Annotated[list[float | None], rule("folds", within=SCORE)]
+    scores: NonEmpty[Score | None]
     fit_seconds: Spread
 
 
@@ -67,7 +66,7 @@ class AtDepth:
     """Scores of nets of one depth, on scikit-learn's digits."""
 
     depth: Count
-    scores: Annotated[list[Scores], rule("scores")]
+    scores: NonEmpty[Scores]
 
 
 @dataclass
@@ -96,11 +95,11 @@ class EstimatorsLog(Log):
     targets: Targets
     rounds: Count
     folds: Count
-    seeds: Annotated[list[int], rule("seeds", within=COUNT)]
+    seeds: NonEmpty[Count]
     depth: Count
-    scores: Annotated[list[Scores], rule("results")]
-    deep: Annotated[list[AtDepth], rule("depths")]
-    epochs: Annotated[list[Epoch], rule("epochs")]
+    scores: NonEmpty[Scores]
+    deep: NonEmpty[AtDepth]
+    epochs: NonEmpty[Epoch]
 
 
 def corrected(values: Sequence[float], folds: int) -> Interval:

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
 from highway_lab.cli import OneLineParser, count, run_cli
-from highway_lab.fields import COUNT, rule
+from highway_lab.fields import NotNegative
 from highway_lab.files import check_writable
 from highway_lab.logs import Log, write
 from highway_networks import InputError, rounded
@@ -57,9 +56,9 @@ def run(
 class Spread:
     """Median and quartiles of repeated measurements."""
 
-    low: Annotated[float, rule(within=COUNT)]
-    median: Annotated[float, rule(within=COUNT)]
-    high: Annotated[float, rule(within=COUNT)]
+    low: NotNegative
+    median: NotNegative
+    high: NotNegative
 
     def __format__(self, form: str) -> str:
         """Return `median (low–high)`, each number in this format (by default three digits)."""

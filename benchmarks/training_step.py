@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from joblib import cpu_count
 
-from highway_lab.fields import COUNT, Count, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative
 from highway_lab.logs import Log, environment
 from highway_networks import rounded
 
@@ -52,7 +52,7 @@ class Pass(Generic[CaseT]):
 
     case: CaseT
     name: str
-    microseconds: Annotated[float, rule(within=COUNT)]
+    microseconds: NotNegative
 
 
 @dataclass
@@ -79,8 +79,8 @@ class TimedLog(Log):
 
 @dataclass
 class StepLog(TimedLog):
-    rows: Annotated[list[Row[Case]], rule("rows")]
-    passes: Annotated[list[Pass[Case]], rule("passes")]
+    rows: NonEmpty[Row[Case]]
+    passes: NonEmpty[Pass[Case]]
 
 
 def measure(title: str, case: CaseT, contestants: Sequence[tuple], rounds: int) -> list[Row[CaseT]]:

@@ -7,9 +7,8 @@ has its own rate, chosen by the validation loss over two other seeds.
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
 
-from highway_lab.fields import rule
+from highway_lab.fields import NonEmpty
 from highway_lab.logs import Log, TrainedRun
 from highway_networks import ACTIVATIONS, Config, Dataset
 
@@ -35,9 +34,9 @@ BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class BiasAndRateLog(Log):
     """The log runs/bias_and_rate.json; the runs by initialisation train at the rates that `tried` chose."""
 
-    by_rate: Annotated[list[TrainedRun[Config, None]], rule("by_rate")]
-    tried: Annotated[list[TriedRate], rule("tried")]
-    by_init: Annotated[list[TrainedRun[Config, None]], rule("by_init")]
+    by_rate: NonEmpty[TrainedRun[Config, None]]
+    tried: NonEmpty[TriedRate]
+    by_init: NonEmpty[TrainedRun[Config, None]]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BiasAndRateLog)

@@ -9,11 +9,10 @@ loss, which is the paper's criterion. The net of that setting is then trained on
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Share
 from highway_lab.logs import Log, TrainedRun
 from highway_networks import Config, Dataset, rounded
 
@@ -31,7 +30,7 @@ VALIDATION_SHARE = 0.1  # of the training images
 class CifarNetLog(Log):
     """The log runs/cifar_net.json: the grid, what it chose, and the net of that setting, trained on all images."""
 
-    runs: Annotated[list[TrainedRun[Config, None]], rule("runs")]
+    runs: NonEmpty[TrainedRun[Config, None]]
     margin: Share  # by which a validation accuracy may miss the highest: its standard error
     lr: float
     epochs: Count

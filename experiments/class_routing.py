@@ -11,11 +11,11 @@ has.
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Count, Share, rule
+from highway_lab.fields import Count, NotNegative, Share, dict_of, lists_of
 from highway_lab.jobs import run_tasks
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
@@ -41,10 +41,10 @@ DIGITS = 3  # significant ones, in the maps
 class Routing:
     """Differences of class means of T from the overall mean; `size` is the mean |difference| of each layer."""
 
-    counts: Annotated[list[int], rule("K", within=COUNT)]  # training images of each class
-    difference: Annotated[list[list[list[float]]], rule("K", "L", "D")]
-    size: Annotated[list[float], rule("L", within=COUNT)]
-    size_of_random_groups: Annotated[list[float], rule("L", within=COUNT)]
+    counts: lists_of(Count, "K")  # training images of each class
+    difference: lists_of(float, "K", "L", "D")
+    size: lists_of(NotNegative, "L")
+    size_of_random_groups: lists_of(NotNegative, "L")
     share_in_first_layers: Share  # of the sum of `size`
 
 
@@ -52,8 +52,8 @@ class Routing:
 class Scores:
     """Accuracies of one classifier of one kind of features, by layer, on validation and test images."""
 
-    validation: Annotated[list[float], rule("layers", within=SHARE)]
-    test: Annotated[list[float], rule("layers", within=SHARE)]
+    validation: lists_of(Share, "layers")
+    test: lists_of(Share, "layers")
 
     @property
     def best(self) -> int:
@@ -75,10 +75,10 @@ class Accuracies:
 class Clusters:
     """k-means with as many clusters as classes: a number a seed, and the first seed's table."""
 
-    adjusted_mutual_information: Annotated[list[float], rule("seeds")]
+    adjusted_mutual_information: lists_of(float, "seeds")
     # Share of images of the commonest class of their cluster.
-    purity: Annotated[list[float], rule("seeds", within=SHARE)]
-    table: Annotated[list[list[int]], rule("K", "K", within=COUNT)]  # (clusters, classes)
+    purity: lists_of(Share, "seeds")
+    table: lists_of(Count, "K", "K")  # (clusters, classes)
 
 
 @dataclass
@@ -91,8 +91,8 @@ class ClassRoutingLog(Log):
     chance: Share
     fit_images: Count
     validation_images: Count
-    accuracies: Annotated[dict[str, Accuracies], rule(CLASSIFIERS)]
-    clusters: Annotated[dict[str, Clusters], rule(CLUSTERED)]
+    accuracies: dict_of(CLASSIFIERS, Accuracies)
+    clusters: dict_of(CLUSTERED, Clusters)
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ClassRoutingLog, tuple(models.NETS), nets=models.NETS)

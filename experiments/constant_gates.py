@@ -13,12 +13,12 @@ highway, or outperforms it; partly if highway outperforms both in some settings;
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
 import numpy as np
 
 from highway_lab.console import digest
-from highway_lab.fields import rule
+from highway_lab.fields import NonEmpty
 from highway_lab.files import make_place
 from highway_lab.logs import Log, TrainedRun, environment
 from highway_networks import Config, Dataset, DeepNet
@@ -43,7 +43,7 @@ class Task:
     """One run: a setting of models.by_setting, a kind of mixing, and the configuration."""
 
     setting: str
-    kind: Annotated[str, rule(among=KINDS)]
+    kind: Literal[*KINDS]
     config: Config
 
 
@@ -53,7 +53,7 @@ ConstantGatesRun = TrainedRun[Task, None]
 @dataclass
 class ConstantGatesLog(Log):
     margin: float  # points of test accuracy within which two kinds are as good as each other
-    runs: Annotated[list[ConstantGatesRun], rule("runs")]
+    runs: NonEmpty[ConstantGatesRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ConstantGatesLog)

@@ -18,13 +18,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
 import numpy as np
 
 from conv_recipes import NETS, ConvConfig
 from highway_lab import checkpoints
-from highway_lab.fields import Count, rule
+from highway_lab.fields import Count, NonEmpty
 from highway_lab.files import make_place
 from highway_lab.logs import DatasetInfo, Log, RunRecord
 from highway_lab.training import Training
@@ -71,7 +71,7 @@ MODEL = Path("models") / "conv-mnist-16.npz"  # the net of table 1's first seed,
 class Cost:
     """A net that is not trained here: its parameters, and the median seconds of a training step of one batch."""
 
-    net: Annotated[str, rule(among=NETS)]
+    net: Literal[*NETS]
     n_params: Count
     batch_size: Count
     seconds_a_step: float
@@ -89,7 +89,7 @@ class ConvTablesLog(Log):
     dataset: DatasetInfo
     choosing: list[RunRecord[ConvConfig]]
     chosen: dict[str, dict[str, float | str]]
-    runs: Annotated[list[RunRecord[ConvConfig]], rule("runs")]
+    runs: NonEmpty[RunRecord[ConvConfig]]
     costs: list[Cost]
 
 

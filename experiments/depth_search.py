@@ -48,7 +48,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -56,7 +56,7 @@ from highway_lab import checkpoints
 from highway_lab.cli import count, list_of_numbers
 from highway_lab.console import name_numbers
 from highway_lab.datasets import DATASETS
-from highway_lab.fields import COUNT, Count, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative, dict_of
 from highway_lab.files import make_place
 from highway_lab.jobs import ResultT, check_number
 from highway_lab.logs import Log, Result, TrainedRun, lowest
@@ -92,15 +92,15 @@ KEPT = {ANALYSED: MODEL, ("highway", 100): Path("models") / "highway-100.npz"}
 class Trial:
     """One setting of the search and its budget: all that its result depends on."""
 
-    block: Annotated[str, rule(among=BLOCKS)]
+    block: Literal[*BLOCKS]
     depth: Count
     index: Count  # 0, 1, ... within the arm
-    activation: Annotated[str, rule(among=INIT)]
+    activation: Literal[*INIT]
     lr: float
     momentum: float
     decay: float  # factor on the rate per epoch, applied smoothly after each step
     gate_bias: float | None
-    dataset: Annotated[str, rule(among=DATASETS)]
+    dataset: Literal[*DATASETS]
     n_train: Count
     epochs: Count
     repeat: Count = 0  # from 1 for `best`
@@ -150,9 +150,9 @@ class TrialResult(Result):
     """Result of one setting; train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
 
     task: Trial
-    train_loss: Annotated[list[float | None], rule("epochs")]
+    train_loss: NonEmpty[float | None]
     diverged: bool
-    seconds: Annotated[float, rule(within=COUNT)]
+    seconds: NotNegative
 
     @property
     def lowest_loss(self) -> float:
@@ -170,11 +170,11 @@ class DepthSearchLog(Log):
     results: of all rungs; top, level, levels: see TOP, LEVEL, LEVELS.
     """
 
-    space: Annotated[dict[str, list[float]], rule(SPACE, "bounds")]
+    space: dict_of(SPACE, NonEmpty[float])
     top: Count
     level: float
-    levels: Annotated[list[float], rule("levels")]
-    results: Annotated[list[TrialResult], rule("results")]
+    levels: NonEmpty[float]
+    results: NonEmpty[TrialResult]
     best_command: str | None
     best: list[BestRun]
 

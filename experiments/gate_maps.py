@@ -8,11 +8,11 @@ information flows downward; biases are drawn as their change in training.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from highway_lab.fields import Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
@@ -31,10 +31,10 @@ DIGITS = 3  # significant ones, in the maps
 class Maps:
     """Maps of the figure, each (L, D)."""
 
-    b_T: Annotated[list[list[float]], rule("L", "D")]
-    mean_T: Annotated[list[list[float]], rule("L", "D")]  # from 0 to 1, but for blocks of a user
-    sample_T: Annotated[list[list[float]], rule("L", "D")]
-    sample_y: Annotated[list[list[float]], rule("L", "D")]
+    b_T: lists_of(float, "L", "D")
+    mean_T: lists_of(float, "L", "D")  # from 0 to 1, but for blocks of a user
+    sample_T: lists_of(float, "L", "D")
+    sample_y: lists_of(float, "L", "D")
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Claims:
     ever_open: Share
     selective: Share  # open for some samples, not for all
     selective_beyond_rare: Share  # open for at least `rare` of the samples, and not for at least `rare`
-    change: Annotated[list[float], rule("L")]  # mean norm of y - x, by layer
+    change: NonEmpty[float]  # mean norm of y - x, by layer
     layer_of_most_change: Count  # by which most of the sum of `change` has happened
     sample_layer_of_most_change: Count
     bias_and_mean_T: float | None  # correlation of layer means, over layers

@@ -12,11 +12,10 @@ last k. All on test images; nothing is chosen by them.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Share, rule
+from highway_lab.fields import NonEmpty, NotNegative, Share, dict_of, lists_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -50,7 +49,7 @@ class Task:
 class Swap:
     """Effect of given gates, or H, in all layers at once; shares of the images except `distance`."""
 
-    distance: Annotated[float, rule(within=COUNT)]  # mean |given − own| over images, layers and units
+    distance: NotNegative  # mean |given − own| over images, layers and units
     error: Share
     as_donor: Share  # predicted as the class of the donor, which is not the image's own
     changed: Share  # predicted as another class than with its own gates, or H
@@ -60,10 +59,10 @@ class Swap:
 class Curves:
     """Errors with gates given in some layers only, and mean |given − own| of each layer."""
 
-    distance: Annotated[list[float], rule("L", within=SHARE)]
-    each: Annotated[list[float], rule("L", within=SHARE)]  # given in this layer alone
-    first: Annotated[list[float], rule("L+1", within=SHARE)]  # given in the first k layers, k = 0..L
-    last: Annotated[list[float], rule("L+1", within=SHARE)]  # given in the last k layers
+    distance: lists_of(Share, "L")
+    each: lists_of(Share, "L")  # given in this layer alone
+    first: lists_of(Share, "L+1")  # given in the first k layers, k = 0..L
+    last: lists_of(Share, "L+1")  # given in the last k layers
 
 
 @dataclass
@@ -72,15 +71,15 @@ class NetSwaps(Result):
 
     task: Task
     error: Share
-    gates: Annotated[dict[str, Swap], rule(KINDS)]
-    states: Annotated[dict[str, Swap], rule(IMAGES)]
-    untrained: Annotated[dict[str, Swap], rule(IMAGES)]
-    layers: Annotated[dict[str, Curves], rule((SAME, OTHER))]  # of gates
+    gates: dict_of(KINDS, Swap)
+    states: dict_of(IMAGES, Swap)
+    untrained: dict_of(IMAGES, Swap)
+    layers: dict_of((SAME, OTHER), Curves)  # of gates
 
 
 @dataclass
 class GateSwapsLog(Log):
-    nets: Annotated[list[NetSwaps], rule("nets")]
+    nets: NonEmpty[NetSwaps]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateSwapsLog)

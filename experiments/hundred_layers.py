@@ -62,13 +62,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from highway_lab import checkpoints
 from highway_lab.console import digest
-from highway_lab.fields import SCORE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Score, Share
 from highway_lab.logs import Log, Result
 from highway_lab.threads import one_thread
 from highway_networks import Config, Dataset, evaluate, rounded
@@ -129,7 +129,7 @@ FROZEN = {REZERO: ("W_A",)}  # parameters that are 0 and stay so: A is then a le
 class Task:
     """One run: its arm, the value of the arm's scale, and the configuration."""
 
-    arm: Annotated[str, rule(among=ARMS)]
+    arm: Literal[*ARMS]
     scale: float
     config: Config
 
@@ -159,7 +159,7 @@ class HundredLayersRun(Result):
     diverged: bool
     clipped: Share
     train_loss: float | None
-    test_score: Annotated[float | None, rule(within=SCORE)]
+    test_score: Score | None
     losses: list[float | None]
 
     @property
@@ -201,9 +201,9 @@ class HundredLayersLog(Log):
 
     margin: float
     at_chance: float
-    judged_by: Annotated[str, rule(among=(FINAL, LOWEST))]
+    judged_by: Literal[FINAL, LOWEST]
     tried: list[HundredLayersRun]
-    runs: Annotated[list[HundredLayersRun], rule("runs")]
+    runs: NonEmpty[HundredLayersRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, HundredLayersLog, more={"long": "run --long"})

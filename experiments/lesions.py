@@ -9,11 +9,10 @@ point. In blocks other than the paper's, too, a closed layer copies its input.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Share, dict_of, lists_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_networks import Dataset, rounded
@@ -33,9 +32,9 @@ PAPER_IDLE = 0.6  # share of the layers
 class Closing:
     """Layers closed one after another, in one or several orders, on inside.SET_IMAGES training images."""
 
-    errors: Annotated[list[list[float]], rule("orders", "L+1", within=SHARE)]  # the first k layers closed, k = 0..L
+    errors: lists_of(Share, "orders", "L+1")  # the first k layers closed, k = 0..L
     # By order: layers that can be closed before accuracy has fallen by one point.
-    spared: Annotated[list[int], rule("orders", within=COUNT)]
+    spared: lists_of(Count, "orders")
 
 
 @dataclass
@@ -45,13 +44,13 @@ class NetLesions(Result):
     source: Source
     error: Share
     loss: float
-    lesioned_error: Annotated[list[float], rule("L", within=SHARE)]  # by layer closed
-    lesioned_loss: Annotated[list[float], rule("L")]
+    lesioned_error: lists_of(Share, "L")  # by layer closed
+    lesioned_loss: lists_of(float, "L")
     idle_share: Share
     # Layers that change the error by less than each of the log's idle_thresholds.
-    idle: Annotated[list[int], rule("thresholds", within=COUNT)]
-    needed: Annotated[list[int], rule(within=COUNT)]  # layers whose closing raises the error by more than one point
-    closings: Annotated[dict[str, Closing], rule(ORDERS)]
+    idle: lists_of(Count, "thresholds")
+    needed: list[Count]  # layers whose closing raises the error by more than one point
+    closings: dict_of(ORDERS, Closing)
 
 
 @dataclass
@@ -59,10 +58,10 @@ class LesionsLog(Log):
     """runs/lesions.json; `idle` is the threshold of idle_share, `point` that of needed and spared layers."""
 
     idle: float
-    idle_thresholds: Annotated[list[float], rule("thresholds")]
+    idle_thresholds: lists_of(float, "thresholds")
     point: float
     set_images: Count
-    nets: Annotated[list[NetLesions], rule("nets")]
+    nets: NonEmpty[NetLesions]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, tuple(models.NETS), nets=models.NETS)

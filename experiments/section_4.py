@@ -19,9 +19,8 @@ And of the 99 blocks of the best 100-layer net of the search, how many work?
 
 import argparse
 from dataclasses import dataclass
-from typing import Annotated
 
-from highway_lab.fields import SHARE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -43,13 +42,13 @@ class Seen:
     """Measures of figures 2 to 4 for one net, on all training images; lists are by layer, or by closed layer."""
 
     gates: gate_maps.Claims
-    class_difference: Annotated[list[float], rule("L")]  # of T, mean over classes and units
-    group_difference: Annotated[list[float], rule("L")]  # of random groups of the same sizes
+    class_difference: lists_of(float, "L")  # of T, mean over classes and units
+    group_difference: lists_of(float, "L")  # of random groups of the same sizes
     error: Share
     loss: float
-    lesioned_error: Annotated[list[float], rule("L", within=SHARE)]
-    lesioned_loss: Annotated[list[float], rule("L")]
-    flips: Annotated[list[float], rule("L", within=SHARE)]  # share of images whose prediction changes
+    lesioned_error: lists_of(Share, "L")
+    lesioned_loss: lists_of(float, "L")
+    flips: lists_of(Share, "L")  # share of images whose prediction changes
     closed_error: Share | None  # with all layers closed; null where it was not measured
 
 
@@ -75,7 +74,7 @@ class Section4Log(Log):
     closed: float
     open: float
     rare: float
-    nets: Annotated[list[NetSeen], rule("nets")]
+    nets: NonEmpty[NetSeen]
     deep: list[NetSeen]
 
 

@@ -34,11 +34,11 @@ guesses has little to lose when its blocks are closed, so it needs hardly any.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Literal
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative, Share, lists_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -62,7 +62,7 @@ class Task:
     """One net: a setting of models.by_setting, what it learns, and the configuration."""
 
     setting: str
-    name: Annotated[str, rule(among=ORDER)]
+    name: Literal[*ORDER]
     config: Config
 
 
@@ -77,11 +77,11 @@ class Seen:
     error: Share
     loss: float
     test_score: Share  # accuracy on test pairs
-    lesioned_error: Annotated[list[float], rule("L", within=SHARE)]  # by block closed
-    idle_share: Annotated[list[float], rule("thresholds", within=SHARE)]  # of the blocks, by the log's idle_thresholds
-    closed_from_back: Annotated[list[float], rule("L+1", within=SHARE)]
+    lesioned_error: lists_of(Share, "L")  # by block closed
+    idle_share: lists_of(Share, "thresholds")  # of the blocks, by the log's idle_thresholds
+    closed_from_back: lists_of(Share, "L+1")
     needed: Count
-    mean_T: Annotated[list[float], rule("L", within=COUNT)]  # by block, over units and pairs
+    mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
 
     @property
     def effective_depth(self) -> float:
@@ -111,14 +111,14 @@ class TaskResult(Result):
 class TaskDifficultyLog(Log):
     """runs/task_difficulty.json; the thresholds are those of the module's docstring."""
 
-    order: Annotated[list[str], rule("tasks", among=ORDER)]  # the easiest first
-    idle_thresholds: Annotated[list[float], rule("thresholds")]
+    order: NonEmpty[Literal[*ORDER]]  # the easiest first
+    idle_thresholds: lists_of(float, "thresholds")
     point: float
     set_images: Count
     least_gain: float
     least_nets: Count
     margin: float
-    results: Annotated[list[TaskResult], rule("results")]
+    results: NonEmpty[TaskResult]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, TaskDifficultyLog)

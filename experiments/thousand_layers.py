@@ -19,11 +19,10 @@ k from which on test accuracy is at most 0.1 points below that of the whole net 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Count, rule
+from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -52,12 +51,12 @@ TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be wo
 class Gates:
     """The part that the blocks of a highway net take; mean T is by block, before and after training."""
 
-    untrained: Annotated[list[float], rule("L", within=SHARE)]
-    trained: Annotated[list[float], rule("L", within=SHARE)]
+    untrained: lists_of(Share, "L")
+    trained: lists_of(Share, "L")
     taking_part: Count
     # k: all blocks but the k of highest mean T are closed; the last k is the depth.
-    kept: Annotated[list[int], rule("kept", within=COUNT)]
-    scores: Annotated[list[float], rule("kept", within=SHARE)]  # test accuracy for each k
+    kept: lists_of(Count, "kept")
+    scores: lists_of(Share, "kept")  # test accuracy for each k
     needed: Count
 
 
@@ -78,7 +77,7 @@ class ThousandLayersLog(Log):
     active: float
     tolerance: float
     tried: list[TriedRate]
-    runs: Annotated[list[DeepRun], rule("runs")]
+    runs: NonEmpty[DeepRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long"})

@@ -32,11 +32,11 @@ disagree, it was to be inconclusive. The five words call that partly; inconclusi
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from highway_lab.fields import SCORE, Count, rule
+from highway_lab.fields import Count, NonEmpty, Score
 from highway_lab.logs import Log, Result
 from highway_lab.training import train_resumably
 from highway_networks import BLOCKS, INITS, Config, Dataset
@@ -90,31 +90,31 @@ class ScoredRun(Result):
     n_params: Count
     diverged: bool
     train_loss: float | None
-    test_score: Annotated[float | None, rule(within=SCORE)]
-    validation_score: Annotated[float | None, rule(within=SCORE)]
+    test_score: Score | None
+    validation_score: Score | None
 
 
 @dataclass
 class TriedSetting:
     """One run that tried a setting; validation accuracy is null if the run diverged."""
 
-    block: Annotated[str, rule(among=BLOCKS)]
+    block: Literal[*BLOCKS]
     hidden: Count
     depth: Count
-    init: Annotated[str, rule(among=INITS)]
+    init: Literal[*INITS]
     init_gain: float
     lr: float
     gate_bias: float
     seed: Count
-    validation_score: Annotated[float | None, rule(within=SCORE)]
+    validation_score: Score | None
 
 
 @dataclass
 class TunedPlainLog(Log):
     """runs/tuned_plain.json; `tried` chose the settings of `runs`, among which are those of the untuned setting."""
 
-    tried: Annotated[list[TriedSetting], rule("tried")]
-    runs: Annotated[list[ScoredRun], rule("runs")]
+    tried: NonEmpty[TriedSetting]
+    runs: NonEmpty[ScoredRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from highway_lab import Interrupted, logs
-from highway_lab.fields import Count, check
+from highway_lab.fields import Count
 from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place
 from highway_lab.logs import RunRecord
 from highway_lab.nets import check_like, described, packed_arrays
@@ -128,7 +128,9 @@ def _check_state(state: State, training: Any) -> np.random.Generator:
         raise ValueError(f"optimizer: expected {wanted}, found {found}")
     if state.history:
         metric, gate_means = training.loss.metric, state.gate_means or None
-        check(RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means))
+        record = RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)
+        if contradiction := record.contradiction():
+            raise ValueError(contradiction)
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng

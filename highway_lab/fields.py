@@ -1,90 +1,52 @@
-"""Rules of what the fields of a log may hold: declared with each field, checked wherever a log is read."""
+"""Types of the fields of a log, which msgspec checks wherever one is read, and lengths that must agree."""
 
-import dataclasses
 import functools
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
-LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
-COUNT, SHARE, SCORE = (0, LARGEST), (0, 1), (-LARGEST, 1)  # the least and the greatest number of a kind
+from msgspec import Meta
+
+T = TypeVar("T")
+Count = Annotated[int, Meta(ge=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Score = Annotated[float, Meta(le=1)]
+Pixel = Annotated[int, Meta(ge=0, le=255)]
+NonEmpty = Annotated[list[T], Meta(min_length=1)]
 
 
-class Rule(NamedTuple):
-    """A rule of what a field of a dataclass may hold, as `Annotated[TYPE, rule(...)]` declares it.
+def dict_of(keys: Iterable[str], kind: Any) -> Any:
+    """Return the type of a dictionary that has each of these keys, and no other."""
+    return TypedDict("Keyed", dict.fromkeys(keys, kind))  # type: ignore[operator]
 
-    levels  for each level of nested lists and mappings: the name of a length, or the keys of a mapping
-    within  the least and the greatest number
-    among   the texts that are known; None: any
+
+def lists_of(kind: Any, *names: str) -> Any:
+    """Return the type of lists in lists, none of them empty, with a name for the length of each level.
+
+    A name stands for the same length in an object and in all that it holds; "L+1" is one more than "L".
     """
-
-    levels: tuple[str | Collection[str], ...]
-    within: tuple[float, float]
-    among: Collection[str] | None
-
-
-def rule(
-    *levels: str | Collection[str],
-    within: tuple[float, float] = (-LARGEST, LARGEST),
-    among: Collection[str] | None = None,
-) -> Rule:
-    """Make a Rule.
-
-    A length is at least 1, and the same wherever its name stands in an object and in all that this holds; "L+1" is one
-    more than "L".
-    """
-    return Rule(levels, within, among)
-
-
-ANY = rule()
-Count = Annotated[int, rule(within=COUNT)]
-Share = Annotated[float, rule(within=SHARE)]
-
-
-OF_OTHERS: dict[type, Mapping[str, Rule]] = {}  # rules of dataclasses that cannot declare them
+    for _ in names:
+        kind = NonEmpty[kind]
+    return Annotated[kind, names]
 
 
 @functools.cache
-def rules(kind: Any) -> Mapping[str, Rule]:
-    """Return the rules of a dataclass's fields."""
-    hints = get_type_hints(kind, include_extras=True)
-    declared = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
-    own = {name: next((of for of in found if isinstance(of, Rule)), ANY) for name, found in declared.items()}
-    return {**own, **OF_OTHERS.get(kind, {})}
+def named_lengths(kind: type) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that `lists_of` gave to the lengths of a dataclass's fields."""
+    declared = {name: getattr(of, "__metadata__", ()) for name, of in get_type_hints(kind, include_extras=True).items()}
+    return {name: names for name, found in declared.items() for names in found if isinstance(names, tuple)}
 
 
-def check(value: Any, place: str = "$", lengths: dict[str, int] | None = None, rule: Rule = ANY) -> None:
-    """Raise ValueError, naming the place, unless `value` keeps its rule and all that it holds keep theirs.
-
-    A dataclass whose fields must agree says what does not in `contradiction()`.
-    """
-    lengths = {} if lengths is None else lengths
-    if dataclasses.is_dataclass(value):
-        lengths = dict(lengths)
-        kind: Any = type(value)
-        for name, of in rules(kind).items():
-            check(getattr(value, name), f"{place}.{name}", lengths, of)
-        if found := getattr(value, "contradiction", lambda: None)():
-            raise ValueError(f"{place}: {found}")
-    elif isinstance(value, dict | list | tuple):
-        if rule.levels:
-            _check_level(value, place, lengths, rule.levels[0])
-        inside = rule._replace(levels=rule.levels[1:])
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            if not (type(part) is float and rule.within[0] <= part <= rule.within[1]):  # else it is fine, as most are
-                check(part, f"{place}[{key!r}]", lengths, inside)
-    elif isinstance(value, str):
-        if rule.among is not None and value not in rule.among:
-            raise ValueError(f"{place}: expected one of {', '.join(rule.among)}, found {value!r:.80}")
-    elif not (value is None or isinstance(value, bool) or rule.within[0] <= value <= rule.within[1]):
-        lowest, highest = rule.within
-        raise ValueError(f"{place}: expected a number from {lowest:g} to {highest:g}, found {value!s:.40}")
-
-
-def _check_level(value: Any, place: str, lengths: dict[str, int], level: str | Collection[str]) -> None:
-    if isinstance(level, str):
-        name, _, more = level.partition("+")
-        expected = lengths.setdefault(name, max(len(value), 1) - int(more or 0)) + int(more or 0)
-        if len(value) != expected:
-            raise ValueError(f"{place}: expected {expected} entries, found {len(value)}")
-    elif set(value) != set(level):
-        raise ValueError(f"{place}: expected the keys {', '.join(level)}, found {', '.join(value)}"[:200])
+def check_lengths(record: Any, around: Mapping[str, int], place: str) -> dict[str, int]:
+    """Return the named lengths in a dataclass and around it; raises ValueError for a list of another length."""
+    lengths = dict(around)
+    for field, names in named_lengths(record.__class__).items():
+        level = [getattr(record, field)]
+        for name in names:
+            base, _, more = name.partition("+")
+            for found in level:
+                expected = lengths.setdefault(base, len(found) - int(more or 0)) + int(more or 0)
+                if len(found) != expected:
+                    raise ValueError(f"{place}.{field}: expected {expected} entries, found {len(found)}")
+            level = [part for found in level for part in found]
+    return lengths

@@ -14,25 +14,27 @@ import operator
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
+import msgspec
 import numpy as np
 
 from highway_lab.datasets import DATASETS, is_dataset_name
-from highway_lab.fields import COUNT, OF_OTHERS, SCORE, Count, check, rule
+from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, check_regular
 from highway_networks import ADD_NAME, TEST_IMAGES, Dataset, History, InputError, rounded
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
 DENSE = ("highway_networks",)  # the programs that decide the bits of a run
 CONVOLUTIONAL = ("highway_networks", "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
+LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -97,7 +99,7 @@ class Result:
 class Log:
     """The envelope of a log: schema, time, command, data set (null: none) and environment."""
 
-    schema: Annotated[int, rule(within=(SCHEMA, SCHEMA))]
+    schema: Literal[1]
     created: str
     command: str
     dataset: DatasetInfo | None
@@ -121,26 +123,23 @@ class Log:
 # ----------------------------------------------------------------------------------------- training runs
 
 
-OF_OTHERS[History] = {
-    "epoch": rule("rows", within=COUNT),
-    "train_loss": rule("rows"),
-    "train_score": rule("rows", within=SCORE),
-    "test_loss": rule("rows"),
-    "test_score": rule("rows", within=SCORE),
-    "grad_norm": rule("rows", within=COUNT),
-    "seconds": rule("rows", within=COUNT),
-    "validation_score": rule(within=SCORE),
-}
-
-
 def disagreement(history: History) -> str | None:
-    """Return in words what does not agree in a history."""
-    rows, validated = len(history.epoch), (len(history.validation_loss), len(history.validation_score))
-    if validated not in ((0, 0), (rows, rows)):
-        return f"expected validation_loss and validation_score of {rows} entries, found {validated}"
-    if history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
-        return "expected an epoch that follows the one before, found another"
-    return "expected numbers in train_loss before the last, found null" if None in history.train_loss[:-1] else None
+    """Return in words what does not agree in a history, or what a column cannot hold."""
+    rows = len(history.epoch)
+    for name, column in vars(history).items():
+        known = [value for value in column if value is not None]
+        expected = rows if history.validation_loss or "validation" not in name else 0
+        if len(column) != expected:
+            return f"expected {name} of {expected} entries, found {len(column)}"
+        if name.endswith("_score") and max(known, default=1) > 1:
+            return f"expected a {name} of at most 1, found {max(known)}"
+        if name in ("grad_norm", "seconds") and min(known, default=0) < 0:
+            return f"expected {name} of at least 0, found {min(known)}"
+    if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
+        return "expected epochs from 0 on, each following the one before, found others"
+    if None in history.train_loss[:-1]:
+        return "expected numbers in train_loss before the last, found null"
+    return None
 
 
 class Trained(Result):
@@ -169,12 +168,14 @@ class Trained(Result):
 
     def contradiction(self) -> str | None:
         """Return in words what does not agree."""
+        if found := disagreement(self.history):
+            return found
         first, last = self.history.epoch[0], self.history.epoch[-1]
         if last > self.epochs or not (self.whole or self.in_parts):
             return f"expected the epochs 0 to {self.epochs}, found {first} to {last}"
         if not self.diverged and self.history.train_loss[-1] is None:
             return "expected a last train_loss of a run that has not diverged, found null"
-        return disagreement(self.history)
+        return None
 
 
 @dataclass
@@ -188,12 +189,12 @@ class RunRecord(Trained, Generic[ConfigT]):
     diverged: bool
     history: History
     # Mean T of each block, one row an epoch; null without gates.
-    gate_means: Annotated[list[list[float | None]] | None, rule("rows", "L")]
+    gate_means: NonEmpty[NonEmpty[float | None]] | None
 
     def contradiction(self) -> str | None:
         """Return in words what does not agree."""
         rows, means = len(self.history.epoch), self.gate_means or []
-        if means and (len(means), len(means[0])) != (rows, self.config.depth):
+        if means and (len(means), {*map(len, means)}) != (rows, {self.config.depth}):
             found = f"{len(means)} of {len(means[0])}"
             return f"expected {rows} rows of gate_means of {self.config.depth} blocks, found {found}"
         if not self.diverged and None in itertools.chain(*means):
@@ -245,7 +246,7 @@ class RunLog(Log, Generic[ConfigT]):
     """Log of a training command; unless it is `finished`, runs are missing or have epochs to come."""
 
     dataset: DatasetInfo
-    runs: Annotated[list[RunRecord[ConfigT]], rule("runs")]
+    runs: NonEmpty[RunRecord[ConfigT]]
     finished: bool = True
 
     def contradiction(self) -> str | None:
@@ -429,37 +430,47 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
 
 def loads(text: bytes | str, schema: type[LogT]) -> LogT:
     """Return the log or the result in `text`; raises ValueError where it differs from the schema."""
-    import msgspec
-
     raw = msgspec.json.decode(text)
-    check_texts(raw)
-    log: Any = msgspec.convert(raw, schema)
-    for difference in _differing_fields(raw, asdict(log), "$"):
-        raise ValueError(difference)
-    check(log)
+    check_values(raw)
+    log = msgspec.convert(raw, schema)
+    check_objects(raw, log, {}, "$")
     return log
 
 
-def check_texts(raw: Any, longest: float = LONGEST_TEXT) -> None:
-    """Raise ValueError unless every text in JSON, names included, is of printable characters, and not too many."""
-    if isinstance(raw, str) and not (raw.isprintable() and len(raw) <= longest):
-        raise ValueError(f"expected a text of at most {longest} printable characters, found {raw!r:.40}...")
+def check_values(raw: Any, place: str = "$", longest: float = LONGEST_TEXT) -> None:
+    """Raise ValueError unless each text in JSON is printable and not too long, each number not too large."""
     if isinstance(raw, dict):
-        check_texts([*raw])
         for name, value in raw.items():
-            check_texts(value, LONGER_TEXTS.get(name, LONGEST_TEXT))
+            check_values(name, place)
+            check_values(value, f"{place}.{name}", LONGER_TEXTS.get(name, LONGEST_TEXT))
     elif isinstance(raw, list):
-        for value in raw:
-            check_texts(value)
+        for index, value in enumerate(raw):
+            check_values(value, f"{place}[{index}]")
+    elif isinstance(raw, str):
+        if not (raw.isprintable() and len(raw) <= longest):
+            expected = f"expected a text of at most {longest} printable characters"
+            raise ValueError(f"{place}: {expected}, found {raw!r:.40}...")
+    elif raw is not None and not abs(raw) <= LARGEST:
+        raise ValueError(f"{place}: expected a number from {-LARGEST:g} to {LARGEST:g}, found {raw!s:.40}")
 
 
-def _differing_fields(raw: Any, known: Any, place: str) -> Iterator[str]:
-    """Yield what msgspec accepts in dataclasses: fields beyond the schema, and missing fields with a default."""
+def check_objects(raw: Any, value: Any, around: Mapping[str, int], place: str) -> None:
+    """Raise ValueError unless what msgspec made of JSON has its fields, no more and no less, and agrees with itself.
+
+    msgspec lets pass unknown fields, and missing ones that have a default. `around`: the lengths with a name in what
+    holds the object. A dataclass whose fields must agree otherwise says what does not in `contradiction()`.
+    """
     if isinstance(raw, dict):
-        yield from (f"Object contains unknown field `{name}` - at `{place}`" for name in raw.keys() - known.keys())
-        yield from (f"Object missing required field `{name}` - at `{place}`" for name in known.keys() - raw.keys())
-        for name in raw.keys() & known.keys():
-            yield from _differing_fields(raw[name], known[name], f"{place}.{name}")
+        known = value if isinstance(value, dict) else {of.name: getattr(value, of.name) for of in fields(value)}
+        for name in sorted(raw.keys() ^ known.keys()):
+            found = "contains unknown" if name in raw else "missing required"
+            raise ValueError(f"Object {found} field `{name}` - at `{place}`")
+        if known is not value:
+            around = check_lengths(value, around, place)
+        for name, part in raw.items():
+            check_objects(part, known[name], around, f"{place}.{name}")
+        if contradiction := getattr(value, "contradiction", lambda: None)():
+            raise ValueError(f"{place}: {contradiction}")
     elif isinstance(raw, list):
-        for index, (value, kept) in enumerate(zip(raw, known, strict=True)):
-            yield from _differing_fields(value, kept, f"{place}[{index}]")
+        for index, part in enumerate(raw):
+            check_objects(part, value[index], around, f"{place}[{index}]")

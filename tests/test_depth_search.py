@@ -761,7 +761,7 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        ({"dataset": "../../escaped"}, ["task.dataset", "expected one of ", "../../escaped"]),
+        ({"dataset": "../../escaped"}, ["task.dataset", "Invalid enum value", "../../escaped"]),
         ({"dataset": "mnist"}, ["expected trials on digits, found some on mnist"]),
         ({"block": "brick"}, ["task.block", "brick"]),
         ({"activation": "../relu"}, ["task.activation", "../relu"]),

@@ -168,10 +168,10 @@ def test_two_independent_persistent_series_are_within_chance():
 def test_r_squared_is_taken_against_the_windows_mean_and_by_regime():
     y, mean = np.array([1.0, -1.0, 3.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])
     second = np.array([False, False, True, True])
-    assert fm.score(y, y, mean, second) == fm.Score(1, 1, 1)
-    assert fm.score(y, mean, mean, second) == fm.Score(0, 0, 0)
-    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean, second) == fm.Score(1 - 9 / 6, 0.5, -1)
-    assert fm.score(y, y, mean, np.zeros(4, bool)) == fm.Score(1, 1, None)
+    assert fm.score(y, y, mean, second) == fm.R2(1, 1, 1)
+    assert fm.score(y, mean, mean, second) == fm.R2(0, 0, 0)
+    assert fm.score(y, np.array([1.0, 0.0, 1.0, -1.0]), mean, second) == fm.R2(1 - 9 / 6, 0.5, -1)
+    assert fm.score(y, y, mean, np.zeros(4, bool)) == fm.R2(1, 1, None)
 
 
 # ---------------------------------------------------------------------------------------------- models
@@ -318,7 +318,7 @@ def test_each_day_is_predicted_once_and_scored_with_its_own_regime(monkeypatch):
     found = fm.run_task(task, None)
     assert starts == [0, 1000, 2000]
     market = sm.simulate("nonlinear", 6000, 0)
-    assert found.scores["perfect"] == fm.Score(1, 1, 1)
+    assert found.scores["perfect"] == fm.R2(1, 1, 1)
     known, zero, second = market.known[3000:], np.zeros(3000), market.second[3000:]
     assert found.scores["best, regime known"] == fm.score(market.y[3000:], known, zero, second)
     assert found.scores["best by a day's inputs"].all < found.scores["best, regime known"].all
@@ -361,7 +361,7 @@ def made_up_log(mean_T: dict[str, float], untrained: float = 0.5, p: float = 0.0
         levels = {net: 0.5 for net in fm.GATED} | {fm.GATED[0]: mean_T[market]}
         levels |= {f"{net}{fm.UNTRAINED}": untrained for net in fm.GATED}
         detections = {f"{net}: mean T": fm.Detection(of + 0.02 * (seed - 1), 0.4, 0.6, p) for net, of in levels.items()}
-        scores = {name: fm.Score(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (fm.GATED[0], 0.16))}
+        scores = {name: fm.R2(of + 0.01 * seed * of, of, None) for name, of in (("ridge", 0.1), (fm.GATED[0], 0.16))}
         task = replace(SHORT, market=market, seed=seed)
         return fm.MarketRun(
             None, task, scores, detections, {"ridge": ["a", "b", "b"]}, {net: [] for net in fm.GATED}, []

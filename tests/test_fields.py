@@ -1,59 +1,67 @@
-"""What is declared with the fields of a log is checked wherever one is read."""
+"""What the types of a log's fields do not allow is refused wherever one is read, with its place."""
 
-from dataclasses import dataclass
-from typing import Annotated
+import json
+from dataclasses import asdict, dataclass
 
 import pytest
 
-from highway_lab.fields import LARGEST, Count, Share, check, rule
+from highway_lab.fields import Count, NonEmpty, Score, Share, dict_of, lists_of
+from highway_lab.logs import LARGEST, loads
 
 
 @dataclass
 class Part:
-    both: Annotated[list[list[float]], rule("orders", "L+1")]
+    curves: lists_of(Share | None, "orders", "L+1")
 
     def contradiction(self) -> str | None:
-        return "expected no 7, found one" if 7 in self.both[0] else None
+        return "expected no 0.7, found one" if 0.7 in self.curves[0] else None
 
 
 @dataclass
 class Whole:
-    layers: Annotated[list[float | None], rule("L", within=(0, 1))]
-    parts: Annotated[dict[str, Part], rule(("a", "b"))]
-    kind: Annotated[str | None, rule(among={"plain": 1})]
+    layers: lists_of(Share, "L")
+    parts: dict_of(("a", "b"), Part)
+    runs: NonEmpty[int]
     count: Count
-    share: Share
-    free: float | list
+    score: Score
+    free: float | list | None
 
 
-def whole(**changed) -> Whole:
-    fields = {"layers": [0, None, 1.0], "parts": {"a": Part([[0.0] * 4]), "b": Part([[1.0] * 4] * 2)}}
-    return Whole(**fields | {"kind": "plain", "count": 3, "share": 0.5, "free": 1.0} | changed)
+PARTS = {"a": {"curves": [[0, None, 1]]}, "b": {"curves": [[0.5] * 3] * 2}}
+WHOLE = {"layers": [0.5, 1], "parts": PARTS, "runs": [7], "count": 3, "score": 0.5, "free": 1.0}
 
 
-@pytest.mark.parametrize("changed", [{}, {"kind": None}, {"count": 0}, {"free": [True, "text", None, -LARGEST]}])
-def test_what_keeps_its_rules_is_let_be(changed):
-    check(whole(**changed))
+@pytest.mark.parametrize("changed", [{}, {"count": 0}, {"score": -LARGEST}, {"free": [True, "text", None, -LARGEST]}])
+def test_what_the_types_allow_is_read(changed):
+    assert asdict(loads(json.dumps(WHOLE | changed), Whole)) == WHOLE | changed
 
 
-WRONG = [
-    ({"layers": []}, "$.layers: expected 1 entries, found 0"),
-    ({"layers": [0.5]}, "$.parts['a'].both[0]: expected 2 entries, found 4"),
-    ({"layers": [0, 0.5, 1.5]}, "$.layers[2]: expected a number from 0 to 1, found 1.5"),
-    ({"parts": {"a": Part([[0.0] * 4])}}, "$.parts: expected the keys a, b, found a"),
-    ({"parts": {"a": Part([[0.0] * 4]), "b": Part([])}}, "$.parts['b'].both: expected 1 entries, found 0"),
-    ({"parts": {"a": Part([[0.0] * 4]), "b": Part([[7.0] * 4])}}, "$.parts['b']: expected no 7, found one"),
-    ({"kind": "../plain"}, "$.kind: expected one of plain, found '../plain'"),
-    ({"count": -1}, "$.count: expected a number from 0 to 1e+100, found -1"),
-    ({"count": 10**400}, "$.count: expected a number from 0 to 1e+100, found 1000"),
-    ({"share": 1.01}, "$.share: expected a number from 0 to 1, found 1.01"),
-    ({"free": 1e308}, "$.free: expected a number from -1e+100 to 1e+100, found 1e+308"),
-    ({"free": [[1e308]]}, "$.free[0][0]: expected a number"),
+def in_b(*curves: list) -> dict:
+    return {"parts": PARTS | {"b": {"curves": [*curves]}}}
+
+
+WRONG = [  # a change, what is said of it and where
+    ({"runs": []}, "Expected `array` of length >= 1", "$.runs"),
+    ({"layers": [0.5]}, "expected 2 entries, found 3", "$.parts.a.curves"),
+    (in_b(), "Expected `array` of length >= 1", "$.parts.b.curves"),
+    (in_b([]), "Expected `array` of length >= 1", "$.parts.b.curves[0]"),
+    (in_b([0] * 3, [0] * 2), "expected 3 entries, found 2", "$.parts.b.curves"),
+    (in_b([0, 0.5, 1.5]), "Expected `float` <= 1.0", "$.parts.b.curves[0][2]"),
+    (in_b([0.7] * 3), "expected no 0.7, found one", "$.parts.b"),
+    ({"parts": PARTS | {"c": PARTS["a"]}}, "Object contains unknown field `c`", "$.parts"),
+    ({"parts": {"a": PARTS["a"]}}, "Object missing required field `b`", "$.parts"),
+    ({"count": -1}, "Expected `int` >= 0", "$.count"),
+    ({"count": 10**400}, "expected a number from -1e+100 to 1e+100, found 1000", "$.count"),
+    ({"score": 1.01}, "Expected `float` <= 1.0", "$.score"),
+    ({"free": 1e308}, "expected a number from -1e+100 to 1e+100, found 1e+308", "$.free"),
+    ({"free": [[1e308]]}, "expected a number from -1e+100 to 1e+100", "$.free[0][0]"),
+    ({"free": ["\x1b[2J"]}, "expected a text of at most 256 printable characters", "$.free[0]"),
 ]
 
 
-@pytest.mark.parametrize(("changed", "words"), WRONG)
-def test_what_breaks_a_rule_is_named_with_its_place(changed, words):
+@pytest.mark.parametrize(("changed", "words", "place"), WRONG)
+def test_what_they_do_not_allow_is_named_with_its_place(changed, words, place):
     with pytest.raises(ValueError) as error:  # noqa: PT011, the words follow
-        check(whole(**changed))
-    assert str(error.value).startswith(words)
+        loads(json.dumps(WHOLE | changed), Whole)
+    assert words in str(error.value)
+    assert place in str(error.value)

@@ -247,9 +247,7 @@ def test_a_log_that_is_named_is_drawn_alone_into_the_folder_that_is_named(workdi
     [
         pytest.param(pictures, None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing there"),
         pytest.param(pictures, made_up_log(), ["run.json", "none.json"], ["none.json"], id="no such log"),
-        pytest.param(
-            pictures, made_up_log(seeds=()), [], ["run.json", "$.runs: expected 1 entries, found 0"], id="no runs"
-        ),
+        pytest.param(pictures, made_up_log(seeds=()), [], ["run.json", "length >= 1", "$.runs"], id="no runs"),
         pytest.param(pictures, made_up_log(), ["--out", "here"], ["--out", "LOG.json"], id="a folder for no one log"),
         pytest.param(pictures, made_up_log(), ["run.json", "--out", "run.json"], ["run.json"], id="a file in the way"),
         pytest.param(gif, None, [], ["run.json", "python highway_networks.py --seed 0"], id="nothing to animate"),

@@ -24,8 +24,8 @@ from experiments.beyond import very_deep
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
-from highway_lab.fields import LARGEST
 from highway_lab.files import read_bytes
+from highway_lab.logs import LARGEST
 from highway_lab.training import Training, memory_of
 from highway_networks import InputError
 

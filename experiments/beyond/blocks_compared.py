@@ -10,11 +10,11 @@ Jacobian dy/dx at one image, before and after training.
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
+from typing import Literal
 
 import numpy as np
 
-from highway_lab.fields import rule
+from highway_lab.fields import NonEmpty
 from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -48,7 +48,7 @@ class Task:
     """One run; `choosing`: whether it tries a rate or measures with the chosen one."""
 
     # Across kinds of block at one depth: "depth", so the width, or "parameters".
-    equal: Annotated[str, rule(among=("depth", "parameters"))]
+    equal: Literal["depth", "parameters"]
     choosing: bool
     config: Config
 
@@ -74,8 +74,8 @@ ComparedRun = TrainedRun[Task, Flows | None]  # null where the run tries a rate
 class BlocksComparedLog(Log):
     """The log runs/blocks_compared.json; `tried` chose the rates of `runs`."""
 
-    tried: Annotated[list[TriedRate], rule("tried")]
-    runs: Annotated[list[ComparedRun], rule("runs")]
+    tried: NonEmpty[TriedRate]
+    runs: NonEmpty[ComparedRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)

@@ -11,12 +11,12 @@ that the first convolution takes off, averaged down to the block's size.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from conv_highway_networks import ConvNet, average_pool_forward
-from highway_lab.fields import Count, Share, rule
+from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.files import make_place, remove
 from highway_lab.logs import DatasetInfo, Log, numbers
 from highway_lab.nets import load_net
@@ -39,9 +39,9 @@ class Gates:
     """T of the images drawn, and its means over all images."""
 
     # By image and block: (h, w), the mean over the block's maps.
-    maps: Annotated[list[list[list[list[float]]]], rule("images", "L")]
-    strokes: Annotated[list[float | None], rule("L")]  # by block; null where no pixel is on a stroke
-    background: Annotated[list[float | None], rule("L")]  # by block
+    maps: lists_of(list[list[float]], "images", "L")
+    strokes: lists_of(float | None, "L")  # by block; null where no pixel is on a stroke
+    background: lists_of(float | None, "L")  # by block
 
 
 @dataclass
@@ -55,7 +55,7 @@ class ConvGatesLog(Log):
     test_score: Share
     images: Count
     stroke: float
-    pixels: Annotated[list[list[list[int]]], rule("images", "H", "W", within=(0, 255))]
+    pixels: lists_of(Pixel, "images", "H", "W")
     trained: Gates
     untrained: Gates
 

@@ -14,11 +14,12 @@ No code branches on a value, so a cost depends on sizes alone: random numbers se
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
-from highway_lab.fields import LARGEST, Count, rule
+from highway_lab.fields import Count, NonEmpty, dict_of
 from highway_lab.logs import Log, Result
 from highway_networks import Activation, Block, DeepNet, Workspace, affine_forward
 
@@ -53,7 +54,7 @@ USUAL = next(iter(RULES))  # the rule by which reads are split into parts
 class Setting:
     """Sizes of the nets that are compared: equal "width" or "parameters"; `width` is the highway net's."""
 
-    equal: Annotated[str, rule(among=("width", "parameters"))]
+    equal: Literal["width", "parameters"]
     width: Count
     depth: Count
     batch: Count
@@ -80,8 +81,8 @@ class Movement:
     width: Count
     n_params: Count
     operations: Count
-    costs: Annotated[dict[str, int], rule(RULES, within=(1, LARGEST))]
-    reads: Annotated[list[Reads], rule("reads")]
+    costs: dict_of(RULES, Annotated[int, Meta(ge=1)])
+    reads: NonEmpty[Reads]
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Comparison(Result):
     """Nets of one setting by their kind of block."""
 
     setting: Setting
-    nets: Annotated[dict[str, Movement], rule(BLOCKS)]
+    nets: dict_of(BLOCKS, Movement)
 
     def relative(self, block: str, rule: str = USUAL) -> float:
         """Return a net's cost as a multiple of the plain net's."""
@@ -102,7 +103,7 @@ class DataMovementLog(Log):
 
     dataset: None
     bytes: Count
-    comparisons: Annotated[list[Comparison], rule("comparisons")]
+    comparisons: NonEmpty[Comparison]
 
     def varied(self, name: str, equal: str = "parameters") -> list[Comparison]:
         """Return the comparisons in which only that size differs from SIZES, in its order."""

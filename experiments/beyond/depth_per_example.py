@@ -11,13 +11,12 @@ of x_0, or the norm of the last state x_L, which raises margins. early_exit.py m
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
-from highway_lab.fields import COUNT, SHARE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
@@ -62,15 +61,15 @@ class Relation:
 class Depths:
     """Depths of the test images in one net."""
 
-    mean: Annotated[dict[str, float], rule(MEASURES)]
-    relations: Annotated[dict[str, dict[str, Relation]], rule(MEASURES, HARDNESS)]
+    mean: dict_of(MEASURES, float)
+    relations: dict_of(MEASURES, dict_of(HARDNESS, Relation))
     # All that follows is about the effective depth.
-    by_part: Annotated[list[float], rule("parts")]  # mean of each of PARTS of all classes, by the judge
-    by_class: Annotated[list[list[float]], rule("K", "quartiles")]  # QUARTILES of each class
+    by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
+    by_class: lists_of(float, "K", "quartiles")  # QUARTILES of each class
     of_class: Share  # share of the variance that classes explain (eta squared)
     of_random_groups: Share  # share that random groups of these sizes explain
     missed: float | None  # mean of what the trained net gets wrong, each minus the mean of its class's others
-    spread: Annotated[float, rule(within=COUNT)]  # standard deviation within classes
+    spread: NotNegative  # standard deviation within classes
 
 
 @dataclass
@@ -81,10 +80,10 @@ class NetDepth:
     errors: Count  # misclassified test images
     untrained: Depths
     trained: Depths
-    by_layer: Annotated[list[float], rule("layers", within=SHARE)]  # accuracy if all images leave after l = 0..L blocks
+    by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
     # Mean number of blocks, for each of the log's `doubts`.
-    confident_depth: Annotated[list[float], rule("doubts", within=COUNT)]
-    confident_score: Annotated[list[float], rule("doubts", within=SHARE)]  # accuracy likewise
+    confident_depth: lists_of(NotNegative, "doubts")
+    confident_score: lists_of(Share, "doubts")  # accuracy likewise
     confident: Exit
     fixed: Exit
 
@@ -95,18 +94,18 @@ class SettingDepth(Result):
 
     setting: Setting
     judge_score: Share
-    nets: Annotated[list[NetDepth], rule("nets")]
+    nets: NonEmpty[NetDepth]
 
 
 @dataclass
 class DepthPerExampleLog(Log):
     """runs/depth_per_example.json; `lost`: accuracy that an exit may cost."""
 
-    shares: Annotated[list[float], rule("shares")]
+    shares: NonEmpty[float]
     fit_images: Count
-    doubts: Annotated[list[float], rule("doubts")]
+    doubts: lists_of(float, "doubts")
     lost: float
-    settings: Annotated[list[SettingDepth], rule("settings")]
+    settings: NonEmpty[SettingDepth]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)

@@ -8,11 +8,10 @@ probability p exceeds 1 − ε. Each half of the images chooses an option that i
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated
 
 import numpy as np
 
-from highway_lab.fields import COUNT, rule
+from highway_lab.fields import Count, NonEmpty
 from highway_networks import DeepNet, rounded, with_ones
 
 from ..inside import in_batches
@@ -30,7 +29,7 @@ SEED = 0  # draws the halves
 class Exit:
     """A family of rules: the option that each half chose, and its effect on the other half."""
 
-    chosen: Annotated[list[int], rule("halves", within=COUNT)]  # the option's index in its family, by half
+    chosen: NonEmpty[Count]  # the option's index in its family, by half
     depth: float  # mean number of blocks computed
     lost: float  # accuracy of the whole net minus accuracy with exits
     lost_error: float  # standard error of `lost`, over paired images

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import highway_estimators  # noqa: F401, adds squared-error to LOSSES
-from highway_lab.fields import COUNT, SCORE, SHARE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Score, Share, dict_of
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, rounded
@@ -55,7 +55,7 @@ QUANTILES = (0.025, 0.975)  # of the AUC with shifted regimes
 class Task:
     """A market, its seed, and the walk-forward through it; window and horizon in days."""
 
-    market: Annotated[str, rule(among=MARKETS)]
+    market: Literal[*MARKETS]
     seed: Count
     window: Count
     horizon: Count
@@ -65,21 +65,21 @@ class Task:
 
 
 @dataclass
-class Score:
+class R2:
     """Out-of-sample R² on all days and on those of each regime."""
 
-    all: Annotated[float | None, rule(within=SCORE)]
-    first: Annotated[float | None, rule(within=SCORE)]
-    second: Annotated[float | None, rule(within=SCORE)]
+    all: Score | None
+    first: Score | None
+    second: Score | None
 
 
 @dataclass
 class Detection:
     """AUC of a signal for the second regime, mean over folds; QUANTILES of the AUC with shifted regimes; p."""
 
-    auc: Annotated[float | None, rule(within=SHARE)]
-    low: Annotated[float | None, rule(within=SHARE)]
-    high: Annotated[float | None, rule(within=SHARE)]
+    auc: Share | None
+    low: Share | None
+    high: Share | None
     p: Share
 
 
@@ -88,18 +88,18 @@ class MarketRun(Result):
     """One market; the last two are of the days that the first fold predicts, kept for the first seed alone."""
 
     task: Task
-    scores: dict[str, Score]  # by model
+    scores: dict[str, R2]  # by model
     detections: dict[str, Detection]  # by signal
     settings: dict[str, list[str]]  # chosen, by model and fold
-    mean_T: Annotated[dict[str, list[float | None]], rule(GATED)]  # by net, standardised by the window
+    mean_T: dict_of(GATED, list[float | None])  # by net, standardised by the window
     second: list[bool]  # whether the second regime ruled
 
 
 @dataclass
 class FactorModelLog(Log):
     dataset: None
-    n_params: Annotated[dict[str, int], rule(NETS, within=COUNT)]
-    runs: Annotated[list[MarketRun], rule("runs")]
+    n_params: dict_of(NETS, Count)
+    runs: NonEmpty[MarketRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)
@@ -220,11 +220,11 @@ def gate_signals(name: str, T: np.ndarray, second: np.ndarray) -> dict[str, np.n
     return {f"{name}: mean T": after[0], f"{name}: best block": np.sign(skills[best]) * after[1 + best]}
 
 
-def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> Score:
+def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> R2:
     """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
     errors, total = (y - predicted) ** 2, (y - mean) ** 2
     with np.errstate(invalid="ignore"):  # 0 / 0 for a regime that never ruled
-        return Score(*(rounded(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
+        return R2(*(rounded(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
 
 
 def auc(ranks: np.ndarray, second: np.ndarray) -> float:

@@ -9,11 +9,11 @@ untrained net's weights come from a generator so small that the page draws them,
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from highway_lab.fields import COUNT, SHARE, Count, rule
+from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs
 
@@ -34,9 +34,9 @@ class EffectiveDepth:
     `layers` is the mean T of each layer over all test images.
     """
 
-    mean: Annotated[list[float], rule("K", within=COUNT)]
-    sd: Annotated[list[float], rule("K", within=COUNT)]
-    layers: Annotated[list[float], rule("L", within=SHARE)]
+    mean: lists_of(NotNegative, "K")
+    sd: lists_of(NotNegative, "K")
+    layers: lists_of(Share, "L")
 
 
 @dataclass
@@ -48,11 +48,16 @@ class GateExplorerLog(Log):
 
     model: Model
     seed: Count
-    pixels: Annotated[list[list[list[int]]], rule("K", "H", "W", within=(0, 255))]
-    images: Annotated[list[int], rule("K", within=COUNT)]
+    pixels: lists_of(Pixel, "K", "H", "W")
+    images: lists_of(Count, "K")
     trained: EffectiveDepth
     untrained: EffectiveDepth
-    untrained_errors: Annotated[dict[str, list[float]], rule(tuple(ENDS), "L+1", within=SHARE)]
+    untrained_errors: dict_of(ENDS, NonEmpty[Share])
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        found = {len(errors) for errors in self.untrained_errors.values()} - {len(self.trained.layers) + 1}
+        return f"expected an error for each k in untrained_errors, found {found.pop()}" if found else None
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)

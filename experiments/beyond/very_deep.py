@@ -6,9 +6,8 @@ as the paper does, on all images.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from highway_lab.fields import SHARE, rule
+from highway_lab.fields import NonEmpty, Share
 from highway_lab.logs import Log, TrainedRun
 from highway_lab.training import train_resumably
 from highway_networks import Config, Dataset
@@ -28,7 +27,7 @@ BIAS_BUDGET = {"lr": 2e-3, "epochs": 12, "n_train": 6_000, "n_test": 2_000}
 class Gates:
     """Mean T of each block after training; null where the run diverged."""
 
-    mean_T: Annotated[list[float | None], rule("L", within=SHARE)]
+    mean_T: NonEmpty[Share | None]
 
 
 DeepRun = TrainedRun[Config, Gates | None]  # null without gates
@@ -36,8 +35,8 @@ DeepRun = TrainedRun[Config, Gates | None]  # null without gates
 
 @dataclass
 class VeryDeepLog(Log):
-    by_depth: Annotated[list[DeepRun], rule("by_depth")]
-    by_bias: Annotated[list[DeepRun], rule("by_bias")]
+    by_depth: NonEmpty[DeepRun]
+    by_bias: NonEmpty[DeepRun]
 
 
 EXPERIMENT = Experiment(__name__, __doc__, VeryDeepLog)

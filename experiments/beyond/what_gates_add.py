@@ -86,11 +86,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from highway_lab.fields import SCORE, Count, Share, rule
+from highway_lab.fields import Count, NonEmpty, Score, Share
 from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputError, evaluate, rounded
@@ -254,8 +254,8 @@ LEAST_EPOCHS = 30  # of runs whose test images are compared one by one, and so a
 class Task:
     """One run of an arm; `tuning`: whether it tries a setting, on validation images, or is scored on test images."""
 
-    arm: Annotated[str, rule(among=ARMS)]
-    of: Annotated[str, rule(among=(DIGIT, SUM))]
+    arm: Literal[*ARMS]
+    of: Literal[DIGIT, SUM]
     tuning: bool
     config: Config
 
@@ -283,7 +283,7 @@ class ArmRun(Result):
     diverged: bool
     clipped: Share  # of the steps
     train_loss: float | None
-    score: Annotated[float | None, rule(within=SCORE)]
+    score: Score | None
     right: str | None
     opened: list[float | None] | None
     start: Flow | None
@@ -297,7 +297,7 @@ class ArmRun(Result):
 class Tried:
     """A run that tried a setting, as a log keeps it; null where it diverged."""
 
-    arm: Annotated[str, rule(among=ARMS)]
+    arm: Literal[*ARMS]
     hidden: Count
     depth: Count
     lr: float
@@ -307,7 +307,7 @@ class Tried:
     seed: Count
     clipped: Share
     train_loss: float | None
-    validation_score: Annotated[float | None, rule(within=SCORE)]
+    validation_score: Score | None
     opened: float | None  # sum over blocks of ArmRun.opened: the effective depth
 
     @property
@@ -324,8 +324,8 @@ class WhatGatesAddLog(Log):
     """The log of one study; `tried` chose the settings of `runs`."""
 
     study: str
-    tried: Annotated[list[Tried], rule("tried")]
-    runs: Annotated[list[ArmRun], rule("runs")]
+    tried: NonEmpty[Tried]
+    runs: NonEmpty[ArmRun]
 
 
 def run_task(task: Task, data: Dataset) -> ArmRun:

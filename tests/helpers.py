@@ -9,7 +9,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -348,11 +347,6 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 # -------------------------------------------------------------------------------------- command line
-
-
-def command_line(*arguments: str) -> list[str]:
-    """The command line as a user would start it."""
-    return [sys.executable, str(ROOT / "highway_networks.py"), *arguments]
 
 
 # ----------------------------------------------------------------------------------------- processes

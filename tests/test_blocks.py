@@ -1,11 +1,22 @@
 """The nets: parameters, the blocks' equations, the cache, prediction, the loss."""
 
+import copy
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-from helpers import refused_with, small_batch, small_conv_net, small_images, small_net, swapped, swapped_block
+from helpers import (
+    CONV_BLOCKS,
+    refused_with,
+    small_batch,
+    small_conv_net,
+    small_images,
+    small_net,
+    swapped,
+    swapped_block,
+)
 
 import highway_estimators  # noqa: F401, adds its losses
 from experiments.beyond.blocks import RESIDUAL_SCALED, REZERO
@@ -152,12 +163,6 @@ def test_biases_start_at_zero_and_gates_at_their_bias(block):
         assert (np.signbit(params[name]) == np.signbit(bias)).all(), "−0 is not the bits of 0"
 
 
-def test_the_generator_decides_the_weights():
-    first, second, other = (DeepNet(5, 3, depth=2, rng=np.random.default_rng(seed)).params.flat for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, second)
-    assert (first != other).any()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -261,20 +266,30 @@ def test_two_forward_passes_may_be_alive_at_once(block):
     np.testing.assert_array_equal(other_grads.flat, expected_other)
 
 
-@pytest.mark.parametrize("own_workspace", [False, True])
-@every_block
-def test_evaluation_between_forward_and_backward_changes_nothing(block, own_workspace):
-    net = small_net(block, "tanh", 3, np.float32)
-    images = np.random.default_rng(0).integers(0, 256, (7, 5), dtype=np.uint8)
-    x, y = small_batch()
-    x = x.astype(np.float32)
-    expected, params = gradients(net, x, y), net.params.flat.copy()
-    logits, cache = net.forward(x, Workspace(net, len(x)) if own_workspace else None)
-    evaluate(net, images, y, LOSSES["cross-entropy"])
-    list(net.iterate_blocks(net.embed(-x)))
-    net.predict(-x)
-    np.testing.assert_array_equal(backward(net, logits, cache, y).flat, expected)
-    np.testing.assert_array_equal(net.params.flat, params)
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [
+        *((partial(small_net, block, "tanh", 3), small_batch()) for block in BLOCKS),
+        *((partial(small_conv_net, block, batch_norm=True), small_images()) for block in CONV_BLOCKS),
+    ],
+)
+def test_evaluation_between_forward_and_backward_changes_nothing(make, batch):
+    expected, (x, y) = None, batch
+    for evaluated in (False, True):
+        net = make()
+        logits, cache = net.forward(x, net.workspace(len(x), np.random.default_rng(4)))
+        before = copy.deepcopy({"logits": logits, "x": x, **net.params, **net.buffers})
+        if evaluated:
+            evaluate(net, (100 + 100 * x).astype(np.uint8), y, LOSSES["cross-entropy"])
+            net.predict(-x)
+            net.forward(2 * x)
+            if "T" in net.block.branches:
+                net.gate_means(-x)
+        for name, tensor in {"logits": logits, "x": x, **net.params, **net.buffers}.items():
+            np.testing.assert_array_equal(tensor, before[name])
+        found = backward(net, logits, cache, y).flat
+        expected = found if expected is None else expected
+        np.testing.assert_array_equal(found, expected)
 
 
 @every_activation
@@ -342,21 +357,23 @@ def test_a_net_is_iterated_block_by_block_from_any_block_on(block):
         np.testing.assert_array_equal(x_l, cache.x[start])
 
 
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [
+        (partial(small_net, "highway", "tanh", 2), small_batch()),
+        (partial(small_conv_net, batch_norm=True, contrast=True), small_images()),
+    ],
+    ids=["dense", "conv"],
+)
 @every_precision
-def test_every_array_has_the_nets_precision(dtype):
-    net = small_net("highway", "tanh", 2, dtype)
-    x, y = small_batch()
-    logits, cache = net.forward(x.astype(dtype))
+def test_every_array_has_the_nets_precision(make, batch, dtype):
+    net, x, y = make(dtype=dtype), batch[0].astype(dtype), batch[1]
+    logits, cache = net.forward(x, net.workspace(len(x), np.random.default_rng(0)))
     _, dlogits = softmax_cross_entropy(logits, y)
     grads, dx = net.backward(dlogits, cache, return_dx=True)
-    arrays = (logits, cache.x, cache.H, cache.T, dlogits, grads.flat, dx, net.predict(x.astype(dtype)))
+    images = net.preprocess((100 + 100 * x).astype(np.uint8))
+    arrays = (logits, *cache.T, dlogits, grads.flat, dx, net.predict(x), *net.buffers.values(), images)
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}
-
-
-def test_gate_means_are_the_mean_of_T_per_block():
-    net, x = small_net("highway", "tanh", 3), small_batch()[0]
-    _, cache = net.forward(x)
-    np.testing.assert_allclose(net.gate_means(x), cache.T.mean(axis=(1, 2)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("make", [lambda: (small_net("highway", "tanh", 3), small_batch()[0]), small_conv])

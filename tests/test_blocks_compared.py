@@ -10,7 +10,7 @@ import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
 from experiments.beyond import blocks_compared as bc
-from experiments.beyond.blocks_compared_figures import flow_table, judge_accuracy, judge_gradients
+from experiments.beyond.blocks_compared_figures import judge_accuracy, judge_gradients
 from experiments.claims import Verdict
 from experiments.common import final_values
 from experiments.rates import best_rates
@@ -145,13 +145,6 @@ def test_it_chooses_on_validation_images_and_measures_on_test_images(digits, wor
     assert {(run.config.n_validation, len(run.history.validation_loss)) for run in log.runs} == {(0, 0)}
 
 
-def test_no_test_image_has_a_say_in_the_choice(digits):
-    noise = digits._replace(test_x=255 - digits.test_x[::-1])
-    task = bc.plan(digits, smoke=True)[0]
-    losses = [bc.run_task(task, data).history.validation_loss for data in (digits, noise)]
-    assert losses[0] == losses[1]
-
-
 def run_of(
     block: str, depth: int = 2, *, score: float | None = 0.5, norm: float = 1.0, **flows: bc.Flow
 ) -> bc.ComparedRun:
@@ -162,21 +155,6 @@ def run_of(
 
 def log_of(runs: list[bc.ComparedRun]) -> bc.BlocksComparedLog:
     return made_up.log(bc.BlocksComparedLog, tried=[], runs=runs)
-
-
-def test_the_table_tells_how_gradients_grow_on_their_way_back():
-    """100-fold and, in one of two seeds, not at all; a net that diverged and a gradient that is lost do not count."""
-    grown, even, lost = (
-        bc.Flow([5.0, 1.0, 0.05], [1.5, 0.5]),
-        bc.Flow([0.05, 0.05], [1.25, 0.25]),
-        bc.Flow([0.0, 1.0], [None]),
-    )
-    runs = [run_of("plain", trained=grown), run_of("plain", trained=even), run_of("plain", trained=lost, score=None)]
-    runs += [run_of("highway", untrained=bc.Flow([0.2, 2.0], [0.5]), trained=lost)]
-    runs += [run_of(block) for block in bc.BLOCKS if block not in ("plain", "highway")]
-    table = flow_table(log_of(runs))
-    assert "| plain | 0.00 ± 0.00 | 1.00 ± 12.71 | 1 to 1 | 0.25 to 1.5 |" in table
-    assert "| highway | -1.00 | none | 0.5 to 0.5 | none |" in table
 
 
 @pytest.mark.parametrize(

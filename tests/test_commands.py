@@ -29,22 +29,10 @@ from highway_lab.jobs import ResultFile
 from highway_lab.logs import RunLog, RunRecord
 from highway_lab.training import Training
 
+FEW = ("--epochs", "1", "--n-train", "100", "--n-test", "50")
 SMALL = {
-    programs: (
-        "--dataset",
-        "digits",
-        "--hidden",
-        "8",
-        "--epochs",
-        "1",
-        "--n-train",
-        "100",
-        "--n-test",
-        "50",
-        "--depth",
-        "1",
-    ),
-    cn: ("--net", "digits", "--epochs", "1", "--n-train", "100", "--n-test", "50", "--block", "both"),
+    programs: ("--dataset", "digits", "--hidden", "8", *FEW, "--depth", "1"),
+    cn: ("--net", "digits", *FEW, "--block", "both"),
 }
 DENSE = SMALL[programs]
 WITHOUT_DEPTH = DENSE[:-2]
@@ -166,15 +154,7 @@ def test_runs_that_are_no_better_than_guessing_are_named():
 
 
 SHARED = {
-    **{
-        "block": "plain",
-        "loss": "cross-entropy",
-        "init": "he",
-        "init_gain": 0.9,
-        "gate_bias": -1.5,
-        "lr": 0.02,
-        "lr_decay": 0.99,
-    },
+    **{"block": "plain", "loss": "cross-entropy", "init": "he", "init_gain": 0.9, "gate_bias": -1.5, "lr": 0.02},
     **{"momentum": 0.8, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "batch_size": 30, "drop_last": True, "epochs": 2},
     **{"n_train": 100, "n_validation": 40, "n_scored": 50, "n_test": 50, "seed": 7, "dtype": "float64"},
     **{"schedule": "0.5,0.75", "weight_decay": 1e-3, "lr_decay": 0.99},
@@ -237,21 +217,6 @@ def test_a_log_of_convolutional_nets_is_drawn_as_any_other(workdir):
     drawn = {path.name for path in (workdir / "viz" / "log").iterdir()}
     log = viz.read_log(Path("log.json"))
     assert drawn == {f"{viz.picture_name(figure, log)}.png" for figure in viz.RUN_FIGURES} | {gif.NAME}
-
-
-def test_importing_needs_numpy_alone_and_touches_nothing(tmp_path):
-    program = (
-        "import sys, numpy.random; before = set(sys.modules)\n"
-        "import highway_networks\n"
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("HIGHWAY_DATA_DIR", None)
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert {"highway_networks"} <= set(done.stdout.split()) <= {"highway_networks", "numpy"}, done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------------------------------ what is planned
@@ -327,13 +292,9 @@ BAD_ARGUMENTS = {
     "--out log.digits.jsonl": "--out: expected a name like log.json, found log.digits.jsonl",
     "--epoch 1": "unrecognized arguments: --epoch 1",
     "--fres": "unrecognized arguments: --fres",
-    "--out=": "arguments: expected no empty one, found one after --out=; give it a value, or leave it out",
     "--no-save --out log.json": "argument --out: not allowed with argument --no-save",
-    f"--epochs 1{'0' * 20}": "--epochs: expected a number up to 9.2e+18, found 100000000000000000000; choose another",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
-    f"--hidden 1{'0' * 200}": "--hidden: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
-    "--gate-bias -1e39": "--gate-bias: expected a number up to 3.4e+38, found -1e+39; choose another",
     "--gate-bias -inf": "--gate-bias: expected a number up to 3.4e+38, found -inf; choose another",
 }
 for words in ("--depth 1000000000", f"--hidden 1{'0' * 18}"):  # what no machine can hold

@@ -5,12 +5,11 @@ from dataclasses import replace
 import made_up
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from experiments import constant_gates as cg
 from experiments import models
 from experiments.claims import ACCURACY_MARGIN
-from experiments.constant_gates_figures import claims, gaps_row
+from experiments.constant_gates_figures import claims
 from highway_networks import Config, as_inputs
 
 SHORT = Config(depth=3, hidden=8, epochs=2, n_train=300, n_test=50, clip=0.0)
@@ -102,14 +101,3 @@ def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
         for seed in (0, 1, 2)
     ]
     assert claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))[0].verdict == verdict
-
-
-def test_a_mean_beyond_the_axes_is_written_at_its_side():
-    axes = Figure().subplots()
-    for row, score in enumerate((0.5, 0.9)):
-        runs, highway = (
-            [made_up.trained_run(replace(SHORT, seed=seed), [of]) for seed in (0, 1)] for of in (score, 0.7)
-        )
-        gaps_row(axes, row, runs, highway, "black")
-    assert [text.get_text() for text in axes.texts] == ["← −20", "20 →"]
-    assert axes.texts[0].get_position()[0] == -axes.texts[1].get_position()[0] < 0

@@ -12,20 +12,18 @@ import pytest
 from helpers import log_of_net, refused_with
 from picture_helpers import cells
 
-from conv_highway_networks import Blocks, ConvNet
+from conv_highway_networks import ConvNet
 from conv_recipes import NETS, ConvConfig, configure
 from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments import conv_tables_figures as ctf
-from experiments.beyond import batch_norm, conv_gates
-from experiments.beyond.batch_norm_figures import gains_table
-from experiments.beyond.conv_gates_figures import gates_figure, gates_table, inner_pixels, mosaic
+from experiments.beyond import conv_gates
+from experiments.beyond.conv_gates_figures import gates_table, inner_pixels
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.common_figures import gains
-from experiments.conv_bias_figures import bias_table, by_depth, comparison_table
+from experiments.conv_bias_figures import bias_table
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog, Cost
-from highway_lab.figures import own_style
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunLog
 from highway_lab.training import Training
@@ -72,22 +70,6 @@ def by_header(table: str) -> list[dict[str, str]]:
 
 
 # ---------------------------------------------------------------------------------------- what is run
-
-
-def test_nets_of_different_depth_are_of_one_kind():
-    beside_blocks = []
-    for layers, net in conv_bias.NETS.items():
-        config = configure(net)
-        assert conv_bias.layers(config) == layers == 2 + sum(s.number for s in config.stages if isinstance(s, Blocks))
-        beside_blocks.append([stage for stage in config.stages if not isinstance(stage, Blocks)])
-    assert beside_blocks == beside_blocks[:1] * 3
-
-
-def test_normalisation_is_all_that_a_pair_of_runs_differs_by(as_many_as_mnist):
-    configs = batch_norm.configs(as_many_as_mnist, smoke=False)
-    assert len(set(configs)) == len(configs) == 2 * 2 * 3
-    assert [replace(without, batch_norm=True) for without in configs[::2]] == configs[1::2]
-    assert {(c.net, c.epochs, c.n_train) for c in configs} == {("mnist-16", 6, 20_000)}
 
 
 def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, digits, monkeypatch):
@@ -172,32 +154,6 @@ def test_the_guideline_suits_if_more_of_its_nets_learn(failing, verdict):
     assert bias_claims(bias_log(), bias_log(failing)) == [claim], "new seeds judge alone"
 
 
-def test_nets_that_learn_are_compared_by_fishers_exact_test():
-    log = bias_log({(20, "plain"), (30, "plain"), (30, -1.0)})
-    found = {(row["nets"], row["compared with"]): row for row in by_header(comparison_table(log))}
-    every = "guideline's b_T, 10, 20, 30 layers"
-    cells = {names: (row["nets that learn"], row["compared that learn"], row["p"]) for names, row in found.items()}
-    assert cells == {
-        ("highway, 10 layers", "plain"): ("9 of 9", "3 of 3", "1"),
-        ("highway, 20 layers", "plain"): ("9 of 9", "0 of 3", f"{1 / math.comb(12, 3):.2g}"),
-        ("highway, 30 layers", "plain"): ("6 of 9", "0 of 3", f"{2 * math.comb(9, 6) / math.comb(12, 6):.2g}"),
-        (every, "plain"): ("9 of 9", "3 of 9", f"{2 * math.comb(12, 9) / math.comb(18, 9):.2g}"),
-        (every, "other b_T"): ("9 of 9", "15 of 18", "0.53"),
-    }
-
-
-def test_the_table_shows_each_bias_beside_the_guidelines():
-    log = bias_log({(30, -1.0)})
-    found = {(row["layers"], row["b_T"]): row for row in by_header(bias_table(log))}
-    assert len(found) == 3 * 4
-    guideline = [key for key, row in found.items() if row["points gained"] == "guideline"]
-    assert guideline == [("10", "−1"), ("20", "−2"), ("30", "−3")]
-    assert found["20", "−1"]["points gained"] == "-1.00 ± 0.00"
-    assert found["30", "−1"]["nets that learn"] == "0 of 3"
-    assert found["30", "−1"]["points gained"] == "none"
-    assert list(by_depth(log)[10]) == ["−1", "−2", "−3", "plain"]
-
-
 def test_a_diverged_run_counts_as_one_that_does_not_learn():
     log = bias_log()
     place = next(i for i, run in enumerate(log.runs) if (run.config.depth, run.config.gate_bias) == (8, -2.0))
@@ -207,64 +163,12 @@ def test_a_diverged_run_counts_as_one_that_does_not_learn():
     assert row["their test accuracy (%)"].startswith("97.85")
 
 
-def test_what_normalisation_gains_is_judged_seed_by_seed():
-    runs = []
-    for block, normed, seed in product(batch_norm.BLOCKS, (False, True), range(3)):
-        config = configure("mnist-16", epochs=2, block=block, batch_norm=normed, seed=seed)
-        score = 0.98 + 0.01 * (normed and block == "plain") - 0.02 * (seed == 2 and not normed and block == "highway")
-        runs.append(made_up.conv_run(config, score))
-    found = by_header(gains_table(made_up.log(RunLog[ConvConfig], MNIST, runs=runs)))
-    gained = [row["points of test accuracy"] for row in found]
-    assert gained == ["+0.67 ± 2.87 (inconclusive)", "+1.00 ± 0.00 (outperforms)", "+1.67 ± 2.87 (inconclusive)"]
-    assert found[1]["orders of magnitude of training loss"].startswith("+0.18 ± 0.02 (outperforms"), "lower is better"
-
-
 # ------------------------------------------------------------------------------ tables 1 and 2
 
 
 def test_the_standard_error_is_that_of_the_images():
     assert ctf.images_error(cifar_log(0.83).runs[:1]) == pytest.approx(100 * math.sqrt(0.83 * 0.17 / 1000))
     assert ctf.images_error(mnist_log((0.99,)).runs[:1]) == pytest.approx(100 * math.sqrt(0.99 * 0.01 / 10_000))
-
-
-def test_the_main_table_has_a_row_for_each_net_beside_the_paper():
-    table = ctf.main_table(mnist_log(), cifar_log())
-    found = by_header(table)
-    columns = ("net", "blocks", "epochs", "minus plain", "paper's accuracy (%)")
-    mnist, cifar = "10 layers, 16 maps", "Highway A, 11 layers"
-    assert [tuple(row[column] for column in columns) for row in found] == [
-        (mnist, "highway", "20", "+1.00", "99.40 (sd 0.03, best 99.43), 300 epochs"),
-        (mnist, "plain", "20", "", ""),
-        ("Maxout", "quoted by the paper", "", "", "99.55"),
-        ("DSN", "quoted by the paper", "", "", "99.61"),
-        (cifar, "highway", "30", "+3.00", "89.18, ~400 epochs"),
-        (cifar, "highway, no augmentation", "30", "", ""),
-        (cifar, "plain", "30", "", ""),
-        (cifar, "highway", "60", "", "89.18, ~400 epochs"),
-        ("FitNet A, 11 layers", "quoted by the paper", "", "", "89.01"),
-        ("FitNet B, 19 layers", "quoted by the paper", "", "", "91.61"),
-    ]
-    assert found[0]["test accuracy (%)"] == "99.20 ± 0.50"
-    assert (found[0]["seeds"], found[4]["SE"]) == ("3", "1.19")
-    assert table.endswith("Tested on: MNIST; CIFAR-10, first 1,000 test images.")
-
-
-def test_the_candidates_are_named_by_what_they_change():
-    log = mnist_log()
-    found = [(row["tried"], row["chosen"]) for row in by_header(ctf.choosing_table(log))]
-    assert found == [("dropout 1.0", ""), ("dropout 0.5", "yes")]
-    for dataset, (net, epochs, candidates) in conv_tables.CHOICES.items():
-        runs = [made_up.conv_run(configure(net, epochs=epochs, **fields), 0.5) for fields in candidates]
-        for chosen in candidates:
-            log = replace(log, chosen=for_both(chosen))
-            assert [ctf.is_chosen(log, run) for run in runs] == [fields is chosen for fields in candidates], dataset
-
-
-def test_a_run_of_the_papers_budget_would_take_days():
-    assert ctf.days(Cost("highway-b", 2_256_838, 100, 0.432)) == pytest.approx(1)
-    found = [(row["net"], row["days a run"]) for row in by_header(ctf.costs_table(cifar_log()))]
-    assert found == [("Highway B, 19 layers", "5"), ("Highway C, 32 layers", "10")]
-    assert ctf.costs_table(mnist_log()) == "No other net was timed."
 
 
 @pytest.mark.parametrize(
@@ -309,51 +213,12 @@ def test_a_diverged_run_counts_as_chance_in_words():
     assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.why
 
 
-def test_a_claim_shows_the_plain_net_beside_a_net_of_its_budget():
-    why = ctf.claims(cifar_log(longest=0.85))[0].why
-    rows = by_header(ctf.main_table(cifar_log()))
-    scores = {(row["blocks"], row["epochs"]): row["test accuracy (%)"] for row in rows}
-    assert f"in 60 of ~400 epochs, 1 seed; after 30 epochs: {scores['highway', '30']} % (SE" in why
-    assert f"plain net: {scores['plain', '30']} % (SE" in why
-    why = ctf.claims(mnist_log())[0].why
-    assert "; plain net: " in why, "of as many epochs"
-    assert why.endswith(", 1 seed"), "fewer than highway nets"
-
-
-def test_nets_that_were_only_timed_are_not_tested():
-    timed = [claim for claim in ctf.claims(cifar_log()) if "days a run" in claim.why]
-    assert {claim.verdict for claim in timed} == {Verdict.NOT_TESTED}
-    assert [claim.why.split()[0] for claim in timed] == ["5", "10", "5"], "days a run"
-
-
 @pytest.mark.parametrize("net", ctf.PAPER)
 def test_the_papers_numbers_belong_to_nets_of_their_size(net):
     number, unit = ctf.PAPER[net].parameters.split()
     layers, n_params = NETS[net].counts
     assert n_params == pytest.approx(float(number) * {"K": 1e3, "M": 1e6}[unit], rel=0.03)
     assert f" {layers} layers" in f" {ctf.PAPER[net].net}"
-
-
-def test_the_curves_show_the_papers_level_and_a_dot_for_each_seed():
-    log = mnist_log()
-    for axes, level, n_dots in zip(
-        ctf.curves_figure(log, cifar_log()).axes, (0.6, 10.82, 10.82), (4, 3, 1), strict=True
-    ):
-        (paper,) = (line for line in axes.lines if line.get_label() == "paper, test")
-        assert paper.get_ydata()[0] == pytest.approx(level)
-        dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"]
-        assert len({x for x, _ in dots}) == len(dots) == n_dots, "none hides another"
-    tested = [line.get_ydata()[0] for line in ctf.curves_figure(log).axes[0].lines if line.get_marker() == "o"]
-    assert tested == pytest.approx([100 - 100 * run.history.test_score[-1] for run in log.runs])
-
-
-def test_curves_on_test_images_are_named_so():
-    log = cifar_log()
-    run = replace(log.runs[0], config=replace(log.runs[0].config, epochs=200, n_validation=0))
-    run.history.test_score[:] = run.history.validation_score
-    with own_style():
-        titles = [axes.get_title("left") for axes in ctf.curves_figure(log, replace(log, runs=[run])).axes]
-    assert ["curves: test images" in title for title in titles] == [False, False, True]
 
 
 # ------------------------------------------------------------------------------- where gates open
@@ -427,28 +292,6 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
         assert [row[f"trained: {place}"] for row in found] == [f"{T:.3f}" for T in getattr(log.trained, place)]
     gaps = [on - off for on, off in zip(log.trained.strokes, log.trained.background, strict=True)]
     assert [row["trained: difference"] for row in found] == [f"{gap:+.3f}" for gap in gaps]
-
-
-def test_both_nets_mean_gates_are_within_the_axes(made_net):
-    images = np.random.default_rng(1).integers(0, 256, (10, 1, 28, 28), dtype=np.uint8)
-    found = conv_gates.measure(made_net, images, images)
-    low = replace(found, strokes=[0.1] * 8, background=[0.2] * 8)
-    made = {"file": "", "sha256": "", "net": {}, "test_score": 0.5, "images": 10, "stroke": 0.5}
-    info = DatasetInfo("mnist", 10, 10)
-    pixels = images[:, 0].tolist()
-    log = made_up.log(conv_gates.ConvGatesLog, info, **made, pixels=pixels, trained=low, untrained=found)
-    *_, trained, untrained = gates_figure(log).axes
-    assert trained.get_ylim() == untrained.get_ylim()
-    assert trained.get_ylim()[0] == 0
-    assert trained.get_ylim()[1] > max(found.background)
-
-
-def test_a_mosaic_enlarges_each_image_and_keeps_a_gap():
-    found = mosaic([[[[1, 2], [3, 4]], np.full((4, 4), 5)]], 4)
-    assert found.shape == (6, 12)
-    assert found[1:5, 1:5].tolist() == [[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]
-    assert np.isnan(found[:, [0, 5, 6, 11]]).all()
-    assert (found[1:5, 7:11] == 5).all()
 
 
 @pytest.mark.parametrize(

@@ -242,40 +242,17 @@ def test_float32_gradients_equal_float64_ones_to_single_precision(block, batch_n
     check_gradients({name: single[name] for name in double}, double, 1e-3)
 
 
+@pytest.mark.parametrize(
+    "stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5)], [Blocks(1, 1), MaxPool(4, 3)]], ids=["small", "wide", "over"]
+)
 @every_block
-def test_a_batchs_gradient_is_the_mean_of_its_images(block):
-    """Without dropout and batch normalisation images do not influence each other."""
-    net, (x, y) = small_conv_net(block, stages=NO_DROPOUT), small_images(4)
+def test_a_batchs_gradient_is_the_mean_of_its_images(block, stages):
+    """Without dropout and batch normalisation images do not influence each other: nothing leaks over an edge."""
+    net, (x, y) = small_conv_net(block, stages=stages), small_images(4)
     alone = [gradients(net, x[[i]], y[[i]]) for i in range(4)]
     expected = {name: np.mean([one[name] for one in alone], axis=0) for name in alone[0]}
     expected["x"] = np.concatenate([one["x"] for one in alone]) / 4
     assert_equal(gradients(net, x, y), expected, rtol=1e-10, atol=1e-14)
-
-
-# ----------------------------------------------------------------------------------- images side by side
-
-
-@pytest.mark.parametrize(
-    "stages", [NO_DROPOUT, [Blocks(1, 1), Blocks(1, 5)], [Blocks(1, 1), MaxPool(4, 3)]], ids=["small", "wide", "over"]
-)
-@pytest.mark.parametrize("changed", range(3))
-@every_block
-def test_an_image_has_no_influence_on_anothers_logits_and_gradient(block, changed, stages):
-    """However large its pixels and wide the windows: nothing leaks over an edge."""
-    net, (x, y) = small_conv_net(block, "relu", stages=stages), small_images()
-    others = [i for i in range(3) if i != changed]
-    workspace = training(net)
-    logits, _ = net.forward(x, workspace)
-    dlogits = softmax_cross_entropy(logits, y)[1]
-    dlogits[changed] = 0
-    _, dx = net.backward(dlogits, workspace, return_dx=True)
-    assert not dx[changed].any()
-    assert all(dx[i].any() for i in others)
-    louder = x.copy()
-    louder[changed] *= 1e6
-    changed_logits, _ = net.forward(louder)
-    np.testing.assert_allclose(changed_logits[others], logits[others], rtol=1e-12)
-    assert (changed_logits[changed] != logits[changed]).all()
 
 
 # -------------------------------------------------------------------------------------------- workspaces
@@ -295,33 +272,6 @@ def test_a_convolution_takes_no_more_memory_than_its_batch_needs():
     layers = [layer for layer in workspace.slices[0].layers if hasattr(layer, "W")]
     (shared,) = {layer.memory for layer in layers}
     assert shared.arrays["patches"].size == max(layer.W.shape[1] * layer.z[0, 0].size for layer in layers)
-
-
-@every_block
-def test_evaluation_between_forward_and_backward_changes_nothing(block):
-    net, (x, y) = small_conv_net(block, batch_norm=True), small_images()
-    expected = gradients(net, x, y)
-    logits, cache = net.forward(x, training(net))
-    tensors = {"logits": logits, "images": x, **net.params, **net.buffers}
-    before = copy.deepcopy(tensors)
-    net.predict(-x)
-    net.forward(2 * x)
-    if "T" in net.block.branches:
-        net.gate_means(-x)
-    grads, dx = net.backward(softmax_cross_entropy(logits, y)[1], cache, return_dx=True)
-    assert_equal({**grads, "x": dx}, expected)
-    assert_equal(tensors, before)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_array_has_the_nets_precision(dtype):
-    net, (x, y) = small_conv_net(dtype=dtype, batch_norm=True, contrast=True), small_images()
-    x = x.astype(dtype)
-    logits, cache = net.forward(x, training(net))
-    grads, dx = net.backward(softmax_cross_entropy(logits, y)[1], cache, return_dx=True)
-    images = net.preprocess((100 + 100 * x).astype(np.uint8))
-    arrays = (logits, *cache.T, grads.flat, dx, net.predict(x), net.params.flat, *net.buffers.values(), images)
-    assert {array.dtype for array in arrays} == {np.dtype(dtype)}
 
 
 def test_a_pass_leaves_numpys_own_buffer_as_it_was():
@@ -410,26 +360,6 @@ def test_dropout_at_rate_0_draws_no_random_number():
     assert rng.bit_generator.state == np.random.default_rng(0).bit_generator.state
 
 
-def test_evaluation_normalises_each_image_by_the_running_statistics():
-    """The other images of the batch have no influence, while in training they have."""
-    net, (x, _) = small_conv_net(stages=NO_DROPOUT, batch_norm=True), small_images()
-    together, alone = net.forward(x)[0], [net.forward(x[[i]])[0][0] for i in range(3)]
-    np.testing.assert_allclose(together, alone, rtol=1e-12)
-    trained_on = net.forward(x, training(net))[0]
-    assert (np.abs(trained_on - together) > 1e-3).any()
-    assert (np.abs(net.forward(x[:1], training(net, 1))[0] - trained_on[0]) > 1e-3).any()
-
-
-def test_running_statistics_converge_to_those_of_a_repeated_batch():
-    """After 200 equal batches nothing is left of the start: 0.9²⁰⁰ is 1e-9. But the running variance is unbiased."""
-    net, (x, _) = small_conv_net(stages=[Convolution(2), Blocks(1)], batch_norm=True), small_images()
-    workspace = training(net)
-    for _ in range(200):
-        trained_on, _ = net.forward(x, workspace)
-    net.buffers["2.variance"] *= (3 * 54 - 1) / (3 * 54)
-    np.testing.assert_allclose(net.predict(x), trained_on, rtol=1e-6)
-
-
 @pytest.mark.parametrize("block", ["highway", "highway-uncoupled"])
 def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
     net, (x, _) = small_conv_net(block), small_images()
@@ -456,7 +386,7 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
 
 
 # ------------------------------------------------------------------------------------------- saved nets
-# ConvNet and DeepNet are saved and loaded by the same functions: tests/test_model_files.py has what holds for both.
+# tests/test_model_files.py has what holds for dense nets, too.
 
 
 @pytest.fixture
@@ -465,36 +395,6 @@ def saved(tmp_path):
     path = tmp_path / "net.npz"
     small_conv_net(batch_norm=True, contrast=True).save(path)
     return path
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@with_or_without_batch_norm
-@every_block
-def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, block, batch_norm, dtype):
-    net = small_conv_net(block, dtype=dtype, batch_norm=batch_norm, contrast=True)
-    net.save(tmp_path / "net.npz")
-    loaded = ConvNet.load(tmp_path / "net.npz")
-    images = np.random.default_rng(0).integers(0, 256, (5, *SMALL_SHAPE), dtype=np.uint8)
-    np.testing.assert_array_equal(loaded.predict(loaded.preprocess(images)), net.predict(net.preprocess(images)))
-    assert_equal({**loaded.params, **loaded.buffers}, {**net.params, **net.buffers})
-    assert (loaded.config, loaded.layers, loaded.depth) == (net.config, net.layers, 3)
-
-
-def test_a_loaded_net_goes_on_as_the_saved_one(saved):
-    """It has the same gradients, and its running statistics follow the batches."""
-    net, loaded, (x, y) = small_conv_net(batch_norm=True, contrast=True), ConvNet.load(saved), small_images()
-    assert_equal(gradients(loaded, x, y) | loaded.buffers, gradients(net, x, y) | net.buffers)
-
-
-@pytest.mark.parametrize("name", ["1.W_H", "2.b_T", "3.gamma", "5.variance", "mean", "W_out"])
-def test_a_missing_misshapen_or_infinite_tensor_is_refused(saved, name):
-    tensors = contents(saved)
-    wrong = {"missing": None, "short": tensors[name][:-1], "one": tensors[name][:1, ...][..., :1]}
-    wrong |= {"nan": np.full_like(tensors[name], np.nan), "single": tensors[name].astype(np.float32)}
-    for value in wrong.values():
-        changed = tensors | {name: value}
-        np.savez(saved, **{name: tensor for name, tensor in changed.items() if tensor is not None})
-        refuse_net(ConvNet, saved, name)
 
 
 def test_a_negative_variance_is_refused(saved):

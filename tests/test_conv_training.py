@@ -17,7 +17,7 @@ from helpers import (
     without_seconds,
 )
 
-from conv_highway_networks import Blocks, ConvNet, ConvWorkspace, Dropout, contrast_normalised
+from conv_highway_networks import Blocks, ConvWorkspace, Dropout, contrast_normalised
 from conv_recipes import NETS, ConvConfig, configure, crop_and_mirror, mean_image
 from highway_lab import checkpoints, logs
 from highway_lab.commands import fit_to
@@ -27,7 +27,6 @@ from highway_networks import (
     Dataset,
     Momentum,
     decay_weights,
-    evaluate,
     is_schedule,
     scheduled_rate,
     softmax_cross_entropy,
@@ -44,18 +43,6 @@ CONFIGS = {
 
 
 # --------------------------------------------------------------------------------------------- recipes
-
-
-@pytest.mark.parametrize(
-    ("name", "layers", "thousands", "tolerance"),
-    [
-        *(("mnist-16", 10, 39, 0.5), ("mnist-32", 10, 151, 1), ("highway-a", 11, 236, 1)),
-        *(("highway-b", 19, 2300, 50), ("highway-c", 32, 1250, 5), ("table-3", 19, 2260, 5)),
-    ],
-)
-def test_the_nets_have_the_papers_layers_and_parameters(name, layers, thousands, tolerance):
-    """conv_recipes.py itself asserts that the nets have these counts."""
-    assert NETS[name].counts == (layers, pytest.approx(1000 * thousands, abs=1000 * tolerance))
 
 
 def test_highway_c_has_blocks_3x3_and_1x1_in_turn_at_each_resolution():
@@ -144,17 +131,6 @@ def test_every_crop_of_the_padded_image_and_its_mirror_occurs():
     np.testing.assert_array_equal(batch, x.repeat(2000, axis=0))
 
 
-def test_crops_are_drawn_from_the_generator_alone_each_image_for_itself():
-    x = np.random.default_rng(0).standard_normal((50, 3, 32, 32)).astype(np.float32)
-    first, same, other = (crop_and_mirror(x, np.random.default_rng(seed), 8) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, same, strict=True)
-    assert (first.shape, first.dtype) == (x.shape, x.dtype)
-    assert (first != other).any()
-    assert (
-        len({image.tobytes() for image in crop_and_mirror(x[:1].repeat(50, axis=0), np.random.default_rng(1), 8)}) > 30
-    )
-
-
 def test_a_net_takes_pixels_from_0_to_1_or_contrast_minus_the_mean_image():
     images = random_pictures(5, (2, 9, 6))
     np.testing.assert_array_equal(small_conv_net().preprocess(images), images / 256)
@@ -170,13 +146,6 @@ def test_the_mean_image_is_that_of_the_training_samples_alone(digits):
     expected = mean_image(training.data.train_x)
     np.testing.assert_allclose(training.net.buffers["mean"], expected, rtol=1e-6, atol=1e-7)
     assert np.abs(expected - mean_image(np.concatenate([training.data.train_x, training.validation[0]]))).max() > 1e-3
-
-
-@pytest.mark.parametrize("augment", [False, True])
-def test_training_images_are_cropped_only_if_the_config_says_so(digits, augment):
-    training = Training(dataclasses.replace(SMALL, augment=augment), digits)
-    x = training.net.preprocess(digits.train_x[:20])
-    assert (training.config.augmented(x, training.rng) != x).any() == augment
 
 
 def test_samples_that_are_no_images_are_refused():
@@ -229,24 +198,6 @@ def test_too_many_validation_samples_are_refused_by_their_name(digits, n_validat
 
 
 # -------------------------------------------------------------------------------------------- the record
-
-
-@pytest.mark.parametrize(("n_scored", "expected"), [(0, 120), (1, 1), (50, 50), (1000, 120)])
-def test_the_last_row_is_what_the_saved_net_scores(digits, tmp_path, n_scored, expected):
-    """On the first n_scored training samples, all for 0 or where there are fewer; on all of the others."""
-    training = Training(dataclasses.replace(CONFIGS["momentum"], n_scored=n_scored), digits)
-    history = train_to(training, 3).history
-    training.net.save(tmp_path / "net.npz")
-    net, data = ConvNet.load(tmp_path / "net.npz"), training.data
-    parts = {
-        "train": (data.train_x[:expected], data.train_y[:expected]),
-        "validation": training.validation,
-        "test": (data.test_x, data.test_y),
-    }
-    for name, (x, y) in parts.items():
-        loss, accuracy = evaluate(net, x, y, LOSSES["cross-entropy"])
-        assert getattr(history, f"{name}_loss")[-1] == pytest.approx(loss, rel=1e-5)
-        assert getattr(history, f"{name}_score")[-1] == pytest.approx(accuracy, abs=1e-6)
 
 
 # ------------------------------------------------------------------------------------- decay and schedule

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import digit_pairs
-from experiments.digit_pairs import TASKS, DigitPairs, draw_pairs, pair_digits
+from experiments.digit_pairs import TASKS, DigitPairs, pair_digits
 from highway_lab.datasets import load_dataset
 from highway_networks import Dataset
 
@@ -72,13 +72,6 @@ def test_every_image_is_used_about_as_often_as_any_other(numbered):
         assert uses.max() - uses.min() <= 1 if images % 2 == 0 else uses.max() <= 3
         assert len(uses) >= images - 1
         assert (part.chosen[:, 0] != part.chosen[:, 1]).all()
-
-
-def test_both_sides_have_as_many_images_and_no_image_is_beside_itself():
-    pairs = draw_pairs(np.arange(100, 107), 30, np.random.default_rng(0))
-    assert pairs.shape == (30, 2)
-    assert (pairs[:, 0] != pairs[:, 1]).all()
-    assert {*pairs.ravel().tolist()} == {*range(100, 107)}
 
 
 def test_tasks_share_their_pictures_and_only_a_seed_changes_them(numbered, monkeypatch):

@@ -82,23 +82,6 @@ def test_computes_in_the_precision_of_its_inputs(dtype):
     assert numbers.predict(NUMBERS_X.astype(dtype)).dtype == dtype
 
 
-def test_labels_of_any_type_come_back_in_order():
-    names = np.array(["setosa", "versicolor", "virginica"], dtype=object)
-    net = small(max_iter=100).fit(X, names[Y])
-    assert list(net.classes_) == list(names)
-    assert set(net.predict(X)) <= set(names)
-    np.testing.assert_array_equal(net.predict(X), names[net.predict_proba(X).argmax(axis=1)])
-    np.testing.assert_allclose(np.exp(net.predict_log_proba(X)), net.predict_proba(X))
-
-
-def test_samples_that_weigh_more_are_learnt_first():
-    swapped = np.where(Y == 0, 1, np.where(Y == 1, 0, Y))  # each sample once with each of two labels
-    x, y, weights = np.tile(X, (2, 1)), np.r_[Y, swapped], np.repeat([9.0, 1.0], 150)
-    net = HighwayClassifier(depth=2, random_state=0)
-    assert net.fit(x, y, sample_weight=weights).score(X, Y) > 0.9
-    assert net.fit(x, y, sample_weight=weights[::-1]).score(X, swapped) > 0.9
-
-
 @pytest.mark.parametrize(
     ("dtype", "factor"), [(np.float64, 1e3), (np.float64, 1e308), (np.float32, 1e300), (np.float32, 1e-300)]
 )
@@ -293,14 +276,6 @@ def test_another_rate_or_update_rule_counts_when_training_continues():
         assert not same_nets(copy.deepcopy(net).set_params(**{name: value}).fit(X, Y), usual)
     still = copy.deepcopy(net).set_params(learning_rate=1e-30).fit(X, Y)
     np.testing.assert_allclose(still.net_.params.flat, net.net_.params.flat, rtol=1e-12)
-
-
-def test_partial_fit_takes_other_samples_of_the_same_classes():
-    net = small().partial_fit(X[:50], Y[:50], classes=[0, 1, 2])
-    assert list(net.classes_) == [0, 1, 2]
-    assert net.partial_fit(X[50:], Y[50:]).predict_proba(X).shape == (150, 3)
-    numbers = HighwayRegressor(**SMALL).partial_fit(NUMBERS_X[:7], NUMBERS_Y[:7]).partial_fit(NUMBERS_X, NUMBERS_Y)
-    assert numbers.n_iter_ == 2
 
 
 @pytest.mark.parametrize(("first", "then"), [(np.float32, np.float64), (np.float64, np.float32)])

@@ -407,26 +407,6 @@ def test_the_gates_of_a_net_that_diverged_can_be_logged_and_drawn(tmp_path):
     assert np.isnan(line.get_ydata()).all()
 
 
-@pytest.mark.parametrize(("p", "counts"), [(0.01, ("3, 0", "1, 1", "0, 3")), (0.2, ("0, 0", "0, 0", "0, 0"))])
-def test_the_table_counts_the_seeds_beyond_chance_on_either_side(p, counts):
-    table = figures.regimes_table(made_up_log({"nonlinear": 0.8, "hidden": 0.5, "both linear": 0.2, "noise": 0.5}, p=p))
-    found = [f"{mean} ± 0.050 ({count})" for mean, count in zip(("0.800", "0.500", "0.200"), counts, strict=True)]
-    assert cells(table)[1][:4] == [f"{fm.GATED[0]}: mean T", *found]
-
-
-def test_tables_of_models_have_a_column_for_each_market():
-    log = made_up_log(HALF)
-    for tabulate, cell in (
-        (figures.returns_table, "0.101 ± 0.002"),
-        (figures.by_regime_table, "0.100 ± 0.000; none"),
-        (figures.leads_table, "+0.061 ± 0.001"),
-        (figures.settings_table, "b: 6 of 9"),
-    ):
-        header, first, *_ = cells(tabulate(log))
-        assert header[1:] == [*sm.MARKETS]
-        assert first == ["ridge"] + [cell] * 4
-
-
 def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path):
     path, log, very_deep = tmp_path / "log.json", made_up_log(HALF), load("beyond.very_deep")
     runs = [made_up.trained_run(Config(epochs=1), [0.1, 0.5])]

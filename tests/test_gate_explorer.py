@@ -178,26 +178,6 @@ def test_a_name_cannot_end_the_script(saved):
     assert "<!--" not in page_of("<!--<script>.npz").read_text(encoding="utf-8")
 
 
-def test_colours_are_those_of_the_figures():
-    held = gate_explorer_figures.color_table("viridis")
-    assert len(held) == 6 * 256
-    assert (held[:6], held[6 * 128 : 6 * 129], held[-6:]) == ("440154", "21918c", "fde725")
-    middle = gate_explorer_figures.color_table("RdBu_r")[6 * 127 : 6 * 129]
-    assert min(bytes.fromhex(middle)) > 240  # 0 is all but white
-
-
-def test_nets_break_where_they_fall_by_the_margin_below_the_shallowest():
-    seeds = [[90.0, 92.0], [87.0, 85.2], [86.0, 84.0], [91.0, 93.0]]  # means 91, 86.1, 85, 92
-    found = gate_explorer_figures.by_depth([5, 10, 20, 50], map(np.array, seeds))
-    assert found["broken"] == 20
-    assert found["means"][0] == [91.0, pytest.approx(12.706, abs=1e-3)]  # t of one degree of freedom, sd 1.414 / sqrt 2
-    assert gate_explorer_figures.by_depth([5], [np.array([70.0])]) == {
-        "means": [[70.0, None]],
-        "seeds": [[70.0]],
-        "broken": None,
-    }
-
-
 def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     page = committed_log("viz/gate_explorer.html")
     assert page.stat().st_size < 2_500_000

@@ -302,26 +302,6 @@ def test_a_diverged_seed_ends_the_mean_and_is_named():
     assert any(np.array_equal(other.get_ydata(), finished) for other in axes.lines)
 
 
-def test_depth_sweep_shows_final_values_by_depth():
-    log = made_up_log(depths=(5, 10), seeds=(0, 1))
-    for run in log.runs:
-        run.diverged = (run.config.block, run.config.seed) == ("plain", 1)  # though its last numbers are finite
-    for axes, field in zip(pictures.depth_sweep(log), ("test_score", "train_loss"), strict=True):
-        mean = line(axes, "highway")
-        for depth, value in zip(mean.get_xdata(), mean.get_ydata(), strict=True):
-            runs = [run for run in log.runs if (run.config.block, run.config.depth) == ("highway", depth)]
-            assert value == pytest.approx(np.mean([getattr(run.history, field)[-1] for run in runs]))
-        assert np.isnan(line(axes, "plain (2 of 4 diverged)").get_ydata()).all()
-
-
-def test_gate_evolution_has_a_row_a_layer_and_a_column_an_epoch_from_0():
-    log = made_up_log(depths=(5,), epochs=3)
-    (image,) = pictures.T_gate_evolution(log).images
-    np.testing.assert_array_equal(image.get_array(), np.transpose(log.runs[0].gate_means))
-    assert image.get_extent() == [-0.5, 3.5, 5.5, 0.5]
-    assert image.origin == "upper"  # layer 1 at the top, as in the maps of figures 2 and 3
-
-
 def test_final_gates_are_bars_beside_the_untrained_value():
     log = made_up_log(seeds=(0, 1, 2), diverged=[("highway", 2)])
     axes = pictures.T_gate_final(log)
@@ -342,18 +322,6 @@ def test_gate_bars_are_means_over_seeds_and_each_seed_is_a_dot():
         assert np.rint(middles).tolist() == [1, 2, 3, 4, 5]
         assert all(list(line.get_xdata()) == middles for line in dots)
     assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
-
-
-def test_gates_by_depth_have_a_row_a_run_and_are_white_where_untrained():
-    log = made_up_log(depths=(2, 5), seeds=(0, 1, 2), diverged=[("highway", 2)])
-    untrained = np.mean([np.mean(run.gate_means[0]) for run in pictures.runs_with_gates(log)])
-    for axes, depth in zip(pictures.T_gate_bars_by_depth(log), (2, 5), strict=True):
-        ended = [run.gate_means[-1] for run in pictures.runs_with_gates(log) if run.config.depth == depth]
-        (image,) = axes.images
-        np.testing.assert_array_equal(image.get_array(), ended)
-        assert image.get_extent() == [0.5, depth + 0.5, 2.5, 0.5]
-        assert min(image.cmap(image.norm(untrained))[:3]) > 0.95
-        assert axes.get_ylabel() == f"{depth} blocks"
 
 
 def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
@@ -494,26 +462,9 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
     assert boxes[1].y0 < middle < boxes[1].y1
 
 
-@pytest.mark.parametrize(("depth", "ticks"), [(1, [1]), (3, [1, 2, 3]), (30, [1, 5, 10, 15, 20, 25, 30])])
-def test_layers_are_numbered_from_1(depth, ticks):
-    _, axes = figures.new_figure("layers", 2)
-    figures.number_layers(axes.xaxis, depth)
-    assert list(axes.get_xticks()) == ticks
-
-
 def test_a_block_without_a_colour_gets_one_of_its_own():
     colors = figures.Palette(figures.COLORS)
     assert len({colors[name] for name in ("one", "two", *figures.COLORS)}) == len(figures.COLORS) + 2
-
-
-def test_no_difference_is_white():
-    _, axes = figures.new_figure("differences", 2)
-    values = np.array([[-1.0, 0.0, 3.0]])
-    image = axes.imshow(values, **figures.differences(values))
-    low, zero, high = image.cmap(image.norm(values))[0, :, :3]
-    assert zero.min() > 0.95
-    assert low[2] > low[0]
-    assert high[0] > high[2]
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):

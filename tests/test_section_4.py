@@ -1,6 +1,5 @@
 """Section 4 on several nets: what is measured of each, which layers are idle, and the verdicts."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +7,14 @@ import numpy as np
 import pytest
 from helpers import ROOT
 from made_up import job
-from picture_helpers import cells, committed_log
+from picture_helpers import committed_log
 
 import highway_lab.logs
 from experiments import inside, models, section_4
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
-from experiments.section_4_figures import TABLES, claims, idle_layers, measures
+from experiments.section_4_figures import claims, idle_layers, measures
 from highway_lab.training import Training, train_resumably
 from highway_networks import as_inputs
 
@@ -80,13 +79,6 @@ def test_a_net_from_a_file_stands_beside_one_with_fresh_weights(log, digits, mon
     assert seen.untrained.error > 0.8 > seen.trained.error
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_all_nets_before_and_after_training(log, table):
-    settings = ("ReLU", "tanh from −2", "tanh from −4", "one 6-block net")
-    _, *rows = cells(TABLES[table](log))
-    assert [row[0] for row in rows] == [f"{name}, {state}" for name in settings for state in ("trained", "untrained")]
-
-
 def made_up(log: Section4Log, rises: list[float], **gates) -> Seen:
     """A net whose error (in points) and loss rise by so much when each layer is closed."""
     seen = log.nets[0].trained
@@ -143,16 +135,6 @@ def test_claims_are_reproduced_in_all_settings_in_some_or_in_none(log, as_in_the
     assert judged(log, [as_in_the_paper] * 2, otherwise) == [REPRODUCED] * 12
     assert judged(log, [as_in_the_paper, otherwise], otherwise) == [PARTLY] * 12
     assert judged(log, [otherwise] * 2, as_in_the_paper) == [NOT_REPRODUCED] * 12
-
-
-def test_each_number_has_its_untrained_nets_beside_it(log, as_in_the_paper, otherwise):
-    befores = [otherwise, as_in_the_paper]  # of two nets of each of two settings
-    nets = [replace(net, trained=otherwise, untrained=befores[i // 2]) for i, net in enumerate(log.nets[2:])]
-    why = next(claim.why for claim in claims(replace(log, nets=nets, deep=[])) if "idle by the error" in claim.why)
-    shares = [measures(seen, log)["idle by the error, %"] for seen in (otherwise, *befores)]
-    after, *before = (f"{share:.0f}" for share in shares)
-    assert before[0] != before[1]
-    assert re.findall(r": (\d+) ± 0 \((\d+)\)", why) == [(after, before[0]), (after, before[1])]
 
 
 def test_what_an_untrained_net_fulfils_even_better_is_not_reproduced(log, as_in_the_paper):

@@ -1,7 +1,6 @@
 """Nets that learn tasks of several difficulties: what is measured of each, which count, and the rule of the verdict."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
@@ -226,20 +225,3 @@ def test_a_log_in_which_no_net_of_a_setting_has_learned_is_drawn_and_tabulated()
 
 
 # ------------------------------------------------------------------------------------------ the command
-
-
-@pytest.mark.slow
-def test_a_smoke_run_writes_a_log_that_is_read_drawn_and_not_made_again(workdir, monkeypatch, capsys):
-    experiment = td.EXPERIMENT
-    assert experiment.main(["run", "--smoke"]) == 0
-    log = experiment.read(Path("runs/task_difficulty-smoke.json"))
-    assert [(result.task.name, result.task.config.seed) for result in log.results[:10]] == [
-        (name, seed) for name in td.ORDER for seed in (0, 1)
-    ]
-    assert len(log.results) == 3 * 5 * 2
-    assert log.dataset == DatasetInfo("digits", 1318, 360, "pairs of test images")
-    assert experiment.main(["plot", "runs/task_difficulty-smoke.json"]) == 0
-    assert Path("viz/smoke/task_difficulty.png").exists()
-    monkeypatch.setattr(td, "train_net", lambda *_: pytest.fail("training has begun"))
-    assert experiment.main(["run", "--smoke"]) == 0
-    assert experiment.read(Path("runs/task_difficulty-smoke.json")).results == log.results

@@ -56,20 +56,6 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(digits, confi
     assert (other.net.params.flat != first.net.params.flat).any()
 
 
-def test_watching_a_run_does_not_change_it(digits):
-    """The global generator, an extra evaluation: nothing outside the config reaches the run."""
-    np.random.seed(7)  # noqa: NPY002
-    bystander = small_net("highway", "tanh", 2, d_in=64, d_out=10)
-
-    def watch(_):
-        np.random.random(3)  # noqa: NPY002
-        evaluate(bystander, digits.test_x, digits.test_y, CROSS_ENTROPY)
-
-    assert without_seconds(train_resumably(SMALL, digits, report=watch)) == without_seconds(
-        train_resumably(SMALL, digits)
-    )
-
-
 DENSE_VALUES = {
     **{"block": "plain", "depth": 3, "hidden": 9, "activation": "relu", "init": "glorot", "init_gain": 1.1},
     **{"optimizer": "momentum", "lr": 4e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-2, "clip": 0.1, "batch_size": 31},
@@ -185,12 +171,6 @@ def test_the_recorded_gradient_norm_is_the_one_before_clipping(digits):
     clipped, free = (train_resumably(dataclasses.replace(SMALL, clip=clip, epochs=1), digits) for clip in (1e-3, 0))
     for run in (clipped, free):
         assert run.history.grad_norm[1] > 0.1
-
-
-def test_the_report_is_called_with_the_record_so_far_after_each_epoch(digits):
-    lengths = []
-    train_resumably(SMALL, digits, report=lambda run: lengths.append(len(run.history.epoch)))
-    assert lengths == [1, 2, 3]
 
 
 def test_a_deep_highway_net_learns_where_the_plain_net_does_not(digits):

@@ -1,12 +1,11 @@
 """Plain and highway nets tuned alike: what is tried, what is chosen, and by which rules it is judged."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from experiments import tuned_plain as tp
-from experiments.tuned_plain_figures import blog_claims, claims, settings_table
+from experiments.tuned_plain_figures import blog_claims, claims
 from highway_networks import BLOCKS, Config
 
 CELLS = len(tp.ARMS) * len(tp.DEPTHS) - 2  # without blocks a highway net is a plain net
@@ -155,18 +154,3 @@ def test_the_blogs_plain_nets_are_judged_by_an_interval(scores, verdict):
     (claim,) = blog_claims(runs, runs)
     assert claim.verdict == verdict
     assert blog_claims([], runs) == []
-
-
-def test_a_rate_at_an_end_of_the_grid_is_named():
-    log = made_up_log(*[[0.9] * 4] * 3)
-    setting = tp.Setting("he", 1.0, 0.01, -2.0)
-    log.tried += [tp.TriedSetting("plain", 50, 10, *setting, 100, 0.95)]
-    log.runs += [scored(config, test=0.9) for config in tp.configure(tp.PLAIN, 10, setting, (0, 1), BUDGET)]
-    assert "at an end: highway 10, highway 20, highway 30, highway 50, plain 10, plain 20" in settings_table(log)
-
-
-def test_the_experiment_runs_and_reads_its_log(workdir):
-    assert tp.EXPERIMENT.main(["run", "--smoke"]) == 0
-    log = tp.EXPERIMENT.read(Path("runs/tuned_plain-smoke.json"))
-    best = {key: settings[0] for key, settings in tp.rank_settings(log.tried).items()}
-    assert {tp.setting_of(run.config) for run in log.runs} == {tp.UNTUNED, *best.values()}

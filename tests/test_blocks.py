@@ -1,6 +1,5 @@
 """The nets: parameters, the blocks' equations, the cache, prediction, the loss."""
 
-import copy
 import math
 import warnings
 from functools import partial
@@ -9,6 +8,8 @@ import numpy as np
 import pytest
 from helpers import (
     CONV_BLOCKS,
+    SMALL_SHAPE,
+    SMALL_STAGES,
     refused_with,
     small_batch,
     small_conv_net,
@@ -19,6 +20,7 @@ from helpers import (
 )
 
 import highway_estimators  # noqa: F401, adds its losses
+from conv_highway_networks import ConvNet
 from experiments.beyond.blocks import RESIDUAL_SCALED, REZERO
 from highway_networks import (
     ACTIVATIONS,
@@ -153,14 +155,21 @@ def test_signal_and_gradient_keep_their_size_in_an_orthogonal_net_without_activa
     np.testing.assert_allclose(np.linalg.svd(np.linalg.multi_dot(W), compute_uv=False), 1, rtol=1e-12)
 
 
-@every_block
-def test_biases_start_at_zero_and_gates_at_their_bias(block):
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(partial(DeepNet, 5, depth=3, block=block) for block in BLOCKS),
+        *(partial(ConvNet, SMALL_SHAPE, stages=SMALL_STAGES, batch_norm=True, block=block) for block in CONV_BLOCKS),
+    ],
+)
+def test_biases_start_at_zero_gates_at_their_bias_and_normalised_maps_as_they_are(make):
     """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block; so does a forget gate."""
-    params = DeepNet(5, 3, depth=3, block=block, gate_bias=-3.5, rng=np.random.default_rng(0)).params
-    for name in (name for name in params if name.startswith("b_")):
-        bias = {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5}.get(name, 0.0)
-        assert (params[name] == bias).all()
-        assert (np.signbit(params[name]) == np.signbit(bias)).all(), "−0 is not the bits of 0"
+    starts = {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5, "gamma": 1, "variance": 1}
+    for name, tensor in make(d_out=3, gate_bias=-3.5, rng=np.random.default_rng(0)).tensors().items():
+        kind = name_in_layer(name)
+        if not kind.startswith("W_"):
+            assert (tensor == starts.get(kind, 0)).all(), name
+            assert (np.signbit(tensor) == np.signbit(starts.get(kind, 0))).all(), "−0 is not the bits of 0"
 
 
 @pytest.mark.parametrize(
@@ -274,22 +283,17 @@ def test_two_forward_passes_may_be_alive_at_once(block):
     ],
 )
 def test_evaluation_between_forward_and_backward_changes_nothing(make, batch):
-    expected, (x, y) = None, batch
-    for evaluated in (False, True):
-        net = make()
-        logits, cache = net.forward(x, net.workspace(len(x), np.random.default_rng(4)))
-        before = copy.deepcopy({"logits": logits, "x": x, **net.params, **net.buffers})
-        if evaluated:
-            evaluate(net, (100 + 100 * x).astype(np.uint8), y, LOSSES["cross-entropy"])
-            net.predict(-x)
-            net.forward(2 * x)
-            if "T" in net.block.branches:
-                net.gate_means(-x)
-        for name, tensor in {"logits": logits, "x": x, **net.params, **net.buffers}.items():
-            np.testing.assert_array_equal(tensor, before[name])
-        found = backward(net, logits, cache, y).flat
-        expected = found if expected is None else expected
-        np.testing.assert_array_equal(found, expected)
+    net, other, (x, y) = make(), make(), batch
+    (logits, cache), of_other = (of.forward(x, of.workspace(len(x), np.random.default_rng(4))) for of in (net, other))
+    evaluate(net, (100 + 100 * x).astype(np.uint8), y, LOSSES["cross-entropy"])
+    net.predict(-x)
+    net.forward(2 * x)
+    if "T" in net.block.branches:
+        net.gate_means(-x)
+    np.testing.assert_array_equal(logits, of_other[0])
+    for name, tensor in other.tensors().items():
+        np.testing.assert_array_equal(net.tensors()[name], tensor)
+    np.testing.assert_array_equal(backward(net, logits, cache, y).flat, backward(other, *of_other, y).flat)
 
 
 @every_activation
@@ -329,13 +333,20 @@ def test_passes_leave_their_inputs_and_the_backward_pass_can_be_repeated(block):
 # ------------------------------------------------------------------------------------- prediction
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 511, 512, 513, 1300])
-@every_block
-def test_predict_equals_the_logits_of_forward_for_any_number_of_rows(block, rows):
-    net, x = small_net(block, "tanh", 3), small_batch(rows)[0]
-    predicted = net.predict(x)
-    assert predicted.shape == (rows, 3)
-    np.testing.assert_allclose(predicted, net.forward(x)[0], rtol=1e-12, atol=1e-14)
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 11])
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [
+        *((partial(small_net, block, "tanh", 3), small_batch) for block in BLOCKS),
+        (partial(small_conv_net, batch_norm=True), small_images),
+    ],
+)
+def test_predict_equals_the_logits_of_forward_for_any_number_of_rows(make, batch, n):
+    net, (x, _) = make(), batch(n)
+    predicted = net.predict(x, rows=4)
+    assert predicted.shape == (n, 3)
+    if n:
+        np.testing.assert_allclose(predicted, net.forward(x)[0], rtol=1e-12, atol=1e-14)
 
 
 @every_block
@@ -374,6 +385,12 @@ def test_every_array_has_the_nets_precision(make, batch, dtype):
     images = net.preprocess((100 + 100 * x).astype(np.uint8))
     arrays = (logits, *cache.T, dlogits, grads.flat, dx, net.predict(x), *net.buffers.values(), images)
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}
+
+
+def test_gate_means_are_the_mean_of_T_per_block():
+    net, x = small_net("highway", "tanh", 3), small_batch()[0]
+    _, cache = net.forward(x)
+    np.testing.assert_allclose(net.gate_means(x), cache.T.mean(axis=(1, 2)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("make", [lambda: (small_net("highway", "tanh", 3), small_batch()[0]), small_conv])

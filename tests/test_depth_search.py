@@ -12,7 +12,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import files_below, refused_with
+from helpers import files_below, refused_with, without_seconds
 from picture_helpers import cells, committed_log
 
 from experiments import depth_search as ds
@@ -512,12 +512,21 @@ BAD_ARGUMENTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def smoke_log(tmp_path_factory) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("smoke"))
+        assert main("run", "--smoke") == 0
+        return Path("runs/depth_search-smoke.json").read_bytes()
+
+
 @pytest.fixture
-def searched(workdir, capsys) -> Path:
+def searched(workdir, smoke_log) -> Path:
     """The log of a smoke run, named as that of a search on the digits."""
-    assert main("run", "--smoke") == 0
-    capsys.readouterr()
-    return Path("runs/depth_search-smoke.json").rename("runs/depth_search-digits.json")
+    path = Path("runs/depth_search-digits.json")
+    path.parent.mkdir()
+    path.write_bytes(smoke_log)
+    return path
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.items())
@@ -563,6 +572,24 @@ def test_best_trains_some_arms_from_later_seeds_for_longer(searched):
 
 
 # ----------------------------------------------------------------------------------------- cut short
+
+
+def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
+    trial, train_epoch, trained = replace(TRIAL, epochs=4), Training._train_epoch, []
+
+    def interrupted(training):
+        trained.append(training.epoch)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        return train_epoch(training)
+
+    monkeypatch.setattr(Training, "_train_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ds.run_best(trial, digits)
+    found = without_seconds(ds.run_best(trial, digits))
+    assert trained == [0, 1, 2, 2, 3]
+    ds.checkpoint_path(trial).unlink()
+    assert without_seconds(ds.run_best(trial, digits)) == found
 
 
 @pytest.mark.parametrize(

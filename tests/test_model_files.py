@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, refuse_net, small_conv_net, small_net
 
-from conv_highway_networks import ConvNet
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
 
 
@@ -35,11 +34,7 @@ def rewrite(path: Path, *left_out: str, **changed: np.ndarray) -> None:
     np.savez(path, **kept | changed)
 
 
-def everything(block: str, **options) -> ConvNet:
-    """A convolutional net with all that there is to save."""
-    return small_conv_net(block, batch_norm=True, contrast=True, **options)
-
-
+everything = partial(small_conv_net, batch_norm=True, contrast=True)  # that there is to save
 NETS = [
     *((partial(small_net, block, activation, 3), (5,)) for block in BLOCKS for activation in ACTIVATIONS),
     *((partial(make, block), SMALL_SHAPE) for make in (everything, small_conv_net) for block in CONV_BLOCKS),
@@ -53,8 +48,8 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, make, shape
     net.save(tmp_path / "net.npz")
     loaded = type(net).load(tmp_path / "net.npz")
     np.testing.assert_array_equal(loaded.predict(loaded.preprocess(images)), net.predict(net.preprocess(images)))
-    for name, tensor in {**net.params, **net.buffers}.items():
-        np.testing.assert_array_equal({**loaded.params, **loaded.buffers}[name], tensor, strict=True)
+    for name, tensor in net.tensors().items():
+        np.testing.assert_array_equal(loaded.tensors()[name], tensor, strict=True)
     assert (loaded.config, loaded.depth) == (net.config, net.depth)
 
 
@@ -80,11 +75,11 @@ def test_the_path_is_taken_as_it_is(tmp_path):
     assert list(files_below(tmp_path)) == ["net.model"]
 
 
-@pytest.mark.parametrize("make", [partial(small_net, "highway", "tanh", 2), partial(everything, "highway")])
+@pytest.mark.parametrize("make", [partial(small_net, "highway", "tanh", 2), everything])
 def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
     """Also one that would broadcast."""
     net, path = make(), tmp_path / "net.npz"
-    for name, tensor in {**net.params, **net.buffers}.items():
+    for name, tensor in net.tensors().items():
         for wrong in (None, tensor[:-1], tensor[:1, ...][..., :1], np.nan * tensor, tensor.astype(np.float32)):
             net.save(path)
             rewrite(path, *[name] * (wrong is None), **({} if wrong is None else {name: wrong}))

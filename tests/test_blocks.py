@@ -149,12 +149,6 @@ def test_a_gain_multiplies_the_weights_of_every_initialisation(init):
         np.testing.assert_array_equal(scaled[name], np.float32(factor) * drawn[name])
 
 
-def test_signal_and_gradient_keep_their_size_in_an_orthogonal_net_without_activation():
-    """A hundred orthogonal matrices are an orthogonal matrix (Saxe et al. 2014): why such deep nets can learn."""
-    W = DeepNet(50, 10, depth=100, init="orthogonal", dtype=np.float64, rng=np.random.default_rng(0)).params["W_H"]
-    np.testing.assert_allclose(np.linalg.svd(np.linalg.multi_dot(W), compute_uv=False), 1, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -124,17 +124,6 @@ def test_each_epoch_of_long_runs_side_by_side_is_told(workdir, capfd):
     assert list(files_below(workdir)) == ["log.json"]
 
 
-def test_the_summary_has_a_row_a_depth_with_intervals_over_seeds(workdir, capsys):
-    assert programs.main([*WITHOUT_DEPTH, "--depths", "3,1", "--seeds", "0,1,2", "--no-save"]) == 0
-    data, header, *rows, note = capsys.readouterr().out.split("\n\n")[-1].splitlines()
-    assert data == "scikit-learn's digits: 100 training, 50 test samples"
-    assert note == "±: 95 % interval over seeds"
-    assert header.split() == ["depth", "block", "test", "accuracy", "train", "loss", "seconds"]
-    assert [row.split()[:2] for row in rows] == [[depth, of] for depth in ("1", "3") for of in ("highway", "plain")]
-    assert all(row.count("±") == 2 for row in rows)
-    assert files_below(workdir) == {}
-
-
 def test_the_summary_fits_a_terminal_of_80_columns_and_counts_diverged_runs():
     log = made_up_log(blocks=("highway-uncoupled", "plain"), seeds=(0, 1, 2), diverged={("plain", 1)})
     _, header, uncoupled, plain, _ = lines = summary(log.runs, log.dataset).splitlines()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import digit_pairs
-from experiments.digit_pairs import TASKS, DigitPairs, pair_digits
-from highway_lab.datasets import load_dataset
+from experiments.digit_pairs import TASKS, pair_digits
 from highway_networks import Dataset
 
 OF_DIGITS = {
@@ -106,16 +105,3 @@ def test_data_sets_say_what_they_are_tested_on(numbered):
         assert data.test_set == words
         assert (data.train_x is pairs.train.x, data.train_y is pairs.train.y) == (True, True)
         assert (data.test_x is part.x, data.test_y is part.y) == (True, True)
-
-
-def uses(pairs: DigitPairs, part: str) -> np.ndarray:
-    """Return how often each image of a part is used."""
-    return np.unique(getattr(pairs, part).chosen, return_counts=True)[1]
-
-
-@pytest.mark.mnist
-def test_numbers_on_mnist(real_mnist):
-    pairs = pair_digits(load_dataset("mnist", real_mnist), "sum")
-    assert [part.x.shape for part in pairs] == [(n, 1, 28, 56) for n in (30_000, 5_000, 10_000)]
-    counts = [np.bincount(uses(pairs, part)).tolist() for part in ("train", "validation", "test")]
-    assert counts == [[0, 50_000, 5_000], [0, 0, 5_000], [0, 0, 10_000]]

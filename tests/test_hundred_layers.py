@@ -45,7 +45,7 @@ def task_of(arm: str, seed: int = 0, lr: float = 0.03) -> hl.Task:
 # ------------------------------------------------------------------------------------------------- plans
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tuned(as_many_as_mnist) -> tuple[list[list[hl.Task]], list[hl.HundredLayersRun]]:
     """What is tried, by stage, and how it ends where the rate 0.03 and the middle scale do best."""
     stages = []

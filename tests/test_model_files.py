@@ -53,14 +53,21 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, make, shape
     assert (loaded.config, loaded.depth) == (net.config, net.depth)
 
 
+@pytest.mark.parametrize("make", [partial(small_net, "highway", "tanh", 2), everything])
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
-def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(again):
-    net = small_net("highway", "tanh", 2)
+def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
+    net = make()
     other = again(net)
-    np.testing.assert_array_equal(other.params.flat, net.params.flat)
-    other.params.flat[:] = 7
-    assert all((tensor == 7).all() for tensor in other.params.values())
-    assert not (net.params.flat == 7).any()
+    for name, tensor in net.tensors().items():
+        np.testing.assert_array_equal(other.tensors()[name], tensor)
+    for tensor in (other.params.flat, *other.buffers.values()):
+        tensor[...] = 7
+    assert all((tensor == 7).all() for tensor in other.tensors().values())
+    assert not any((tensor == 7).any() for tensor in net.tensors().values())
+
+
+def test_a_pickled_net_holds_its_numbers_once():
+    net = small_net("highway", "tanh", 2)
     assert len(pickle.dumps(net)) < 1.1 * net.params.flat.nbytes + 1000
 
 

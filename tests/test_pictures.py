@@ -207,21 +207,6 @@ def test_pictures_suit_the_log_and_name_it(log, expected, workdir):
             assert matplotlib.__version__ in image.text["Software"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("depths", [(4,), (0, 5, 10)])
-def test_the_same_log_gives_the_same_bytes_and_another_gives_others(depths, workdir):
-    log = made_up_log(depths=depths, seeds=(0, 1), diverged=[("plain", 1)])
-    drawn = {}
-    for out in ("once", "twice", "changed"):
-        if out == "changed":
-            log.runs[0].history.seconds[0] += 1  # shown in none
-        write("run.json", log)
-        pictures.draw(Path("run.json"), Path(out))
-        drawn[out] = files_below(Path(out))
-    assert drawn["once"] == drawn["twice"]
-    assert all(drawn["once"][name] != content for name, content in drawn["changed"].items())
-
-
 def test_pictures_lie_in_the_folder_of_their_log(workdir):
     write("run.json", made_up_log(blocks=["plain"], epochs=1))
     write("run-digits.json", made_up_log(blocks=["plain"], epochs=1, dataset="digits"))

@@ -44,7 +44,6 @@ def test_a_fresh_run_forgets_once_though_it_trains_twice(digits, workdir):
     assert {run.config.depth for run in long.runs} == {0, 6}
     for draw in thousand_layers_figures.FIGURES.values():
         draw(long)  # alone, a single panel
-        draw(log, long)  # three panels in two rows
 
     runs = [replace(run, diverged=True, measured=None) if run.config.depth == 6 else run for run in log.runs]
     for draw in thousand_layers_figures.FIGURES.values():

@@ -17,7 +17,7 @@ def scored(config: Config, *, test: float | None = None, validation: float | Non
     return tp.ScoredRun(None, config, 100, test is None and validation is None, 0.1, test, validation)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chosen(as_many_as_mnist):
     """What is tried and chosen where one start of each kind does best at 5e-4, b_T -6 better still; by stage."""
     stages = []

@@ -36,9 +36,9 @@ from benchmarks.estimator_defaults import DefaultsLog
 from benchmarks.estimators import EstimatorsLog
 from benchmarks.training_step import StepLog
 from experiments.__main__ import STEPS
-from experiments.claims import WITH_CLAIMS, all_verdicts, main_verdicts
 from experiments.common import Experiment, load, sha256_of
 from experiments.depth_sweep import headline, run_table, sweep_table
+from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing
 from highway_lab.files import atomic_write, make_place, read_bytes

@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from highway_lab.figures import markdown
+from highway_lab.tables import markdown
 
 from .contenders import CONV_CONTENDERS
 from .conv_step import ConvStepLog

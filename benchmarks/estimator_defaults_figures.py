@@ -1,6 +1,6 @@
 """Tabulate a log of the candidates for the estimators' defaults."""
 
-from highway_lab.figures import markdown
+from highway_lab.tables import markdown
 
 from .estimator_defaults import DefaultsLog, chosen, rank
 from .estimators import MLP

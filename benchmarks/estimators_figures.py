@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from highway_lab.figures import markdown
 from highway_lab.intervals import judge
+from highway_lab.tables import markdown
 
 from .estimators import HIDDEN, MLP, MLP_ALONE, EstimatorsLog, Scores, corrected, find, leads
 

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import COLORS, INK, label_ends, markdown, new_figure, pale, save_all
+from highway_lab.figures import COLORS, INK, label_ends, new_figure, pale, save_all
 from highway_lab.logs import read
+from highway_lab.tables import markdown
 
 from .contenders import CONTENDERS, Case, Entry
 from .measures import Spread

@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import seeds_of
-from highway_lab.figures import COLORS, INK, markdown, new_figure
+from highway_lab.figures import COLORS, INK, new_figure
 from highway_lab.intervals import Interval, interval
+from highway_lab.tables import markdown
 
 from .bias_and_rate import STARTS, BiasAndRateLog, arm
 from .claims import ACCURACY_MARGIN, Claim, Verdict, combine, judge_better, require

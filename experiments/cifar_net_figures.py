@@ -5,8 +5,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import name_data, seeds_of
-from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, markdown, new_figure
+from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, new_figure
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from .cifar_net import CifarNetLog, means
 from .common import curve, group

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from highway_lab.figures import markdown
 from highway_lab.intervals import Interval, interval
+from highway_lab.tables import markdown
 
 # Least differences that count, the same in all experiments unless a page argues for another:
 ACCURACY_MARGIN = 0.5  # points of accuracy

@@ -18,12 +18,12 @@ from highway_lab.figures import (
     draw_by_layer,
     draw_level,
     label_ends,
-    markdown,
     pale,
     part_each,
     set_title,
 )
 from highway_lab.intervals import Interval, interval
+from highway_lab.tables import markdown
 
 from .claims import ACCURACY_MARGIN, ONE_NET, Claim, Verdict, combine, judge_as_good, judge_better
 from .class_routing import Accuracies, ClassRoutingLog, Routing

@@ -5,8 +5,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of, name_tested
-from highway_lab.figures import COLORS, FAINT_INK, markdown, new_figure, pale
+from highway_lab.figures import COLORS, FAINT_INK, new_figure, pale
 from highway_lab.intervals import Interval, interval, judge
+from highway_lab.tables import markdown
 
 from .claims import Claim, Verdict, combine
 from .common import group_by, points

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from conv_recipes import ConvConfig
 from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure, pale
+from highway_lab.figures import COLORS, draw_level, label_ends, new_figure, pale
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, RunRecord
+from highway_lab.tables import markdown
 
 from .claims import Claim, Verdict, combine
 from .common import CHANCE, group_by, points

@@ -17,9 +17,10 @@ from matplotlib.figure import Figure, FigureBase
 
 from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final, name_data, name_tested
-from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, markdown, part_each, set_title
+from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, part_each, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.logs import RunRecord
+from highway_lab.tables import markdown
 
 from .claims import ACCURACY_MARGIN, Claim, Verdict, judge_as_good
 from .common import group_by, points

@@ -12,18 +12,9 @@ from matplotlib.lines import Line2D
 from scipy.stats import gmean
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import (
-    COLORS,
-    INK,
-    draw_level,
-    draw_seeds,
-    empty_figure,
-    label_ends,
-    markdown,
-    new_figure,
-    set_title,
-)
+from highway_lab.figures import COLORS, INK, draw_level, draw_seeds, empty_figure, label_ends, new_figure, set_title
 from highway_lab.intervals import Interval, difference, interval
+from highway_lab.tables import markdown
 
 from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by

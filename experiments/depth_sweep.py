@@ -5,9 +5,9 @@ from itertools import product
 from typing import Any
 
 from highway_lab.console import name_data, seeds_of
-from highway_lab.figures import markdown
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog
+from highway_lab.tables import markdown
 
 from .common import final_values, group, points
 from .common_figures import minus

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of, name_tested
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import Interval, interval
+from highway_lab.tables import markdown
 
 from . import gate_swaps as gs
 from .claims import ACCURACY_MARGIN, Claim, combine, judge_better

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
+from highway_lab.tables import markdown
 
 from . import hundred_layers as hl
 from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_better

@@ -8,18 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import (
-    COLORS,
-    FAINT_INK,
-    INK,
-    draw_by_layer,
-    draw_seeds,
-    label_ends,
-    markdown,
-    part_each,
-    set_title,
-)
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_seeds, label_ends, part_each, set_title
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from .claims import Claim, Verdict, judge_about, judge_better, share_of_nets
 from .common_figures import legend_below

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from highway_lab.console import name_data
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, label_ends, new_figure
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from .claims import Claim, Verdict, combine, judge_as_good, judge_better, require, share_of_nets
 from .common import group_by

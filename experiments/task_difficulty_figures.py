@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import FAINT_INK, SEQUENTIAL, label_ends, markdown, new_figure
+from highway_lab.figures import FAINT_INK, SEQUENTIAL, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
+from highway_lab.tables import markdown
 
 from .claims import Claim, Verdict, combine, judge_better, of_learners
 from .common import group_by

@@ -15,8 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import final, seeds_of
-from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_better
 from .common import CHANCE, final_values, group_by, points

@@ -4,8 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, draw_level, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
+from highway_lab.tables import markdown
 
 from . import tuned_plain as tp
 from .claims import Claim, judge_as_good, judge_better, of_learners

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from highway_lab.console import name_data
-from highway_lab.figures import markdown
 from highway_lab.logs import Log
+from highway_lab.tables import markdown
 
 from .claims import Claim
 from .common import load

@@ -224,12 +224,6 @@ def differences(values: np.ndarray) -> dict:
     return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
 
 
-def markdown(header: list[str], rows: list[list[str]], *, words: bool = False) -> str:
-    """Return a Markdown table; the first column is aligned left, all others right unless they hold `words`."""
-    rule = [":--", *[":--" if words else "--:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
 def picture_folder(log: str | os.PathLike, stem: str) -> Path:
     """Return the folder of a log's pictures: viz/ for STEM.json, viz/REST/ for STEM-REST.json or any other name.
 

@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 
 from conv_recipes import ConvConfig
 from highway_lab.console import final, name_tested, seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, label_ends, new_figure
 from highway_lab.intervals import interval, judge
 from highway_lab.logs import RunLog
+from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
 from ..common import final_values, group

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import final, seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval, judge
+from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
 from ..common import group_by, points

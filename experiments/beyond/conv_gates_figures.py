@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_data
-from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, markdown
+from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends
+from highway_lab.tables import markdown
 
 from .conv_gates import ConvGatesLog, Gates
 

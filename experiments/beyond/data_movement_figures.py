@@ -4,7 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, label_ends, new_figure
+from highway_lab.tables import markdown
 
 from ..claims import Verdict, combine
 from . import data_movement as dm

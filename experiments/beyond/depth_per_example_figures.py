@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of, name_tested
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, markdown, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from ..claims import Claim, Verdict, combine, judge_better
 from ..common_figures import legend_below, name_setting, scale_by_logarithm

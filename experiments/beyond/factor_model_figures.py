@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import seeds_of
-from highway_lab.figures import COLORS, FAINT_INK, INK, label_ends, markdown, new_figure, pale
+from highway_lab.figures import COLORS, FAINT_INK, INK, label_ends, new_figure, pale
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from ..claims import Verdict
 from .factor_model import GATED, MODELS, NETS, UNTRAINED, FactorModelLog, MarketRun

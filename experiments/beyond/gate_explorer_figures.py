@@ -19,9 +19,10 @@ from matplotlib.colors import to_hex
 
 import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
-from highway_lab.figures import SEQUENTIAL, differences, fingerprint, markdown
+from highway_lab.figures import SEQUENTIAL, differences, fingerprint
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
+from highway_lab.tables import markdown
 from highway_networks import BLOCKS, Config, DeepNet, InputError
 
 from .. import lesions, tuned_plain

@@ -10,17 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import seeds_of
-from highway_lab.figures import (
-    COLORS,
-    SETTINGS,
-    draw_by_layer,
-    draw_level,
-    draw_seeds,
-    label_ends,
-    markdown,
-    new_figure,
-)
+from highway_lab.figures import COLORS, SETTINGS, draw_by_layer, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import difference, interval
+from highway_lab.tables import markdown
 
 from ..claims import Claim, combine, judge_better
 from ..common import group, points

@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, markdown, new_figure
+from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval
+from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
 from ..common_figures import draw_dots

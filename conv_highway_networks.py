@@ -49,9 +49,9 @@ from highway_networks import (
     Tensors,
     affine_backward,
     affine_forward,
-    check_prepared,
     hyperparameter,
     one_of,
+    prepared,
 )
 
 __all__ = ["AveragePool", "Blocks", "ConvNet", "ConvWorkspace", "Convolution", "Dropout", "MaxPool"]
@@ -670,6 +670,11 @@ class ConvNet(Net):
         for gamma, _ in self.params.norms.values():
             gamma[...] = 1
 
+    def __repr__(self) -> str:
+        of, shape = self.config, " x ".join(map(str, self.config["shape"]))
+        blocks = f"{self.depth} {of['block']} blocks of {of['activation']} maps"
+        return f"ConvNet({shape} → {blocks} → {of['d_out']}; {of['dtype']}; {self.params.flat.size:,} parameters)"
+
     def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> "ConvWorkspace":
         """Allocate the memory of the passes over batches of one size, for training if there is a generator."""
         return ConvWorkspace(self, batch_size, rng)
@@ -680,12 +685,12 @@ class ConvNet(Net):
         Without a workspace, or with one made without `rng`, the pass is an evaluation: it has no dropout, and batch
         normalisation uses the running statistics. Raises InputError for uint8.
         """
-        check_prepared(x)
+        if np.shape(x)[-1:] + np.shape(x)[1:-1] == (shape := self.layers[0].x_shape) != np.shape(x)[1:]:
+            raise InputError(f"x: expected images {shape}, found channels last; pass x.transpose(0, 3, 1, 2)")
+        x = prepared(x, shape)
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
-        expected = (w.batch_size, *self.layers[0].x_shape)
-        if x.shape != expected:  # it might be broadcast
-            remedy = "; pass x.transpose(0, 3, 1, 2)" * (x.shape[-1:] + x.shape[1:-1] == expected[1:])
-            raise ValueError(f"expected a batch of shape {expected} for this workspace, found {x.shape}{remedy}")
+        if len(x) != w.batch_size:
+            raise ValueError(f"expected a batch of {w.batch_size} for this workspace, found {len(x)}")
         return w.forward(x), w
 
     def backward(self, dlogits: np.ndarray, cache: "ConvWorkspace", *, return_dx: bool = False):

@@ -138,7 +138,7 @@ def all_labels_right(outputs: np.ndarray, y: np.ndarray) -> float:
 
 
 LOSSES["squared-error"] = Loss(squared_error, "R²", r_squared, "numbers")
-LOSSES["sigmoid-cross-entropy"] = Loss(sigmoid_cross_entropy, "accuracy", all_labels_right, "numbers")
+LOSSES["sigmoid-cross-entropy"] = Loss(sigmoid_cross_entropy, "accuracy", all_labels_right, "labels")
 
 
 def epochs_without_gain(scores: Sequence[float], tol: float) -> int:

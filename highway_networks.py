@@ -44,13 +44,13 @@ import lzma
 import math
 import os
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -280,6 +280,7 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
+INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
 FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 SCALED = ("in", "H", "out")  # the weights that `init_gain` multiplies: those of gates are left alone
 
@@ -304,6 +305,12 @@ class Tensors(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.views[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.views[name][...] = value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name} {of.shape}' for name, of in self.items())})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.views)
@@ -348,6 +355,7 @@ class ArgumentError(InputError):
 
 
 LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+SMALLEST = 1.2e-38  # magnitude but 0 that float32 holds
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
@@ -363,6 +371,19 @@ def one_of(table: Collection[str]) -> Rule:
     return (lambda value: value in table, table)
 
 
+class Usual(int):
+    """A default number of samples, in place of which all are taken where there are fewer."""
+
+
+class Described:
+    """What shows its numbers and the shapes of its arrays where it is printed."""
+
+    def __repr__(self) -> str:
+        found = {name: of for name, of in vars(self).items() if isinstance(of, int | float | np.ndarray)}
+        shown = (f"{name} {getattr(of, 'shape', of)}" for name, of in found.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
 def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
     """Make a field of a dataclass of hyperparameters: its default, its meaning, and the rule for its values."""
     return field(default=default, metadata={"help": help, "rule": rule})
@@ -372,6 +393,8 @@ def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
     """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
     if kind in LARGEST and abs(value) > LARGEST[kind]:
         return f"a number up to {LARGEST[kind]:.2g}"
+    if kind is float and 0 < abs(value) < SMALLEST:
+        return f"a number of magnitude {SMALLEST} or more"
     return None if rule is None or rule[0](value) else words_of(rule)
 
 
@@ -390,6 +413,18 @@ def check_hyperparameters(config: Any) -> None:
 
 
 # --------------------------------------------------------------------------------------------- the net
+
+
+def documented(*sources: type) -> Callable[[type], type]:
+    """Add to a class's docstring a line for each field of dataclasses of hyperparameters: default, meaning, rule."""
+
+    def add(kind: type) -> type:
+        for of in (of for source in sources for of in fields(source)):
+            rule = f" ({words_of(of.metadata['rule'])})" if of.metadata["rule"] else ""
+            kind.__doc__ = f"{kind.__doc__ or ''}\n    {of.name} = {of.default!r}: {of.metadata['help']}{rule}"
+        return kind
+
+    return add
 
 
 @dataclass(frozen=True)
@@ -456,6 +491,13 @@ class Net:
                 sign = self.block.bias_signs.get(branch)
                 tensor[...] = sign * self.config["gate_bias"] if sign else 0  # a product with 0 would be −0
 
+    def take(self, net: "Net") -> None:
+        """Take the parameters and buffers of a net of the same architecture; raises InputError for another."""
+        if any(net.config.get(name) != value for name, value in self.config.items() if name not in INITIAL):
+            raise InputError(f"net: expected {self}, found {net}; give the configuration of that net")
+        for name, tensor in self.tensors().items():
+            tensor[...] = net.tensors()[name]
+
     def train_step(self, x, y, workspace, loss, optimizer, *, clip=0.0, weight_decay=0.0, rate=1.0, weights=None):
         """Take one step: forward, loss, backward, clip, weight decay, update.
 
@@ -492,29 +534,30 @@ class Net:
             with np.load(path, allow_pickle=False) as arrays:
                 if (version := int(arrays["format"])) != FORMAT:
                     raise ValueError(f"format {version}, not {FORMAT}")
-                net = cls(**json.loads(str(arrays["config"])), rng=None)
-                for name, tensor in net.tensors().items():
-                    if arrays[name].shape != tensor.shape:
-                        raise ValueError(f"tensor {name}: expected {tensor.shape}, found {arrays[name].shape}")
-                    tensor[...] = arrays[name]
+                return restored(cls, json.loads(str(arrays["config"])), arrays)
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
             raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
-        return net
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy or a pickle holds: the parameters once, though there are many views of them."""
-        return {"config": self.config, "params": self.params.flat, "buffers": self.buffers}
-
-    def __setstate__(self, stored: dict[str, Any]) -> None:
-        type(self).__init__(self, **stored["config"], rng=None)
-        self.params.flat[...] = stored["params"]
-        for name, tensor in stored["buffers"].items():
-            self.buffers[name][...] = tensor
+    def __reduce__(self) -> tuple:
+        return restored, (type(self), self.config, self.tensors())
 
 
-class Workspace:
+NetT = TypeVar("NetT", bound=Net)
+
+
+def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
+    """Return a net of a configuration that has these tensors; raises ValueError for one of another shape."""
+    net = kind(**config, rng=None)
+    for name, tensor in net.tensors().items():
+        if tensors[name].shape != tensor.shape:
+            raise ValueError(f"tensor {name}: expected {tensor.shape}, found {tensors[name].shape}")
+        tensor[...] = tensors[name]
+    return net
+
+
+class Workspace(Described):
     """Memory for the passes over batches of one size, allocated once, and the cache that a forward pass leaves in it.
 
     x (L+1, D, B)           the input of each block and, last, the output of the last
@@ -522,12 +565,11 @@ class Workspace:
     input (B, d_in + 1)     the batch, each sample with a 1 at its end; x1 (L+1, D+1, B) is x with a row of ones
     z (L, G·D, B)           the affine maps of all branches, which become H, T, ...: `branches` (L, G, D, B)
 
-    Of the backward pass, allocated by the first one, as evaluation needs none: gradients; dz (G·D, B); dy, dx and
-    scratch in flows (3, D, B). Each pass overwrites what the last one left.
+    Of the backward pass: gradients; dz (G·D, B); dy, dx and scratch in flows (3, D, B). Each pass overwrites what the
+    last one left; the system gives memory where it is first written to.
     """
 
     def __init__(self, net: "DeepNet", batch_size: int):
-        self._net = net
         G, L, D, B, rows = len(net.block.branches), net.depth, net.hidden, batch_size, net.block.rows(net.hidden)
         self.input = np.ones((B, net.config["d_in"] + 1), net.dtype)
         self.x1 = np.ones((L + 1, D + 1, B), net.dtype)
@@ -536,20 +578,11 @@ class Workspace:
         self.branches = self.z.reshape(L, G, rows // G, B)
         for g, branch in enumerate(net.block.branches):
             setattr(self, branch, self.branches[:, g])
-
-    @cached_property
-    def gradients(self) -> Parameters:
-        return self._net.new_parameters()
-
-    @cached_property
-    def dz(self) -> np.ndarray:
-        return np.empty(self.z.shape[1:], self.z.dtype)
-
-    @cached_property
-    def flows(self) -> np.ndarray:
-        return np.empty((3, *self.x.shape[1:]), self.x.dtype)
+        self.gradients = net.new_parameters()
+        self.dz, self.flows = np.empty((rows, B), net.dtype), np.empty((3, D, B), net.dtype)
 
 
+@documented(DeepArchitecture)
 class DeepNet(Net):
     """A deep net of equal blocks: a plain layer d_in -> D, L = `depth` blocks D -> D, a linear layer D -> K = d_out.
 
@@ -562,12 +595,32 @@ class DeepNet(Net):
 
     params: Parameters
 
-    def __init__(self, d_in: int, d_out: int, *, rng: np.random.Generator | int | None, **architecture: Any):
-        super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        hidden: int = DeepArchitecture.hidden,
+        depth: int = DeepArchitecture.depth,
+        block: str = DeepArchitecture.block,
+        activation: str = DeepArchitecture.activation,
+        init: str = DeepArchitecture.init,
+        init_gain: float = DeepArchitecture.init_gain,
+        gate_bias: float = DeepArchitecture.gate_bias,
+        dtype: Any = DeepArchitecture.dtype,  # or complex128: forward and loss only, for derivatives by complex steps
+        rng: np.random.Generator | int | None,
+    ):
+        architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
+        super().__init__(architecture, d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
         self.block = self.block.for_depth(self.depth)
         self.params = self.new_parameters()
         self.draw(rng)
+
+    def __repr__(self) -> str:
+        of, D = self.config, f"{self.hidden} {self.config['activation']} units"
+        shape = f"{of['d_in']} → {self.depth} {of['block']} blocks of {D} → {of['d_out']}"
+        return f"DeepNet({shape}; {of['dtype']}; {self.params.flat.size:,} parameters)"
 
     def new_parameters(self) -> Parameters:
         """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
@@ -585,9 +638,9 @@ class DeepNet(Net):
     def forward(self, x: np.ndarray, workspace: Workspace | None = None) -> tuple[np.ndarray, Workspace]:
         """Return the logits (B, K) of a batch x (B, d_in), and the cache that `backward` needs.
 
-        The cache is `workspace`, which is overwritten, or new memory if there is none. Raises InputError for uint8.
+        The cache is `workspace`, which is overwritten, or new memory if there is none. Raises InputError for another x.
         """
-        check_prepared(x)
+        x = prepared(x, (self.config["d_in"],))
         w, p = workspace or Workspace(self, len(x)), self.params
         if len(x) != len(w.input):
             raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
@@ -634,7 +687,8 @@ class DeepNet(Net):
             dy, dx = dx, dy  # the gradient with respect to the input of block l is that of the output of block l − 1
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
-        """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for uint8."""
+        """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for another x."""
+        x = prepared(x, (self.config["d_in"],))
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
@@ -643,7 +697,7 @@ class DeepNet(Net):
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Return the input (D, B) of the first block, given the net's input x (B, d_in)."""
-        check_prepared(x)
+        x = prepared(x, (self.config["d_in"],))
         x_0 = np.empty((self.hidden, len(x)), self.dtype)
         affine_forward(self.params.input, with_ones(x.T, self.dtype), x_0)
         self.activation.forward(x_0)
@@ -675,10 +729,13 @@ class DeepNet(Net):
 
         In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2).
 
-        Raises ValueError for a block that depends on the number of blocks.
+        Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
         """
+        if not {*blocks} <= {*range(self.depth)}:
+            raise InputError(f"blocks: expected some of 0 to {self.depth - 1}, found {list(blocks)}; count from 0")
         if self.block is not BLOCKS[self.config["block"]]:
-            raise ValueError(f"{self.config['block']} blocks depend on the depth: those that stay would change")
+            found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
+            raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
         p, kept = self.params, np.delete(np.arange(self.depth), blocks)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
         for tensor, source in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
@@ -705,7 +762,7 @@ class Loss(NamedTuple):
     function: Callable[..., tuple[float, np.ndarray]]  # outputs (B, K), y, weights -> mean loss, gradient (B, K)
     metric: str
     score: Callable[[np.ndarray, np.ndarray], float]  # outputs, y
-    target: str  # "classes" or "numbers"
+    target: str  # "classes", "numbers", or "labels": numbers from 0 to 1
 
 
 def weighted_mean(losses: np.ndarray, gradient: np.ndarray, weights: np.ndarray | None) -> tuple[float, np.ndarray]:
@@ -747,10 +804,13 @@ LOSSES = {"cross-entropy": Loss(softmax_cross_entropy, "accuracy", accuracy, "cl
 
 def clip_global_norm(grads: Tensors, max_norm: float) -> float:
     """Scale the gradients, in place, to a global L2 norm of at most `max_norm`; return the norm before."""
-    norm = math.sqrt(grads.flat @ grads.flat)
-    if math.isinf(norm):  # the square of a float32 overflows above 1e19
-        norm = float(np.linalg.norm(grads.flat.astype(np.float64)))
-    if norm > max_norm:
+    with np.errstate(over="ignore"):
+        norm = math.sqrt(grads.flat @ grads.flat)
+    if math.isinf(norm) and math.isfinite(largest := float(np.abs(grads.flat).max())):  # only the squares overflow
+        grads.flat /= largest
+        norm = clip_global_norm(grads, max_norm / largest) * largest
+        grads.flat *= largest
+    elif norm > max_norm:
         grads.flat *= max_norm / norm
     return norm
 
@@ -764,7 +824,7 @@ def _chunks(*vectors: np.ndarray) -> Iterator[list[np.ndarray]]:
         yield [vector[start : start + CHUNK] for vector in vectors]
 
 
-class Adam:
+class Adam(Described):
     """Adam (Kingma & Ba 2015, algorithm 1) over the flat parameter vector.
 
     m and v are kept without the factors 1 − β1 and 1 − β2: these and the bias corrections are inside `step_size` and
@@ -797,7 +857,7 @@ class Adam:
             p -= s  # p ← p − lr·m̂ / (√v̂ + ε)
 
 
-class Momentum:
+class Momentum(Described):
     """SGD with momentum and an exponentially decaying rate (section 3.1): step t uses lr · decay^t, t from 0.
 
     Classical: v ← μ·v − lr·g, p ← p + v. Nesterov (Sutskever et al. 2013, as a step from the look-ahead point):
@@ -851,7 +911,7 @@ class Dataset(NamedTuple):
     train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
     test_x: np.ndarray
     test_y: np.ndarray
-    outputs: int  # K, that a net needs
+    outputs: int | None = None  # K, that a net needs; None: as many as the targets have
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
     classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
@@ -868,10 +928,69 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     return scaled
 
 
-def check_prepared(x: np.ndarray) -> None:
-    """Raise InputError for pixels as bytes (uint8): nets are trained on what their `preprocess` makes of these."""
-    if np.asarray(x).dtype == np.uint8:
+def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
+    """Return an array or a sparse matrix; raises InputError for other kinds: texts, dates, masked, rows that differ."""
+    try:
+        array = x if hasattr(x, "toarray") else np.asarray(x)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0, object)
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
+        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
+    return array
+
+
+def prepared(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a batch (B, *shape) as an array; raises InputError for another, and for what `preprocess` would change."""
+    x = as_numbers("x", x, "buifc")
+    if x.dtype == np.uint8:
         raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
+    if x.ndim == 0 or x.shape[1:] != shape:
+        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
+        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
+    return x
+
+
+def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
+    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
+    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
+        expected = f"finite numbers of shape {shape} from {least:g} to {most:g}"
+        raise InputError(f"{name}: expected {expected}, found {x.shape} from {low:g} to {high:g}; mend the data set")
+
+
+def as_dataset(data: Any, loss: str) -> Dataset:
+    """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
+
+    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
+    """
+    data = data if isinstance(data, Dataset) else Dataset(*data)
+    if isinstance(next(iter(np.asarray(data.train_y).flat), None), str):
+        names, codes = np.unique(np.concatenate([data.train_y, data.test_y]).astype(str), return_inverse=True)
+        train_y, test_y = np.split(codes, [len(data.train_y)])
+        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
+    data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in data._fields[:4]})
+    target, classes = LOSSES[loss].target, data.train_y.dtype.kind != "f"
+    if classes != (target == "classes"):
+        kind = "classes" if classes else "numbers"
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss}; choose another")
+    inferred = max(of.max(initial=0) for of in (data.train_y, data.test_y)) + 1 if classes else data.train_y.shape[-1]
+    outputs = data.outputs or int(inferred)
+    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
+    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
+        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
+        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if data.train_weights is not None:
+        check_array("train_weights", data.train_weights, data.train_x.shape[:1], 0)
+    return data._replace(outputs=outputs)
+
+
+def fitted(config: Any, data: Dataset) -> Any:
+    """Return a configuration with as many samples as there are, where it does not ask for a number of its own."""
+    there = {"n_train": max(data.train_x.shape[0] - config.n_validation, 1), "n_test": data.test_x.shape[0]}
+    usual = {name: getattr(config, name) for name in there if isinstance(getattr(config, name), Usual)}
+    fewer = {name: there[name] for name, wanted in usual.items() if wanted > there[name]}
+    return replace(config, **fewer) if fewer else config
 
 
 def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
@@ -918,21 +1037,17 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
-    if len(payload) < 4 or payload[:2] != b"\0\0":
-        raise damaged(path, "an idx header (00 00, type, dimensions)", f"{payload[:4].hex(' ') or 'nothing'}")
-    if payload[2] != IDX_UINT8:
-        raise damaged(path, "idx type code 0x08 (unsigned bytes)", f"0x{payload[2]:02x}")
-    if not 1 <= payload[3] <= 4:
-        raise damaged(path, "1 to 4 dimensions", f"{payload[3]}")
+    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
+        raise damaged(
+            path,
+            "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)",
+            f"{payload[:4].hex(' ') or 'nothing'}",
+        )
     start = 4 + 4 * payload[3]
-    if len(payload) < start:
-        raise damaged(path, f"a header of {start} bytes", f"{len(payload)} bytes")
     shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
-    if 0 in shape:
-        raise damaged(path, "dimensions of at least 1", " x ".join(map(str, shape)))
-    if len(payload) - start != math.prod(shape):
-        size = f"{' x '.join(map(str, shape))} = {math.prod(shape)} bytes"
-        raise damaged(path, f"{size} after the header", f"{len(payload) - start}")
+    if 0 in shape or len(payload) - start != math.prod(shape):
+        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
+        raise damaged(path, size, f"{len(payload)} in all")
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
@@ -949,10 +1064,16 @@ def load_mnist(folder: str | os.PathLike) -> Dataset:
 # -------------------------------------------------------------------------------------------- training
 
 
+SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,  # from 1 to 0 (Loshchilov & Hutter 2017, eq. 5)
+}
+
+
 def is_schedule(text: str) -> bool:
     """Tell whether `scheduled_rate` knows this schedule."""
     try:
-        return text in ("constant", "cosine") or all(0 < float(share) < 1 for share in text.split(","))
+        return text in SCHEDULES or all(0 < float(share) < 1 for share in text.split(","))
     except ValueError:
         return False
 
@@ -960,13 +1081,10 @@ def is_schedule(text: str) -> bool:
 def scheduled_rate(schedule: str, done: float) -> float:
     """Return the factor on the learning rate when the share `done` of all steps is done.
 
-    "constant" is 1, "cosine" half a cosine from 1 to 0 (Loshchilov & Hutter 2017, eq. 5), and "0.5,0.75" a tenth after
-    half of the steps, a hundredth after three quarters, as in section 3 of the paper.
+    "0.5,0.75" is a tenth after half of the steps, a hundredth after three quarters, as in section 3 of the paper.
     """
-    if schedule == "constant":
-        return 1.0
-    if schedule == "cosine":
-        return (1 + math.cos(math.pi * done)) / 2
+    if schedule in SCHEDULES:
+        return SCHEDULES[schedule](done)
     return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
 
 
@@ -1001,10 +1119,10 @@ class TrainingConfig:
     batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(6000, "training samples, drawn at random", POSITIVE)
+    n_train: int = hyperparameter(Usual(6000), "training samples, drawn at random", POSITIVE)
     n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(2000, "test samples, drawn at random", POSITIVE)
+    n_test: int = hyperparameter(Usual(2000), "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
 
     def __post_init__(self) -> None:
@@ -1018,6 +1136,7 @@ class TrainingConfig:
         return x
 
 
+@documented(DeepArchitecture, TrainingConfig)
 @dataclass(frozen=True)
 class Config(TrainingConfig, DeepArchitecture):
     """All hyperparameters of a run of a DeepNet."""
@@ -1031,7 +1150,7 @@ class Config(TrainingConfig, DeepArchitecture):
     def new_net(self, data: Dataset, rng: np.random.Generator) -> DeepNet:
         """Make the net for `data`, whose weights `rng` draws."""
         architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
-        return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs, **architecture, rng=rng)
+        return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs or 0, **architecture, rng=rng)
 
 
 def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -1091,24 +1210,18 @@ class Run:
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
     net: Any
 
+    def __repr__(self) -> str:
+        of = self.history
+        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
+        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
+
 
 def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
     """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
-    starts = range(0, len(x), rows)
+    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
     outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
     mean = float(loss.function(outputs, y)[0])
     return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
-
-
-def check_targets(data: Dataset, loss: str) -> None:
-    """Raise InputError unless the targets suit the loss, and `data.outputs` suits the targets."""
-    y, outputs = data.train_y, data.outputs
-    target = "classes" if np.issubdtype(y.dtype, np.integer) else "numbers"
-    if target != LOSSES[loss].target:
-        raise ArgumentError(f"`loss`: expected a loss of {target}, found {loss}; choose another")
-    if (y.max(initial=0) >= outputs) if target == "classes" else (y.shape[1:] != (outputs,)):
-        found = f"{target} of shape {y.shape}, up to {y.max(initial=0)}"
-        raise InputError(f"targets: expected {target} for {outputs} outputs, found {found}; mend the data set")
 
 
 class Training:
@@ -1119,20 +1232,25 @@ class Training:
     data, validation        the samples in use; validation samples (x, y)
     """
 
-    def __init__(self, config: TrainingConfig, data: Dataset):
-        """Draw subset and weights from the config's seed; raises InputError if `data` does not suit the config."""
+    def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
+        """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
-        self.config, self.loss = config, LOSSES[config.loss]
-        check_targets(data, config.loss)
+        self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
+        self.config = config = fitted(config, data)
         data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
         self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
         self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
-        self.net = config.new_net(self.data, weight_rng)
+        self.net = self.new_net(weight_rng)
+        if net is not None:
+            self.net.take(net)
         self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
         self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
         self.epoch, self.diverged = 0, False
         self.history = History()
         self.gate_means: list[list[float | None]] = []
+
+    def new_net(self, rng: np.random.Generator) -> Any:
+        return self.config.new_net(self.data, rng)
 
     def epochs(self, *, scored: bool = True) -> Iterator[float]:
         """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.
@@ -1189,12 +1307,16 @@ class Training:
         return Run(self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means, self.net)
 
 
-def train(config: TrainingConfig, data: Dataset) -> Run:
-    """Train one net on a random subset of `data`; returns the record of the run, whose `net` is the trained net.
+def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
+    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
-    A loss that is not finite ends the run as diverged. Raises InputError if `data` does not suit the config.
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
+    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
     """
-    training = Training(config, data)
+    training = Training(config, data, net)
     for _ in training.epochs():
         pass
+    if training.diverged:
+        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, or clip"
+        warnings.warn(f"training has diverged: {found}", stacklevel=2)
     return training.run()

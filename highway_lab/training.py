@@ -36,12 +36,15 @@ class Training(highway_networks.Training):
 
     def __init__(self, config: TrainingConfig, data: Dataset):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
-        check_memory(memory_of(config, data))
         with one_thread():
             super().__init__(config, data)
         if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
             self.net = in_slices(self.net)
             self.workspaces = {size: self.net.workspace(size) for size in batch_sizes(config)}
+
+    def new_net(self, rng: np.random.Generator) -> Any:
+        check_memory(memory_of(self.config, self.data))
+        return super().new_net(rng)
 
     def _train_epoch(self) -> tuple[float, float]:
         with one_thread():

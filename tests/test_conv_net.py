@@ -161,9 +161,9 @@ def test_images_with_channels_last_are_refused_with_the_remedy(shape):
 @pytest.mark.parametrize("shape", [(2, *SMALL_SHAPE), (3, 1, 9, 6), (3, 2, 1, 6), (3, 2, 6, 9), (3, 108)], ids=str)
 def test_a_batch_of_another_shape_is_refused_even_if_it_would_broadcast(shape):
     net = small_conv_net()
-    with pytest.raises(ValueError, match=r"expected .*\(3, 2, 9, 6\)") as error:
+    with pytest.raises(ValueError, match=r"expected a batch of (3|shape \(B, 2, 9, 6\)) ?.*, found ") as error:
         net.forward(np.zeros(shape), ConvWorkspace(net, 3))
-    assert str(shape) in str(error.value)
+    assert f"found {shape[0] if shape[1:] == SMALL_SHAPE else shape}" in str(error.value)
 
 
 # -------------------------------------------------------------------------------------------- gradients

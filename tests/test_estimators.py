@@ -322,7 +322,7 @@ def test_scores_without_each_layer_are_those_of_its_lesion(net, y):
 
 
 def test_blocks_that_are_scaled_by_the_depth_cannot_be_taken_out():
-    with pytest.raises(ValueError, match="residual-scaled blocks depend on the depth"):
+    with pytest.raises(ValueError, match="blocks that do not depend on the depth, found residual-scaled"):
         small(block="residual-scaled").fit(X, Y).lesion(1)
 
 

@@ -1,0 +1,208 @@
+"""What a user meets at a prompt: own arrays train or are refused in one line, nets describe themselves."""
+
+import math
+import re
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from helpers import small_conv_net
+from scipy.sparse import csr_array
+
+import highway_networks as hn
+from highway_lab.nets import summary
+from highway_networks import SCHEDULES, Adam, Config, Dataset, DeepNet, InputError, Momentum, Workspace, train
+
+RNG = np.random.default_rng(0)
+X, X_TEST = RNG.normal(size=(60, 4)), RNG.normal(size=(20, 4))
+Y, Y_TEST = (X[:, 0] > 0).astype(int), (X_TEST[:, 0] > 0).astype(int)
+SMALL = Config(depth=2, hidden=8, epochs=3)
+
+
+def test_own_arrays_train_and_the_record_says_how_many_there_were():
+    run = train(SMALL, Dataset(X, Y, X_TEST, Y_TEST))
+    assert (run.config.n_train, run.config.n_test, run.net.config["d_out"]) == (60, 20, 2)
+    assert (SMALL.n_train, SMALL.n_test) == (6000, 2000)
+    again = train(SMALL, (X.tolist(), Y.tolist(), X_TEST, Y_TEST))  # lists, in a plain tuple
+    np.testing.assert_array_equal(again.net.params.flat, run.net.params.flat)
+
+
+def test_a_number_of_samples_that_was_asked_for_is_no_default():
+    with pytest.raises(InputError, match="`n_train`: expected at most 60 images, found 6000"):
+        train(Config(n_train=6000), (X, Y, X_TEST, Y_TEST))
+
+
+def test_labels_may_be_texts():
+    names = np.array(["cat", "dog"])
+    run = train(SMALL, (X, names[Y].tolist(), X_TEST, names[Y_TEST].astype(object)))
+    numbered = train(SMALL, (X, Y, X_TEST, Y_TEST))
+    np.testing.assert_array_equal(run.net.params.flat, numbered.net.params.flat)
+    assert hn.as_dataset((X, names[Y], X_TEST, names[Y_TEST]), "cross-entropy").classes == ("cat", "dog")
+
+
+def test_sparse_samples_train_as_dense_ones_do():
+    runs = [train(SMALL, (make(X), Y, make(X_TEST), Y_TEST)) for make in (csr_array, np.asarray)]
+    np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
+
+
+def holed(x: np.ndarray, hole: float) -> np.ndarray:
+    x = x.copy()
+    x[3, 1] = hole
+    return x
+
+
+GOOD = {"train_x": X, "train_y": Y, "test_x": X_TEST, "test_y": Y_TEST}
+BAD = {
+    "negative class": {"train_y": Y - 1},
+    "negative test class": {"test_y": -Y_TEST},
+    "class that no output has": {"train_y": Y + 1, "outputs": 2},
+    "a column of classes": {"train_y": Y[:, None]},
+    "more classes than samples": {"train_y": np.r_[Y, Y]},
+    "fewer test classes than samples": {"test_y": Y_TEST[:-1]},
+    "complex": {"train_x": X + 1j},
+    "masked": {"train_x": np.ma.masked_less(X, 0)},
+    "dates": {"train_x": np.full(X.shape, "2020-01-01", "datetime64[D]")},
+    "texts": {"test_x": X_TEST.astype(str)},
+    "rows of different lengths": {"train_x": [[1.0], [1.0, 2.0]]},
+    "NaN": {"train_x": holed(X, math.nan)},
+    "infinity in the test": {"test_x": holed(X_TEST, math.inf)},
+    "infinity in a sparse matrix": {"train_x": csr_array(holed(X, math.inf))},
+    "other columns in the test": {"test_x": X_TEST[:, :3]},
+    "no samples": {"train_x": X[:0], "train_y": Y[:0]},
+    "negative weights": {"train_weights": -np.ones(60)},
+    "infinite weights": {"train_weights": np.full(60, math.inf)},
+    "too few weights": {"train_weights": np.ones(59)},
+}
+
+
+@pytest.mark.parametrize("changed", BAD.values(), ids=BAD)
+def test_a_data_set_that_cannot_be_trained_on_is_refused_in_one_line(changed):
+    with pytest.raises(InputError, match=r": expected .*, found .*; ") as refused:
+        train(SMALL, Dataset(**GOOD | changed))
+    assert str(refused.value).startswith(next(iter(changed)))
+    assert "\n" not in str(refused.value)
+
+
+def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_no_labels():
+    import highway_estimators  # noqa: F401, adds the loss of labels
+
+    labels = np.c_[Y, 1 - Y].astype(float), np.c_[Y_TEST, 1 - Y_TEST].astype(float)
+    config = Config(depth=1, epochs=1, loss="sigmoid-cross-entropy")
+    assert train(config, (X, labels[0], X_TEST, labels[1])).net.config["d_out"] == 2
+    with pytest.raises(InputError, match=r"train_y: .* from 0 to 1, found \(60, 2\) from 0 to 5"):
+        train(config, (X, 5 * labels[0], X_TEST, labels[1]))
+    with pytest.raises(InputError, match="`loss`: expected a loss of classes, found sigmoid-cross-entropy"):
+        train(config, (X, Y, X_TEST, Y_TEST))
+
+
+# ------------------------------------------------------------------------------------------- a net
+
+
+NET = DeepNet(20, 2, depth=10, rng=0)
+
+
+def test_nets_tensors_memory_and_optimisers_describe_themselves():
+    assert repr(NET) == "DeepNet(20 → 10 highway blocks of 50 tanh units → 2; float32; 52,152 parameters)"
+    assert repr(NET.params).startswith("Parameters(W_in (50, 20), b_in (50,), W_H (10, 50, 50), ")
+    assert "x (11, 50, 128), " in repr(Workspace(NET, 128))
+    assert repr(Adam(NET.params, 0.01)).startswith("Adam(lr 0.01, beta1 0.9, ")
+    assert repr(Momentum(NET.params, 0.01, 0.9, 1.0)).startswith("Momentum(lr 0.01, momentum 0.9, ")
+    run = train(SMALL, tuple(GOOD[name] for name in ("train_x", "train_y", "test_x", "test_y")))
+    assert re.fullmatch(
+        r"Run\(highway depth 2, seed 0; epoch 3: accuracy [\d.]+ in training, .* in the test\)", repr(run)
+    )
+
+
+def test_a_summary_has_a_line_for_each_layer_and_all_parameters():
+    lines = [line.split() for line in summary(NET).splitlines()]
+    assert lines[1:] == [
+        ["plain", "layer", "20", "→", "50", "1,050"],
+        ["10", "highway", "blocks", "50", "→", "50", "51,000"],
+        ["linear", "layer", "50", "→", "2", "102"],
+        ["in", "all", "52,152"],
+    ]
+    net = small_conv_net(batch_norm=True)
+    counted = [int(line.split()[-1].replace(",", "")) for line in summary(net).splitlines()[1:]]
+    assert sum(counted[:-1]) == counted[-1] == net.params.flat.size
+    assert repr(net).startswith("ConvNet(2 x 9 x 6 → 3 highway blocks of tanh maps → 3; ")
+
+
+def test_help_lists_every_field_with_default_meaning_and_rule():
+    assert "    lr = 0.005: learning rate (a positive number)" in Config.__doc__
+    assert all(f"    {name} = " in Config.__doc__ for name in asdict(Config()))
+    assert "    hidden = 50: units in each block (a positive number)" in DeepNet.__doc__
+
+
+WRONG_BATCHES = {
+    "one sample": np.zeros(20),
+    "a number": 3.0,
+    "too few columns": np.zeros((5, 19)),
+    "one column": np.zeros((5, 1)),
+    "images": np.zeros((5, 20, 1)),
+    "texts": [["a"] * 20],
+    "rows of different lengths": [[0.0] * 20, [0.0] * 19],
+    "bytes": np.zeros((5, 20), np.uint8),
+}
+
+
+@pytest.mark.parametrize("x", WRONG_BATCHES.values(), ids=WRONG_BATCHES)
+def test_what_a_net_cannot_take_is_refused(x):
+    for call in (NET.forward, NET.predict, NET.gate_means):
+        with pytest.raises(InputError, match=r"^x: expected .*, found .*; "):
+            call(x)
+
+
+def test_lists_of_rows_are_a_batch():
+    rows = RNG.normal(size=(3, 20)).astype(np.float32)
+    np.testing.assert_array_equal(NET.predict(rows.tolist()), NET.predict(rows))
+    np.testing.assert_array_equal(NET.forward(rows.tolist())[0], NET.forward(rows)[0])
+
+
+def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
+    net = DeepNet(4, 2, depth=1, hidden=3, rng=0)
+    net.params["W_H"] = 7
+    assert (net.params.flat == 7).sum() == 9
+    with pytest.raises(InputError, match=r"blocks: expected some of 0 to 0, found \[99\]"):
+        net.without([99])
+
+
+# -------------------------------------------------------------------------------------------- a run
+
+
+def test_training_goes_on_from_a_net_which_stays_as_it_was():
+    data = (X, Y, X_TEST, Y_TEST)
+    first = train(SMALL, data)
+    before = first.net.params.flat.copy()
+    second = train(SMALL, data, net=first.net)
+    assert second.history.train_loss[0] == first.history.train_loss[-1]
+    assert second.history.train_loss[-1] < first.history.train_loss[-1]
+    np.testing.assert_array_equal(first.net.params.flat, before)
+    with pytest.raises(InputError, match=r"net: expected DeepNet\(4 → 3 highway.*, found DeepNet\(4 → 2 highway"):
+        train(Config(depth=3, hidden=8), data, net=first.net)
+
+
+def test_a_schedule_of_ones_own_is_a_function_of_the_share_that_is_done(monkeypatch):
+    monkeypatch.setitem(SCHEDULES, "late", lambda done: float(done >= 1 / 3))
+    losses = train(Config(depth=2, hidden=8, epochs=3, schedule="late"), (X, Y, X_TEST, Y_TEST)).history.train_loss
+    assert losses[0] == losses[1] > losses[3]
+
+
+def test_a_run_that_diverges_says_so_at_once():
+    with pytest.warns(UserWarning, match="training has diverged: the loss is not finite in epoch 1"):
+        run = train(Config(activation="relu", lr=1e20, clip=0.0, optimizer="momentum"), (X, Y, X_TEST, Y_TEST))
+    assert run.diverged
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
+    grads = hn.Tensors([(2,)], dtype)
+    grads.flat[...] = np.array([3.0, 4.0]) * np.sqrt(np.finfo(dtype).max)
+    before = grads.flat.copy()
+    norm = hn.clip_global_norm(grads, 5.0)
+    assert norm == pytest.approx(5 * np.sqrt(float(np.finfo(dtype).max)), rel=1e-6)
+    np.testing.assert_allclose(grads.flat, 5 * before / norm, rtol=1e-6)
+
+
+def test_a_number_too_small_for_single_precision_is_refused():
+    with pytest.raises(InputError, match=r"`eps`: expected a number of magnitude 1\.2e-38 or more, found 1e-46"):
+        Config(eps=1e-46)

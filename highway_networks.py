@@ -36,7 +36,7 @@ if __name__ == "__main__":
         raise SystemExit(
             f"highway_networks.py: {found}, or import this file: train(Config(), load_mnist(FOLDER))"
         ) from None
-    start("highway_lab.programs")
+    start("highway_lab.programs")  # ends the process; it imports this file again, by the name that workers know
 
 import gzip
 import json
@@ -199,7 +199,8 @@ class Block(NamedTuple):
     branches      one letter each, in the order of z; T is a transform gate
     bias_signs    for a branch, its initial bias divided by `gate_bias` (0 where it is missing): σ(b_C) = 1 − σ(b_T)
 
-    `BLOCKS["my-block"] = Block(...)` adds a block. A subclass may override the methods.
+    `BLOCKS["my-block"] = Block(...)` adds a block. A subclass may override the methods: `for_depth` if it is scaled by
+    the depth, `rows` if its branches have fewer rows than x, as an LSTM's.
     """
 
     branches: str
@@ -282,7 +283,7 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
 FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
-SCALED = ("in", "H", "out")  # the weights that `init_gain` multiplies: those of gates are left alone
+SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -586,11 +587,10 @@ class Workspace(Described):
 class DeepNet(Net):
     """A deep net of equal blocks: a plain layer d_in -> D, L = `depth` blocks D -> D, a linear layer D -> K = d_out.
 
-    architecture   the fields of DeepArchitecture: hidden (D), depth, block, activation, init, gate_bias, dtype; dtype
-                   may also be complex128 (forward and loss only), for derivatives by complex steps in tests
-    rng            draws the weights: a generator or its seed; None leaves every parameter 0
+    rng     draws the weights: a generator or its seed; None leaves every parameter 0
+    dtype   may also be complex128 (forward and loss only), for derivatives by complex steps in tests
 
-    Raises InputError for a value that breaks its rule.
+    Raises InputError for a value that breaks its rule. The other arguments are:
     """
 
     params: Parameters
@@ -628,7 +628,7 @@ class DeepNet(Net):
         return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
 
     def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> Workspace:
-        """Allocate the memory of the passes over batches of one size."""
+        """Allocate the memory of the passes over batches of one size; `rng` is for nets with dropout."""
         return Workspace(self, batch_size)
 
     def preprocess(self, x: np.ndarray) -> np.ndarray:
@@ -711,8 +711,8 @@ class DeepNet(Net):
     def iterate_blocks(self, x_l: np.ndarray, l: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the branches z (G, D, B), that is H, T, ..., and the output y (D, B) of block l and of all after it.
 
-        It takes the memory of one block, however deep the net: z is overwritten by the next block, y by the one after
-        it. x_l (D, B) stays as it was.
+        Unlike `forward` it keeps nothing for a backward pass, and so takes the memory of one block: z is overwritten by
+        the next block, y by the one after it. x_l (D, B) stays as it was.
         """
         x1, y1 = with_ones(x_l, self.dtype), with_ones(x_l, self.dtype)
         z = np.empty((self.block.rows(self.hidden), x_l.shape[1]), self.dtype)
@@ -1272,18 +1272,20 @@ class Training:
 
     def _train_epoch(self) -> tuple[float, float]:
         """Take one step a batch, until a loss is not finite; return means over batches: loss and gradient norm."""
-        config, weights, losses, epoch = self.config, self.data.train_weights, [], [*batches(self.config, self.rng)]
+        config, sample_weights = self.config, self.data.train_weights
+        epoch, measured = [*batches(config, self.rng)], []
         with np.errstate(all="ignore"):  # a loss that overflows is recorded
             for step, chosen in enumerate(epoch):
                 x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
                 batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
                 options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
                 options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
-                options["weights"] = None if weights is None else weights[chosen]
-                losses.append(self.net.train_step(*batch, self.loss, self.optimizer, **options))
-                if not math.isfinite(losses[-1][0]):
+                options["weights"] = None if sample_weights is None else sample_weights[chosen]
+                loss, norm = self.net.train_step(*batch, self.loss, self.optimizer, **options)
+                measured.append((loss, norm))
+                if not math.isfinite(loss):
                     break
-            return tuple(np.mean(losses, axis=0).tolist())
+            return tuple(np.mean(measured, axis=0).tolist())
 
     def _record(self, norm: float, start: float) -> None:
         """Append losses, scores and mean gates to the record; training is left as it was."""
@@ -1301,7 +1303,7 @@ class Training:
         self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
         self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
-    def run(self) -> Run:
+    def so_far(self) -> Run:
         """Return the record so far, and the net as `net`."""
         n_params, gate_means = self.net.params.flat.size, self.gate_means or None
         return Run(self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means, self.net)
@@ -1319,4 +1321,4 @@ def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
     if training.diverged:
         found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, or clip"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.run()
+    return training.so_far()

@@ -112,7 +112,7 @@ def all_tables() -> dict[str, Table]:
 
 def sources_of(experiment: Experiment, datasets: Iterable[str | None]) -> list[Source]:
     """Return an experiment's committed logs of these data sets."""
-    return [Source(path, experiment.read) for path in experiment.log_steps(datasets)]
+    return [Source(path, experiment.read) for path in experiment.logs_of_tables(datasets)]
 
 
 def read_log(schema: type, command: str, datasets: Sequence[str | None], path: Path) -> Log:
@@ -124,12 +124,18 @@ def read_log(schema: type, command: str, datasets: Sequence[str | None], path: P
 
 
 def make_table(name: str, readme: Path) -> str:
-    """Return the table `name` as it stands on a page, with its markers and the names of its logs."""
+    """Return the table `name` as it stands on a page, with its markers and the names of its logs.
+
+    Returns "" if one of them is missing.
+    """
     tables = all_tables()
     if name not in tables:
         known = ", ".join(get_close_matches(name, tables, cutoff=0))
         raise InputError(f"{readme}: expected the name of a table, such as {known}, found {name!r}; rename its marker")
     render, sources = tables[name]
+    if missing := [source.log.as_posix() for source in sources if not source.log.exists()]:
+        print(f"{readme}: the table {name} stays as it is, as there is no {', '.join(missing)}", file=sys.stderr)
+        return ""
     logs = [escaped(source.read(source.log)) for source in sources]
     paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
     links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
@@ -177,7 +183,7 @@ def fill(readme: Path) -> tuple[str, str]:
             f"{readme}: expected a line `<!-- end table -->` after each line `<!-- table: NAME -->`, "
             f"found {missing} without; mend the markers"
         )
-    return text, MARKED.sub(lambda match: make_table(match[1], readme), text)
+    return text, MARKED.sub(lambda match: make_table(match[1], readme) or match[0], text)
 
 
 def sums() -> str:
@@ -205,6 +211,7 @@ def write_all(arguments: argparse.Namespace) -> int:
             make_place(path)
             with atomic_write(path) as file:
                 file.write(made)
+            print(f"wrote {path}")
     return int(arguments.check and bool(changed))
 
 

@@ -6,6 +6,7 @@ has its own rate, chosen by the validation loss over two other seeds.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from highway_lab.fields import NonEmpty
@@ -71,7 +72,7 @@ def arm(run: TrainedRun) -> tuple[str, str, str, float, int]:
 
 def run(job: ExperimentJob) -> None:
     by_rate = job.train(rate_configs(job.data, job.smoke))
-    tried, by_init = choose_and_measure(job, train_one, init_configs, TrainedRun[Config, None], arm)
+    tried, by_init = choose_and_measure(job, partial(train_one, __name__), init_configs, TrainedRun[Config, None], arm)
     job.keep(by_rate[0].config, by_rate=by_rate, tried=tried, by_init=by_init)
 
 

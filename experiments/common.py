@@ -22,6 +22,8 @@ from highway_lab.logs import DatasetInfo, Log, TrainedRun, imported
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
 
+from .claims import claims_table
+
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
@@ -113,6 +115,11 @@ class Experiment:
         """Return the paths of the committed logs that exist."""
         return [path for path in self.log_steps() if path.exists()]
 
+    def logs_of_tables(self, datasets: Iterable[str | None]) -> list[Path]:
+        """Return the paths of the logs that tables are made of: of these data sets, and further ones that exist."""
+        further = {self.log_path(ending) for ending in self.more}
+        return [path for path in self.log_steps(datasets) if path not in further or path.exists()]
+
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
         more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
@@ -161,8 +168,6 @@ class Experiment:
     @property
     def tables(self) -> dict[str, Callable[..., str]]:
         """TABLES and, if the experiment judges the paper, the table NAME_claims of its verdicts."""
-        from .claims import claims_table  # not imported above, as it imports matplotlib
-
         figures = self.figures
         if not hasattr(figures, "claims"):
             return figures.TABLES
@@ -200,7 +205,8 @@ class Experiment:
             print(f"drew {path}")
 
 
-def train_one(config: TrainingConfig, data: Dataset) -> TrainedRun:
+def train_one(module: str, config: TrainingConfig, data: Dataset) -> TrainedRun:
+    importlib.import_module(module)  # of the experiment: it may add the block
     return TrainedRun.of(config, train_resumably(config, data))
 
 
@@ -269,7 +275,7 @@ class ExperimentJob:
 
     def train(self, configs: Sequence[TrainingConfig]) -> list[TrainedRun]:
         """Return a run of each config, all of one kind; runs that are on disk are not trained again."""
-        return self.run_missing(train_one, configs, TrainedRun[type(configs[0]), None])
+        return self.run_missing(partial(train_one, self.experiment.module), configs, TrainedRun[type(configs[0]), None])
 
     def keep(self, config: Any = None, **measured: Any) -> None:
         """Write the log; `config` holds the numbers of samples of its runs, None means all samples."""

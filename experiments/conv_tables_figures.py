@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure, FigureBase
 
 from conv_recipes import ConvConfig, configure
-from highway_lab.console import count_of, final, name_data, name_tested
+from highway_lab.console import count_of, final_of_finished, name_data, name_tested
 from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, part_each, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.logs import RunRecord
@@ -147,8 +147,8 @@ def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, 
     if of == "highway":
         gain = str(interval(gains(runs, plain))) if plain else ""
         paper = PAPER[net].accuracy if net in PAPER else ""
-    validation = final(runs, "validation_score", percent=True) if runs[0].config.n_validation else "none"
-    test = final(runs, "test_score", percent=True)
+    validation = final_of_finished(runs, "validation_score", percent=True) if runs[0].config.n_validation else "none"
+    test = final_of_finished(runs, "test_score", percent=True)
     cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), validation, test]
     return [*cells, f"{images_error(runs):.2f}", gain, paper]
 
@@ -159,7 +159,10 @@ def choosing_table(*logs: ConvTablesLog) -> str:
         tried = dict.fromkeys(name for run in log.choosing for name in differences(run.config))
         for run in log.choosing:
             values = ", ".join(f"{name} {getattr(run.config, name)}" for name in tried)
-            score, chosen = final([run], "validation_score", percent=True), "yes" if is_chosen(log, run) else ""
+            score, chosen = (
+                final_of_finished([run], "validation_score", percent=True),
+                "yes" if is_chosen(log, run) else "",
+            )
             cells.append([name_net(run.config.net), run.config.block, values, str(run.config.epochs), score, chosen])
     header = ["net", "blocks", "tried", "epochs", "validation accuracy (%)", "chosen"]
     return (

@@ -34,7 +34,7 @@ def in_sketch(field: str, block: str, depth: int) -> str:
     return SKETCH[field].get(block, {}).get(depth, "")
 
 
-def final(runs: Sequence[Any], field: str) -> str:
+def final_or_chance(runs: Sequence[Any], field: str) -> str:
     """Return the last value of a field of FIELDS, mean and interval; a diverged run guesses, and has no loss."""
     return f"{interval(points(runs)):.1f}" if field == "test_score" else f"{interval(final_values(runs, field)):.3f}"
 
@@ -45,7 +45,7 @@ def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
     rows = []
     for depth in sorted({run.config.depth for run in sweep.runs}):
         rows.append([str(depth)])
-        rows[-1] += [final(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
+        rows[-1] += [final_or_chance(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
         tuned_arms = [arm for arm in (*ARMS, ORTHOGONAL) if arm in of_tuned]
         rows[-1] += [f"{interval(accuracies(of_tuned[arm][depth])):.1f}" for arm in tuned_arms]
     header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
@@ -65,7 +65,7 @@ def run_table(log: RunLog) -> str:
     for (block, depth), runs in group(log.runs, "block", "depth").items():
         rows.append([f"{block}, {depth} blocks"])
         for field in FIELDS:
-            rows[-1] += [final(runs, field), in_sketch(field, block, depth)]
+            rows[-1] += [final_or_chance(runs, field), in_sketch(field, block, depth)]
         seconds = sum(sum(run.history.seconds) for run in runs) / len(runs)
         rows[-1] += [f"{runs[0].n_params:,}", f"{seconds:.1f}", in_sketch("seconds", block, depth)]
     return markdown(["net", *beside_sketch(FIELDS.values()), "parameters", *beside_sketch(["seconds"])], rows)
@@ -79,7 +79,7 @@ def sweep_table(log: RunLog) -> str:
     for depth in sorted({depth for depth, _ in groups}):
         rows.append([str(depth)])
         for field, block in columns:
-            rows[-1] += [final(groups[depth, block], field), in_sketch(field, block, depth)]
+            rows[-1] += [final_or_chance(groups[depth, block], field), in_sketch(field, block, depth)]
     header = ["blocks", *beside_sketch(f"{block} {FIELDS[field]}" for field, block in columns)]
     return f"{markdown(header, rows)}\n\n{seeds_of(run.config for run in log.runs)}"
 

@@ -122,7 +122,7 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
             pass
         if gated and not training.diverged:
             gates = measure_gates(training, untrained, mean_T(training.net, images))
-    return TrainedRun.of(config, training.run(), gates)
+    return TrainedRun.of(config, training.so_far(), gates)
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from highway_lab.console import final, seeds_of
+from highway_lab.console import final_of_finished, seeds_of
 from highway_lab.figures import COLORS, INK, SETTINGS, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
@@ -165,7 +165,7 @@ def arm_rows(log: ThousandLayersLog) -> list[list[str]]:
     rows = []
     for key, runs in [(CONTROL, control), *shallow_first]:
         gap = str(lead(runs, control)) if key != CONTROL else ""
-        score, loss = final(runs, "test_score", percent=True), final(runs, "train_loss")
+        score, loss = final_of_finished(runs, "test_score", percent=True), final_of_finished(runs, "train_loss")
         cells = gate_cells(runs) if shows_blocks(log, runs) else [""] * 3
         config = runs[0].config
         rows.append([f"{key[2]:,}", name(*key), str(config.epochs), f"{config.lr:g}", score, gap, loss, *cells])

@@ -30,7 +30,7 @@ def judge_all(logs: Iterable[Log], folder: str) -> Iterator[tuple[Claim, str, st
     for name, datasets in WITH_CLAIMS.items():
         experiment = load(name)
         page = os.path.relpath(experiment.page, folder)
-        for log, claim in experiment.judge([*islice(logs, len(experiment.log_steps(datasets)))]):
+        for log, claim in experiment.judge([*islice(logs, len(experiment.logs_of_tables(datasets)))]):
             yield claim, f"[{claim.verdict}]({page})", name_data(log.dataset.name)
 
 

@@ -98,7 +98,7 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def final(runs: Sequence, field: str, *, percent: bool = False) -> str:
+def final_of_finished(runs: Sequence, field: str, *, percent: bool = False) -> str:
     """Return the last value of a history's field: mean with interval over the runs that finished, how many diverged."""
     values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
     diverged = len(runs) - len(values)

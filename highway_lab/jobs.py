@@ -359,14 +359,14 @@ def run_missing(
     if old == "fresh":
         results.clear()
     found, samples = results.read(), logs.digest_of(data)
-    here = logs.environment(programs=logs.mathematics(tasks[0] if tasks else None)).code
     done = {results.task_of(result): result for result in found if result.whole}
     kept = [result for result in found if result.whole or checkpoints]
-    foreign = {
-        results.task_of(of)
-        for of in kept
-        if of.environment is None or (of.environment.code, of.environment.samples) != (here, samples)
-    }
+
+    def is_of_today(of: ResultT) -> bool:
+        here = logs.environment(programs=logs.mathematics(results.task_of(of)))
+        return of.environment is not None and (of.environment.code, of.environment.samples) == (here.code, samples)
+
+    foreign = {results.task_of(of) for of in kept if not is_of_today(of)}
     if foreign and old != "keep":
         raise InputError(
             f"{results.path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "

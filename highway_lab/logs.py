@@ -14,6 +14,7 @@ import operator
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ import numpy as np
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, TEST_IMAGES, Dataset, History, InputError, rounded
+from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, rounded
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
@@ -290,9 +291,12 @@ def numbers(values: Any, digits: int = 6) -> list:
 
 
 def mathematics(of: Any) -> tuple[str, ...]:
-    """Return the programs that decide a run's bits, given its task or result: where its configuration is from."""
-    found = {kind.__module__ for kind in type(getattr(of, "config", of)).__mro__}
-    return tuple(name for name in CONVOLUTIONAL if name in found) or DENSE
+    """Return the modules that decide a run's bits, given its task or result: of its configuration and of its block."""
+    config = getattr(of, "config", of)
+    found = {kind.__module__ for kind in type(config).__mro__}
+    block = getattr(BLOCKS.get(getattr(config, "block", "")), "forward", None)
+    own = {getattr(block, "__module__", "__main__")} - {"__main__", *CONVOLUTIONAL}  # the program is users' code
+    return (*(name for name in CONVOLUTIONAL if name in found or name in DENSE), *own)
 
 
 def digest_of(data: Any) -> str:
@@ -324,11 +328,15 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
         threads=threads,
         platform=platform.platform(),
         cpu=_cpu(),
-        code=fingerprint(users_code() | {name: parsed(ROOT / f"{name}.py") for name in programs}),
+        code=fingerprint(users_code() | {name: parsed(source_of(name)) for name in programs}),
         samples="none",
         commit=commit,
         dirty=None if changed is None else bool(changed),
     )
+
+
+def source_of(module: str) -> Path:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module}.py")
 
 
 def parsed(path: Path) -> ast.Module:

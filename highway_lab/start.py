@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from operator import attrgetter
 
 
@@ -22,6 +23,8 @@ def start(module: str, main: str = "main") -> None:
         # Python would end by SIGINT if Ctrl-C came during an exec, such as a dataclass's; this makes it forget.
         exec("")
     except ModuleNotFoundError as error:
+        if find_spec((error.name or "").partition(".")[0] or "os"):  # a part of a package that is there
+            raise
         program = os.path.basename(sys.argv[0])
         found = f"expected the packages that this program needs, found: {error}"
         print(f"{program}: error: {found}; install the project with pip, which brings them", file=sys.stderr)

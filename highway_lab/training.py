@@ -56,7 +56,7 @@ class Training(highway_networks.Training):
 
     def record(self) -> RunRecord:
         """Return the record so far as a log keeps it, and the net as `net`."""
-        run = self.run()
+        run = self.so_far()
         record = RunRecord(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
         record.net = run.net
         return record

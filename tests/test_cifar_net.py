@@ -56,7 +56,9 @@ def test_the_grid_sees_training_images_alone_and_differs_by_rate_and_seed(digits
 
 def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
     seen, train_one = [], common.train_one
-    monkeypatch.setattr(common, "train_one", lambda config, data: seen.append(data) or train_one(config, data))
+    monkeypatch.setattr(
+        common, "train_one", lambda module, config, data: seen.append(data) or train_one(module, config, data)
+    )
     assert EXPERIMENT.main(["run", "--smoke"]) == 0
     assert {data.test_set for data in seen} == {"held-out training images"}
     log = EXPERIMENT.read(EXPERIMENT.log_path(smoke=True))

@@ -261,17 +261,26 @@ def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused)
         assert Path("README.md").read_text() == f"<!-- table: {name} -->\n<!-- end table -->\n"
 
 
+def test_a_table_whose_log_is_missing_stays_as_it_is(folder, capsys):
+    pages.main([])
+    before = Path("README.md").read_text()
+    Path("run.json").unlink()
+    capsys.readouterr()
+    assert pages.main([]) == 0
+    assert "README.md: the table run stays as it is, as there is no run.json\n" in capsys.readouterr().err
+    assert Path("README.md").read_text() == before
+
+
 @pytest.mark.parametrize(
     ("file", "content", "parts"),
     [
         ("README.md", None, ["README.md"]),
-        ("run.json", None, ["run.json", "python highway_networks.py"]),
         ("run.json", "{", ["run.json"]),
         ("README.md", "<!-- table: headlines -->\n<!-- end table -->", ["README.md", "'headlines'", "headline, "]),
         ("README.md", "<!-- table: headline -->\n", ["README.md", "found 1 without"]),
         ("README.md", "<!-- table: headline -->\n<!-- table: run -->\n<!-- end table -->", ["found 1 without"]),
     ],
-    ids=["no README", "no log", "a log cut short", "unknown table", "no end", "a table in a table"],
+    ids=["no README", "a log cut short", "unknown table", "no end", "a table in a table"],
 )
 def test_errors_are_one_line_and_nothing_is_written(file, content, parts, folder, refused):
     Path(file).unlink() if content is None else Path(file).write_text(content)

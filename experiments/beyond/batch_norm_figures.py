@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conv_recipes import ConvConfig
-from highway_lab.console import final, name_tested, seeds_of
+from highway_lab.console import final_of_finished, name_tested, seeds_of
 from highway_lab.figures import COLORS, FAINT_INK, label_ends, new_figure
 from highway_lab.intervals import interval, judge
 from highway_lab.logs import RunLog
@@ -42,7 +42,7 @@ def norm_table(log: RunLog[ConvConfig]) -> str:
     """Tabulate scores of both kinds of block, without and with normalisation."""
     rows = []
     for (block, normed), runs in group(log.runs, "block", "batch_norm").items():
-        scores = [final(runs, "test_score", percent=True), final(runs, "train_loss")]
+        scores = [final_of_finished(runs, "test_score", percent=True), final_of_finished(runs, "train_loss")]
         rows.append([block, WITH[normed], f"{runs[0].n_params:,}", *scores])
     header = ["block", "normalisation", "parameters", "test accuracy (%)", "training loss"]
     return f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)}"

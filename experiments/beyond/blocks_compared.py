@@ -123,7 +123,7 @@ def run_task(task: Task, data: Dataset) -> ComparedRun:
         for _ in training.epochs():
             pass
         flows = untrained and Flows(untrained, measure_flow(training.net, x, y))
-    return TrainedRun.of(task, training.run(), flows)
+    return TrainedRun.of(task, training.so_far(), flows)
 
 
 def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Task]:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import final, seeds_of
+from highway_lab.console import final_of_finished, seeds_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval, judge
 from highway_lab.tables import markdown
@@ -93,7 +93,7 @@ def accuracy_table(log: BlocksComparedLog) -> str:
     rows = []
     for equal, block in product(WIDTHS, BLOCKS):
         cells = [arms[equal, block, depth] for depth in depths_of(log)]
-        scores = [f"{final(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
+        scores = [f"{final_of_finished(runs, 'test_score')} (lr {runs[0].config.lr:g})" for runs in cells]
         rows.append([EQUAL[equal], NAMES[block], str(cells[0][0].config.hidden), *scores])
     header = ["", "block", "width", *(f"{depth} blocks" for depth in depths_of(log))]
     edges = edge_note(

@@ -50,6 +50,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import accumulate
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -355,6 +356,7 @@ class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
+KINDS = {int: int | np.integer, float: float | int | np.floating | np.integer, str: str, bool: bool | np.bool_}
 LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
 SMALLEST = 1.2e-38  # magnitude but 0 that float32 holds
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
@@ -392,6 +394,8 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
 
 def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
     """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    if kind in KINDS and (not isinstance(value, KINDS[kind]) or isinstance(value, bool) != (kind is bool)):
+        return f"a value of type {kind.__name__}"
     if kind in LARGEST and abs(value) > LARGEST[kind]:
         return f"a number up to {LARGEST[kind]:.2g}"
     if kind is float and 0 < abs(value) < SMALLEST:
@@ -461,7 +465,8 @@ class Net:
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
-        check_hyperparameters(replace(architecture, dtype=self.dtype.name if self.dtype.kind == "f" else "float64"))
+        name = "float64" if self.dtype == np.complex128 else self.dtype.name
+        check_hyperparameters(replace(architecture, dtype=name))
         self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
@@ -520,11 +525,15 @@ class Net:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
-        beside, tensors = f"{os.fspath(path)}.part", cast(dict[str, Any], self.tensors())
+        place, tensors = Path(os.path.realpath(path)), cast(dict[str, Any], self.tensors())
         try:
-            with open(beside, "wb") as file:
-                np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(self.config)), **tensors)
-            os.replace(beside, path)
+            if place.exists() and not place.is_file():
+                raise OSError(None, "a directory or a device")
+            with TemporaryDirectory(dir=place.parent) as folder:
+                beside = Path(folder, place.name)
+                with open(beside, "wb") as file:
+                    np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(self.config)), **tensors)
+                os.replace(beside, place)
         except OSError as error:
             raise InputError(f"{path}: expected a place to write, found: {error.strerror}; choose another") from error
 
@@ -552,9 +561,11 @@ def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, 
     """Return a net of a configuration that has these tensors; raises ValueError for one of another shape."""
     net = kind(**config, rng=None)
     for name, tensor in net.tensors().items():
-        if tensors[name].shape != tensor.shape:
-            raise ValueError(f"tensor {name}: expected {tensor.shape}, found {tensors[name].shape}")
-        tensor[...] = tensors[name]
+        found = tensors[name]
+        if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+            expected = f"{tensor.dtype} of shape {tensor.shape}"
+            raise ValueError(f"tensor {name}: expected {expected}, found {found.dtype} of shape {found.shape}")
+        tensor[...] = found
     return net
 
 
@@ -610,6 +621,9 @@ class DeepNet(Net):
         dtype: Any = DeepArchitecture.dtype,  # or complex128: forward and loss only, for derivatives by complex steps
         rng: np.random.Generator | int | None,
     ):
+        for name, size in (("d_in", d_in), ("d_out", d_out)):
+            if expected := expected_instead(size, int, POSITIVE):
+                raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
         architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
         super().__init__(architecture, d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
@@ -970,12 +984,14 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
     data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in data._fields[:4]})
-    target, classes = LOSSES[loss].target, data.train_y.dtype.kind != "f"
+    if data.train_y.dtype == bool:
+        data = data._replace(train_y=data.train_y.astype(int), test_y=data.test_y.astype(int))
+    target, classes = LOSSES[loss].target, "f" not in (data.train_y.dtype.kind, data.test_y.dtype.kind)
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
         raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss}; choose another")
     inferred = max(of.max(initial=0) for of in (data.train_y, data.test_y)) + 1 if classes else data.train_y.shape[-1]
-    outputs = data.outputs or int(inferred)
+    outputs = int(inferred) if data.outputs is None else data.outputs
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
     for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))

@@ -318,7 +318,7 @@ class TrainingCommand:
         """Return the path of the program that runs, if it is a user's file."""
         program = sys.modules["__main__"]
         path = Path(getattr(program, "__file__", None) or os.devnull)  # a notebook has none
-        own = path.suffix == ".py" and program.__spec__ is None and path.stem != self.module
+        own = path.suffix == ".py" and getattr(program, "__spec__", None) is None and path.stem != self.module
         return os.path.relpath(path) if own else None
 
     def parser(self) -> OneLineParser:

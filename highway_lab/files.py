@@ -311,9 +311,11 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
     make_place(log)
     place = _followed(log)
     lock = place.with_name(f".{place.name}.lock")
-    if os.path.lexists(lock) and not (stat.S_ISREG(lock.lstat().st_mode) and lock.lstat().st_size == 0):
-        expected = "expected no file, or the empty one of another command"
-        raise InputError(f"{lock}: {expected}, found: something else; move it, or choose another log")
+    with suppress(FileNotFoundError):
+        status = lock.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size:
+            expected = "expected no file, or the empty one of another command"
+            raise InputError(f"{lock}: {expected}, found: something else; move it, or choose another log")
     held = FileLock(lock, timeout=0)
     try:
         held.acquire()

@@ -31,8 +31,8 @@ from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, In
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
-DENSE = ("highway_networks",)  # the programs that decide the bits of a run
-CONVOLUTIONAL = ("highway_networks", "conv_highway_networks", "conv_recipes")
+DENSE = ("highway_networks", "highway_lab.slices")  # the modules that decide the bits of a run
+CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
@@ -336,7 +336,7 @@ def environment(threads: int = 1, programs: tuple[str, ...] = DENSE) -> Environm
 
 
 def source_of(module: str) -> Path:
-    return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module}.py")
+    return Path(getattr(sys.modules.get(module), "__file__", None) or ROOT / f"{module.replace('.', '/')}.py")
 
 
 def parsed(path: Path) -> ast.Module:

@@ -13,7 +13,8 @@ def start(module: str, main: str = "main") -> None:
 
     The module is imported by its name, as worker processes cannot import what __main__ defines.
     """
-    if not os.environ.get("MPLBACKEND", "module://").startswith("module://"):
+    backend = os.environ.get("MPLBACKEND", "")
+    if backend and not backend.startswith("module://"):
         os.environ["MPLBACKEND"] = "agg"  # matplotlib may not know the user's, and no window is opened
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
@@ -30,6 +31,8 @@ def start(module: str, main: str = "main") -> None:
         print(f"{program}: error: {found}; install the project with pip, which brings them", file=sys.stderr)
         code = 2
     finally:
+        if backend:
+            os.environ["MPLBACKEND"] = backend
         signal.signal(signal.SIGINT, before)  # a program that a notebook runs is not the last thing in its process
     sys.exit(code)
 

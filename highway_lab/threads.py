@@ -1,6 +1,7 @@
 """The limit on BLAS threads, under which the laboratory trains and measures."""
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +17,23 @@ def blas_pools() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
+_lock = threading.Lock()
+_limits: list[Any] = []  # one for each thread of Python inside `one_thread`; the first set the limit
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one BLAS thread, as bits depend on their number, and no warnings: a loss that overflows is recorded."""
-    with blas_pools().limit(limits=1), np.errstate(all="ignore"):
-        yield
+    """Use one BLAS thread, as bits depend on their number, and no warnings: a loss that overflows is recorded.
+
+    The limit is that of the process: it lasts until the last of several threads of Python has left.
+    """
+    with _lock:
+        _limits.append(_limits[0] if _limits else blas_pools().limit(limits=1))
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()

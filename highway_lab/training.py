@@ -11,6 +11,7 @@ import highway_networks
 from highway_lab import Interrupted, checkpoints
 from highway_lab.jobs import check_memory
 from highway_lab.logs import RunRecord
+from highway_lab.nets import save_net
 from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
 from highway_networks import BLOCKS, Dataset, DeepNet, InputError, TrainingConfig, batch_sizes, check_hyperparameters
@@ -87,7 +88,7 @@ def train_resumably(
         report(training.record())
     if save_model:
         try:
-            training.net.save(save_model)
+            save_net(save_model, training.net)
         except InputError as error:
             raise Interrupted(str(error)) from error
     return training.record()

@@ -32,6 +32,11 @@ def test_a_number_of_samples_that_was_asked_for_is_no_default():
         train(Config(n_train=6000), (X, Y, X_TEST, Y_TEST))
 
 
+def test_truth_values_are_two_classes():
+    runs = [train(SMALL, (X, Y.astype(kind), X_TEST, Y_TEST.astype(kind))) for kind in (bool, int)]
+    np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
+
+
 def test_labels_may_be_texts():
     names = np.array(["cat", "dog"])
     run = train(SMALL, (X, names[Y].tolist(), X_TEST, names[Y_TEST].astype(object)))
@@ -56,6 +61,8 @@ BAD = {
     "negative class": {"train_y": Y - 1},
     "negative test class": {"test_y": -Y_TEST},
     "class that no output has": {"train_y": Y + 1, "outputs": 2},
+    "classes in training, numbers in the test": {"test_y": Y_TEST.astype(float)},
+    "no outputs": {"outputs": 0},
     "a column of classes": {"train_y": Y[:, None]},
     "more classes than samples": {"train_y": np.r_[Y, Y]},
     "fewer test classes than samples": {"test_y": Y_TEST[:-1]},
@@ -79,7 +86,7 @@ BAD = {
 def test_a_data_set_that_cannot_be_trained_on_is_refused_in_one_line(changed):
     with pytest.raises(InputError, match=r": expected .*, found .*; ") as refused:
         train(SMALL, Dataset(**GOOD | changed))
-    assert str(refused.value).startswith(next(iter(changed)))
+    assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`"))
     assert "\n" not in str(refused.value)
 
 
@@ -201,6 +208,36 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
     norm = hn.clip_global_norm(grads, 5.0)
     assert norm == pytest.approx(5 * np.sqrt(float(np.finfo(dtype).max)), rel=1e-6)
     np.testing.assert_allclose(grads.flat, 5 * before / norm, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        *(({"depth": depth}, "type int") for depth in ("10", 2.5, True, None)),
+        ({"gate_bias": "a"}, "type float"),
+        ({"block": ["highway"]}, "type str"),
+        ({"dtype": "int32"}, "one of float32, float64"),
+        ({"dtype": "complex64"}, "one of float32, float64"),
+        ({"d_in": 0}, "positive"),
+        ({"d_out": 2.5}, "type int"),
+    ],
+    ids=str,
+)
+def test_a_net_of_impossible_sizes_or_kinds_is_refused(wrong, expected):
+    with pytest.raises(InputError, match=f"`{next(iter(wrong))}`: expected .*{expected}.*, found .*; choose another"):
+        DeepNet(**{"d_in": 5, "d_out": 2, "rng": 0} | wrong)
+
+
+def test_saving_leaves_what_lies_beside_and_follows_a_link(tmp_path):
+    (tmp_path / "net.npz.part").write_text("precious")
+    (tmp_path / "link.npz").symlink_to("net.npz")
+    NET.save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    np.testing.assert_array_equal(DeepNet.load(tmp_path / "net.npz").params.flat, NET.params.flat)
+    with pytest.raises(InputError, match="found: a directory or a device"):
+        NET.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "net.npz", "net.npz.part"]
+    assert (tmp_path / "net.npz.part").read_text() == "precious"
 
 
 def test_a_number_too_small_for_single_precision_is_refused():

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import test_conv_training
 from helpers import assert_same_bits, refused_with, small_net, train_to, without_seconds
+from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import run_side_by_side
 from conv_recipes import ConvConfig
 from highway_lab import slices
 from highway_lab.logs import numbers
-from highway_lab.threads import blas_pools
+from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
     BLOCKS,
@@ -377,6 +378,25 @@ def test_the_gradients_of_slices_add_up_to_those_of_the_batch():
     assert len(sliced.workspace(600).rows) == 3
     for whole, parts in zip(*found, strict=True):
         np.testing.assert_allclose(parts, whole, rtol=1e-10, atol=1e-14)
+
+
+def test_the_limit_on_threads_lasts_until_the_last_of_several_has_left():
+    with threadpool_limits(2, user_api="blas"):
+        before, inside, leave = threads_now(), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with one_thread():
+                inside.set()
+                leave.wait()
+
+        other = threading.Thread(target=hold)
+        with one_thread():
+            other.start()
+            inside.wait()
+        assert threads_now() == {1}
+        leave.set()
+        other.join()
+        assert threads_now() == before
 
 
 def threads_now() -> set[int]:

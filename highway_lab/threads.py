@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
     The limit is that of the process: it lasts until the last of several threads of Python has left.
     """
     with _lock:
-        _limits.append(_limits[0] if _limits else blas_pools().limit(limits=1))
+        _limits.append(_limits[0] if _limits else _in_control().limit(limits=1))
     try:
         with np.errstate(all="ignore"):
             yield
@@ -36,4 +36,12 @@ def one_thread() -> Iterator[None]:
         with _lock:
             limit = _limits.pop()
             if not _limits:
+                _in_control()
                 limit.restore_original_limits()
+
+
+def _in_control() -> Any:
+    """Return the pools, which newer versions of threadpoolctl let the first thread of Python that asks control alone."""
+    for pool in blas_pools().lib_controllers:
+        getattr(pool, "clear_controlling_thread", lambda force: None)(force=True)
+    return blas_pools()

@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _in_control() -> Any:
-    """Return the pools, which newer versions of threadpoolctl let the first thread of Python that asks control alone."""
+    """Return the pools, under the control of this thread: newer versions of threadpoolctl heed the first one alone."""
     for pool in blas_pools().lib_controllers:
         getattr(pool, "clear_controlling_thread", lambda force: None)(force=True)
     return blas_pools()

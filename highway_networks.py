@@ -465,7 +465,9 @@ class Net:
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
-        name = "float64" if self.dtype == np.complex128 else self.dtype.name
+        name = (
+            "float64" if self.dtype in (np.complex128, object) else self.dtype.name
+        )  # object: numbers that are traced
         check_hyperparameters(replace(architecture, dtype=name))
         self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
@@ -622,7 +624,8 @@ class DeepNet(Net):
         rng: np.random.Generator | int | None,
     ):
         for name, size in (("d_in", d_in), ("d_out", d_out)):
-            if expected := expected_instead(size, int, POSITIVE):
+            rule = ZERO_OR_MORE if rng is None else POSITIVE
+            if expected := expected_instead(size, int, rule):
                 raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
         architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
         super().__init__(architecture, d_in=d_in, d_out=d_out)

@@ -623,7 +623,7 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
     if auto and isinstance(value, str) and value == "auto":
         return value
     if isinstance(value, ACCEPTED[kind]) and (kind is bool or not isinstance(value, bool)):
-        expected = expected_instead(value, kind, rule)
+        expected = expected_instead(value if isinstance(value, int) else kind(value), kind, rule)  # float may overflow
         if expected is None:
             return kind(value)
     expected += f"{' or auto' * bool(auto)}, of type {kind.__name__}"

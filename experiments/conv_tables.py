@@ -88,7 +88,7 @@ class ConvTablesLog(Log):
 
     dataset: DatasetInfo
     choosing: list[RunRecord[ConvConfig]]
-    chosen: dict[str, dict[str, float | str]]
+    chosen: dict[str, dict[str, int | float | str]]
     runs: NonEmpty[RunRecord[ConvConfig]]
     costs: list[Cost]
 

@@ -379,7 +379,7 @@ class Usual(int):
 
 
 class Described:
-    """What shows its numbers and the shapes of its arrays where it is printed."""
+    """A base class whose repr shows an object's numbers and the shapes of its arrays."""
 
     def __repr__(self) -> str:
         found = {name: of for name, of in vars(self).items() if isinstance(of, int | float | np.ndarray)}
@@ -465,10 +465,8 @@ class Net:
 
     def __init__(self, architecture: Architecture, **sizes: Any):
         self.dtype = np.dtype(architecture.dtype)
-        name = (
-            "float64" if self.dtype in (np.complex128, object) else self.dtype.name
-        )  # object: numbers that are traced
-        check_hyperparameters(replace(architecture, dtype=name))
+        beyond = self.dtype in (np.complex128, object)  # for complex steps, and for numbers that are traced
+        check_hyperparameters(replace(architecture, dtype="float64" if beyond else self.dtype.name))
         self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
@@ -553,6 +551,7 @@ class Net:
             raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
 
     def __reduce__(self) -> tuple:
+        """Return what a copy or a pickle is made by: each tensor once, though there are many views of it."""
         return restored, (type(self), self.config, self.tensors())
 
 
@@ -982,11 +981,12 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
     """
     data = data if isinstance(data, Dataset) else Dataset(*data)
-    if isinstance(next(iter(np.asarray(data.train_y).flat), None), str):
+    if isinstance(next(iter(data.train_y), None), str):
         names, codes = np.unique(np.concatenate([data.train_y, data.test_y]).astype(str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
-    data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in data._fields[:4]})
+    given = (*data._fields[:4], *(["train_weights"] if data.train_weights is not None else []))
+    data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in given})
     if data.train_y.dtype == bool:
         data = data._replace(train_y=data.train_y.astype(int), test_y=data.test_y.astype(int))
     target, classes = LOSSES[loss].target, "f" not in (data.train_y.dtype.kind, data.test_y.dtype.kind)
@@ -1057,11 +1057,8 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
     if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
-        raise damaged(
-            path,
-            "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)",
-            f"{payload[:4].hex(' ') or 'nothing'}",
-        )
+        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
+        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
     start = 4 + 4 * payload[3]
     shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
     if 0 in shape or len(payload) - start != math.prod(shape):

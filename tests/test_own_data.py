@@ -63,6 +63,8 @@ BAD = {
     "class that no output has": {"train_y": Y + 1, "outputs": 2},
     "classes in training, numbers in the test": {"test_y": Y_TEST.astype(float)},
     "no outputs": {"outputs": 0},
+    "rows of targets of different lengths": {"train_y": [[0], [0, 1]]},
+    "a list of weights that are negative": {"train_weights": [-1.0] * 60},
     "a column of classes": {"train_y": Y[:, None]},
     "more classes than samples": {"train_y": np.r_[Y, Y]},
     "fewer test classes than samples": {"test_y": Y_TEST[:-1]},

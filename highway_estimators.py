@@ -106,6 +106,11 @@ def gate_bias_for(depth: int) -> float:
     return min(LARGEST_BIAS, math.log(OPEN_BLOCKS) - math.log(max(depth, 1)))
 
 
+def depth_for(n_samples: int) -> int:
+    """Return the number of blocks for so many training samples: 1 below 1,000, and one more for each factor of ten."""
+    return max(1, len(str(n_samples)) - 2)
+
+
 def squared_error(outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
     """Return the mean over samples and targets of (output − y)², and its gradient (B, K); outputs and y are (B, K)."""
     difference = outputs - y
@@ -231,6 +236,7 @@ class HighwayEstimator(BaseEstimator):
             (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
         config = self._new_config(
             given,
+            resume,
             block=given.block,
             activation=given.activation,
             init=given.init,
@@ -258,7 +264,7 @@ class HighwayEstimator(BaseEstimator):
         self.validation_scores_ = (earlier or []) + scores if validation else None
         self.n_iter_ = len(self.loss_curve_)
 
-    def _new_config(self, given: SimpleNamespace, **shared: Any) -> TrainingConfig:
+    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> TrainingConfig:
         """Return the configuration of the net and its training, for the `given` parameters."""
         raise NotImplementedError
 
@@ -470,18 +476,23 @@ class HighwayEstimator(BaseEstimator):
 class DenseEstimator(HighwayEstimator):
     """The common part of HighwayClassifier and HighwayRegressor: a DeepNet for samples (n, d_in), and a look inside."""
 
-    depth: int = hyperparameter(5, "Blocks L; before them, a plain layer maps inputs to their width.", ZERO_OR_MORE)
+    depth: int | str = hyperparameter(
+        5, "Blocks L, after a plain layer that maps inputs to their width; auto: `depth_for` the rows.", ZERO_OR_MORE
+    )
     hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
     _: dataclasses.KW_ONLY
     n_iter_no_change: int = hyperparameter(30, "Training ends after more than this many epochs without gain.", POSITIVE)
 
     _net_type: ClassVar[type] = DeepNet
 
-    def _new_config(self, given: SimpleNamespace, **shared: Any) -> Config:
+    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> Config:
+        depth = given.depth
+        if depth == "auto":
+            depth = self.net_.depth if resume else depth_for(shared["n_train"])
         return Config(
-            depth=given.depth,
+            depth=depth,
             hidden=given.hidden,
-            gate_bias=gate_bias_for(given.depth) if given.gate_bias == "auto" else given.gate_bias,
+            gate_bias=gate_bias_for(depth) if given.gate_bias == "auto" else given.gate_bias,
             lr=given.learning_rate,
             weight_decay=given.weight_decay,
             batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,

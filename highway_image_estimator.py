@@ -94,7 +94,7 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     _doc_link_module: ClassVar[str] = __name__
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
-    def _new_config(self, given: SimpleNamespace, **shared: Any) -> ImageConfig:
+    def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> ImageConfig:
         if self.stages is not None and not len(self.stages):
             raise ValueError("stages: expected some, found none; name them, or leave it None for those of `net`")
         names = {"lr": "learning_rate"}

@@ -8,6 +8,10 @@
     net.score(X[1000:] / 16, y[1000:])
     net.effective_depth(X[1000:] / 16)    # of 30: the sum over blocks of the mean gate
 
+What looks inside a net takes the inputs that the net takes. Behind other steps of a pipeline these are
+
+    pipeline[-1].effective_depth(pipeline[:-1].transform(X))
+
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little. Cross-validation chose the defaults, by the rule of
 benchmarks/estimator_defaults.py: they are shown to be worse than scikit-learn's MLPs on one of 20 data sets, digits; 12
@@ -23,11 +27,12 @@ with_mean=False), and by a TransformedTargetRegressor. Computations are in the i
 
 import copy
 import dataclasses
+import datetime
 import json
 import math
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import formatannotation
 from numbers import Integral, Real
@@ -43,17 +48,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_consistent_length, check_random_state, gen_batches
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_random_state, gen_batches
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from highway_lab import checkpoints, nets
+from highway_lab.fields import Count
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import (
     ACTIVATIONS,
+    ADD_NAME,
     BELOW_ONE,
     BLOCKS,
     FINITE,
@@ -83,6 +90,7 @@ FEWEST_LABELS, FEWEST_NUMBERS = 100, 10  # samples to validate on, of early_stop
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
+TIMES = datetime.date, datetime.time, datetime.timedelta
 EITHER = (lambda value: True, "True or False")
 IMPUTED = "make_pipeline(SimpleImputer(), {scaler}, {estimator}())"
 REMEDIES = {  # by what scikit-learn says of a column: what it has found there, and what a user could type
@@ -94,6 +102,7 @@ REMEDIES = {  # by what scikit-learn says of a column: what it has found there, 
     "contains NaN": ("NaN", IMPUTED),
     "contains infinity": ("inf", f"{{entries}}[np.isinf({{entries}})] = np.nan, then {IMPUTED}"),
 }
+PICKLED = (BLOCKS, ACTIVATIONS, INITS)  # tables to which users add
 OPTIMIZER = "optimizer."  # begins the names of its vectors in a saved estimator
 CALLER = 5  # stack level of the user's line: above `_run`, `_train`, `_fit`, and `fit` or `partial_fit`
 
@@ -183,11 +192,14 @@ class HighwayEstimator(BaseEstimator):
     n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
     early_stopping: bool | str = hyperparameter(
         "auto",
-        "Validate after each epoch; keep the best epoch's net; auto: in `fit`, on at least "
+        "Hold out samples, validate after each epoch, keep the best epoch's net; auto: in `fit`, if that is at least "
         f"{FEWEST_LABELS} samples of a classifier, {FEWEST_NUMBERS} of a regressor.",
         EITHER,
     )
-    validation_fraction: float = hyperparameter(0.1, "Share of each class that `early_stopping` takes.", BELOW_ONE)
+    validation_fraction: float = hyperparameter(0.1, "Share of the samples that `early_stopping` takes.", BELOW_ONE)
+    validation_shuffle: bool = hyperparameter(
+        True, "Draw them at random, of each class alike; False: take the last ones, as rows in time order need.", EITHER
+    )
     warm_start: bool = hyperparameter(False, "Let `fit` continue from the last net and optimiser.", EITHER)
     random_state: int | np.random.RandomState | None = hyperparameter(  # noqa: RUF009, a field
         None, "Seed or generator of weights, batches and validation samples."
@@ -198,6 +210,10 @@ class HighwayEstimator(BaseEstimator):
     _net_type: ClassVar[type]
     _doc_link_module: ClassVar[str] = __name__
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()  # the docstrings: the project has no site
+
+    def __reduce__(self) -> tuple:
+        """Take the tables along: a worker process that unpickles this may lack what a user's file added to them."""
+        return unpickled, (type(self), *map(dict, PICKLED)), self.__getstate__()
 
     def fit(self, X, y, sample_weight=None) -> Self:
         """Train from new weights or, with `warm_start`, from those of the last fit.
@@ -230,10 +246,15 @@ class HighwayEstimator(BaseEstimator):
         check_no_times(X=X)
         X, y, outputs = self._check_samples(X, y, {"dtype": dtype, "reset": not resume}, **targets)
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
+        if weights is not None:  # a sample of no weight is none, for validation, too
+            X, y, weights = (of[weights > 0] for of in (X, y, weights))
         fewest = FEWEST_LABELS if is_classifier(self) else FEWEST_NUMBERS
         enough = math.ceil(given.validation_fraction * len(y)) >= fewest
         if given.early_stopping is True or (given.early_stopping == "auto" and enough and not incremental):
-            (X, y, weights), validation = self._split(X, y, weights, given.validation_fraction, rng)
+            (X, y, weights), validation = self._split(X, y, weights, given, rng)
+        self.n_train_, self.n_validation_ = len(y), len(validation[1]) if validation else 0
+        if self.verbose:
+            print(f"training on {self.n_train_:,} samples, validating on {self.n_validation_:,}")
         config = self._new_config(
             given,
             resume,
@@ -277,15 +298,18 @@ class HighwayEstimator(BaseEstimator):
         """Return factors (n,) on the samples' losses, or None: all are 1."""
         return check_weights(sample_weight, X)
 
-    def _split(self, X, y, weights, share: float, rng: np.random.RandomState):
-        """Return X, y, weights to train on, and a share to validate on: of every class alike if each has enough."""
-        n, n_validation = len(y), math.ceil(share * len(y))
+    def _split(self, X, y, weights, given: SimpleNamespace, rng: np.random.RandomState):
+        """Return X, y, weights to train on, and those to validate on.
+
+        Samples to validate on are drawn, of every class alike if each has enough, or they are the last.
+        """
+        n, n_validation, shuffle = len(y), math.ceil(given.validation_fraction * len(y)), given.validation_shuffle
         if n_validation < 2:
             raise ValueError("The validation set is too small. Increase 'validation_fraction' or the number of samples")
         _, counts = np.unique(y, return_counts=True)
         enough = counts.min() >= 2 and len(counts) <= min(n_validation, n - n_validation)
-        stratify = y if is_classifier(self) and y.ndim == 1 and enough else None
-        parts = train_test_split(np.arange(n), test_size=n_validation, stratify=stratify, random_state=rng)
+        options = {"stratify": y if is_classifier(self) and y.ndim == 1 and enough and shuffle else None}
+        parts = train_test_split(np.arange(n), test_size=n_validation, shuffle=shuffle, random_state=rng, **options)
         return ((X[rows], y[rows], None if weights is None else weights[rows]) for rows in parts)
 
     def _restore(self, training: Training) -> None:
@@ -345,11 +369,12 @@ class HighwayEstimator(BaseEstimator):
         Raises ValueError for a layer that is not there, and for blocks that depend on the net's depth.
         """
         check_is_fitted(self)
-        layers = np.array(layers, int, ndmin=1)
-        if absent := [int(l) for l in layers if not 1 <= l <= self.net_.depth]:
-            raise ValueError(f"layers: expected 1 to {self.net_.depth}, found {absent}; choose among these")
+        chosen = np.ravel(layers)
+        if chosen.size and (chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(1, self.net_.depth + 1)}):
+            found = f"expected whole numbers from 1 to {self.net_.depth}, found {layers!r:.40}"
+            raise ValueError(f"layers: {found}; choose among these")
         lesioned = copy.deepcopy(self)
-        lesioned.net_, lesioned._moments = self.net_.without(layers - 1), (None, {})
+        lesioned.net_, lesioned._moments = self.net_.without(chosen.astype(int) - 1), (None, {})
         lesioned._follow(lesioned.net_)
         return lesioned
 
@@ -403,6 +428,8 @@ class HighwayEstimator(BaseEstimator):
             parameters={name: value for name, value in parameters.items() if not isinstance(value, dict | list)},
             n_features=self.n_features_in_,
             feature_names=list(getattr(self, "feature_names_in_", ())),
+            n_train=self.n_train_,
+            n_validation=self.n_validation_,
             loss_curve=self.loss_curve_,
             validation_scores=self.validation_scores_,
             rng=self._rng.bit_generator.state,
@@ -411,8 +438,8 @@ class HighwayEstimator(BaseEstimator):
             rest=self._saved_rest(),
         )
         text = json.dumps(vars(saved), default=lambda value: value.item())  # of NumPy's numbers
-        arrays = {f"{OPTIMIZER}{name}": vector for name, vector in vectors.items()}
-        nets.save_net(path, self.net_, estimator=np.array(text), **arrays)
+        arrays = {"estimator": np.array(text)} | {f"{OPTIMIZER}{name}": vector for name, vector in vectors.items()}
+        nets.save_net(path, self.net_, **arrays, digest=np.array(digest(self.net_, arrays)))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
@@ -420,7 +447,8 @@ class HighwayEstimator(BaseEstimator):
         with nets.saved_arrays(path, cls) as arrays:
             if "estimator" not in arrays:
                 raise ValueError("no estimator")
-            saved = msgspec.convert(json.loads(arrays.pop("estimator").text()), Saved)
+            text, written = (arrays.pop(name).text() for name in ("estimator", "digest"))
+            saved = msgspec.convert(json.loads(text), Saved)
             if saved.estimator != cls.__name__:
                 raise ValueError(f"one saved by {saved.estimator}")
             loaded = cls(**saved.parameters)
@@ -431,7 +459,13 @@ class HighwayEstimator(BaseEstimator):
             for name, vector in moments.items():
                 checkpoints.check_like(f"{OPTIMIZER}{name}", vector, net.params.flat)
             vectors = {name: vector.unpack() for name, vector in moments.items()}
+            if written != digest(
+                net, {"estimator": np.array(text)} | {f"{OPTIMIZER}{of}": vectors[of] for of in vectors}
+            ):
+                raise ValueError("another content than was written")
             loaded._moments = saved.optimizer, saved.moments | vectors
+            if contradiction := saved.contradiction(net, loaded._moments[1].keys()):
+                raise ValueError(contradiction)
             loaded._rng = np.random.default_rng(0)
             loaded._rng.bit_generator.state = saved.rng
             loaded.n_features_in_ = saved.n_features
@@ -439,6 +473,7 @@ class HighwayEstimator(BaseEstimator):
                 loaded.feature_names_in_ = np.array(saved.feature_names, object)
             loaded.loss_curve_, loaded.n_iter_ = saved.loss_curve, len(saved.loss_curve)
             loaded.validation_scores_ = saved.validation_scores
+            loaded.n_train_, loaded.n_validation_ = saved.n_train, saved.n_validation
             loaded._load_rest(saved.rest)
         return loaded
 
@@ -532,6 +567,13 @@ class DenseEstimator(HighwayEstimator):
         return tags
 
 
+def unpickled(kind: type[HighwayEstimator], *tables: dict[str, Any]) -> HighwayEstimator:
+    """Return an estimator without attributes, after adding what is new in these tables to those of this process."""
+    for table, found in zip(PICKLED, tables, strict=True):
+        table.update({name: found[name] for name in found if name not in table})
+    return kind.__new__(kind)
+
+
 @dataclass
 class Saved:
     """The part of an estimator's file beside the arrays of its net and of its optimiser."""
@@ -540,12 +582,35 @@ class Saved:
     parameters: dict[str, Any]
     n_features: int
     feature_names: list[str]
+    n_train: Count
+    n_validation: Count
     loss_curve: list[float]
     validation_scores: list[float] | None
     rng: dict[str, Any]
     optimizer: str | None
     moments: dict[str, float | bool]
     rest: dict[str, Any]
+
+    def contradiction(self, net: Any, moments: Collection[str]) -> str | None:
+        """Return in words what does not agree with the net, or with the names of what its optimiser keeps."""
+        kept = (
+            vars(OPTIMIZERS[self.optimizer](net.params, Config())).keys() - {"params", "lr"} if self.optimizer else {}
+        )
+        d_in, names = math.prod(net.config.get("shape") or [net.config["d_in"]]), len(self.feature_names)
+        epochs, scored = len(self.loss_curve), len(self.validation_scores or ())
+        wrong = {
+            f"{self.n_features} inputs for a net of {d_in}": self.n_features != d_in,
+            f"{names} names of {d_in} inputs": names not in (0, d_in),
+            f"{scored} validation scores in {epochs} epochs": scored > epochs
+            or bool(scored) != bool(self.n_validation),
+            f"{sorted(moments)} of an optimiser that keeps {sorted(kept)}": {*moments} != {*kept},
+        }
+        return next((found for found, is_so in wrong.items() if is_so), None)
+
+
+def digest(net: Any, beside: dict[str, np.ndarray]) -> str:
+    """Return the SHA-256 of a net, its configuration, and arrays beside it."""
+    return checkpoints.digest(net.tensors() | beside | {"config": np.array(json.dumps(net.config))})
 
 
 def checked(field: dataclasses.Field, value: Any) -> Any:
@@ -560,7 +625,8 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
         if expected is None:
             return kind(value)
     expected += f"{' or auto' * bool(auto)}, of type {kind.__name__}"
-    raise ValueError(f"{field.name}: expected {expected}, found {value!r:.40}; choose another")
+    remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
+    raise ValueError(f"{field.name}: expected {expected}, found {value!r:.40}; {remedy}")
 
 
 def check_finite(epoch: int, **found: Any) -> None:
@@ -586,23 +652,41 @@ def predict_in_parts(net: Any, X) -> np.ndarray:
     return np.concatenate([net.predict(net.preprocess(X[rows])) for rows in gen_batches(X.shape[0], ROWS)])
 
 
+def columns_of(X: Any) -> tuple[list, list]:
+    """Return the names and the columns of a frame of any library; an array's are named by their place, from 0."""
+    if not hasattr(X, "columns"):
+        columns = [*np.asarray(X).T]
+        return [*range(len(columns))], columns
+    names = list(getattr(X, "column_names", X.columns))  # pyarrow's columns are not names
+    return names, [_safe_indexing(X, j, axis=1) for j in range(len(names))]
+
+
 def check_no_times(**given: Any) -> None:
     """Raise ValueError for dates and times, which scikit-learn's validation turns into numbers of any unit."""
     for name, values in given.items():
-        for dtype in np.ravel(values.dtypes if hasattr(values, "dtypes") else np.asarray(values).dtype):
-            if getattr(dtype, "kind", "") in [*"mM"]:
-                found = f"expected numbers, found {dtype}"
-                raise ValueError(f"{name}: {found}; subtract a date and divide by a unit of time")
+        for column in columns_of(values)[1] if hasattr(values, "columns") else [values]:
+            column = np.asarray(column)
+            found = str(column.dtype) if column.dtype.kind in "mM" else None
+            if column.dtype == object:
+                found = next((type(value).__name__ for value in column.flat if isinstance(value, TIMES)), None)
+            if found:
+                remedy = "subtract a date and divide by a unit of time"
+                raise ValueError(f"{name}: expected numbers, found {found}; {remedy}")
 
 
 def check_columns(X: Any, estimator: str) -> None:
-    """Raise ValueError, with words that mend it, if columns of X (n, d_in) hold text, NaN or inf."""
+    """Raise ValueError, with words that mend it, if columns of X (n, d_in) share a name or hold text, NaN or inf."""
     words = {"estimator": estimator, "scaler": "StandardScaler()", "entries": "X"}
     if issparse(X):
         columns = {int(j): X[:, [j]].tocoo().data for j in np.unique(X.tocoo().col)}
         words |= {"scaler": "StandardScaler(with_mean=False)", "entries": "X.data"}
     else:
-        columns = {name: X[name] for name in X.columns} if hasattr(X, "columns") else dict(enumerate(np.asarray(X).T))
+        names, found = columns_of(X)
+        if twins := [place for place, name in enumerate(names) if names.count(name) > 1]:
+            raise ValueError(
+                f"X: expected columns of different names, found twins at places {twins}, from 0; rename them"
+            )
+        columns = dict(zip(names, found, strict=True))
     refusals = dict.fromkeys(columns, "")
     for name, column in columns.items():
         try:
@@ -613,6 +697,15 @@ def check_columns(X: Any, estimator: str) -> None:
         if names := [name for name, refusal in refusals.items() if message in refusal]:
             remedy = remedy.format(names=names, **words)
             raise ValueError(f"X: expected finite numbers, found {found} in columns {names}; type {remedy}")
+
+
+def check_classes(classes: np.ndarray) -> None:
+    """Raise ValueError for classes that `save` could not write."""
+    try:
+        json.dumps(classes.tolist())
+    except TypeError as error:
+        found = f"expected classes that are texts, numbers or booleans, found {classes.dtype}: {error}"
+        raise ValueError(f"y: {found}; pass y.astype(str)") from error
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
@@ -626,15 +719,15 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     check_consistent_length(X, weights)
     if weights.min() < 0:
         raise ValueError("Sample weights must be non-negative.")
+    if not weights.any():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
     return weights
 
 
 def normalised(weights: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
-    """Return weights whose mean is 1; raises ValueError if all are 0."""
+    """Return weights whose mean is 1."""
     if weights is None:
         return None
-    if not weights.any():
-        raise ValueError("Sample weights must contain at least one non-zero number.")
     weights = weights / weights.max()  # whose sum cannot overflow
     return (weights / weights.mean()).astype(dtype)
 
@@ -644,6 +737,7 @@ def describe(estimator: type, net: str) -> str:
     fields = sorted(dataclasses.fields(estimator), key=lambda field: bool(field.kw_only))
     parameters = "\n".join(
         f"    {of.name} : {formatannotation(of.type)}, default {of.default!r}\n        {of.metadata['help']}"
+        + (f" Must be {words_of(of.metadata['rule'])}." if of.metadata["rule"] else "")
         for of in fields
     )
     return f"""
@@ -663,6 +757,8 @@ def describe(estimator: type, net: str) -> str:
         The score of each epoch, with `early_stopping`.
     best_validation_score_ : float or None
         The best of them, that of the net.
+    n_train_, n_validation_ : int
+        Samples that the last call trained on, and those that it held out to validate on; samples of weight 0 are none.
     n_iter_ : int
         Epochs trained, with `warm_start` and `partial_fit` those of all calls."""
 
@@ -710,6 +806,7 @@ class LabelsMixin(ClassifierMixin):
         if how["reset"]:
             self.multilabel_ = kind == "multilabel-indicator"
             self.classes_ = unique_labels(y if classes is None else classes)
+            check_classes(self.classes_)
         if y.shape[1:] != (expected := (len(self.classes_),) if self.multilabel_ else ()):
             raise ValueError(f"y: expected samples of shape {expected}, found {y.shape[1:]}; fit anew for other labels")
         if self.multilabel_:

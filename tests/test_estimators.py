@@ -1,6 +1,8 @@
 """Highway nets as estimators: scikit-learn's own checks, continued training, gates, lesions, bad input."""
 
 import copy
+import datetime
+import importlib.util
 import json
 import math
 import pickle
@@ -18,6 +20,7 @@ from scipy.sparse import csc_array, csr_array
 from sklearn import compose, impute, preprocessing
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_multilabel_classification, make_regression
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
@@ -25,10 +28,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import highway_networks
-from highway_estimators import HighwayClassifier, HighwayRegressor, epochs_without_gain, gate_bias_for
+from highway_estimators import (
+    HighwayClassifier,
+    HighwayRegressor,
+    depth_for,
+    digest,
+    epochs_without_gain,
+    gate_bias_for,
+)
 from highway_image_estimator import HighwayImageClassifier
 from highway_lab.threads import blas_pools
-from highway_networks import BLOCKS
+from highway_networks import ADD_NAME, BLOCKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -90,6 +100,15 @@ def test_only_the_ratios_of_weights_matter(dtype, factor):
     first, second = (small().fit(X.astype(dtype), Y, sample_weight=of * weights) for of in (1, factor))
     np.testing.assert_allclose(first.loss_curve_, second.loss_curve_, rtol=1e-5)
     assert same_nets(small().fit(X, Y, sample_weight=2.0), small().fit(X, Y))
+
+
+def test_samples_of_no_weight_are_none():
+    weights = np.where(np.arange(150) % 3, 1.0, 0.0)
+    net = small(early_stopping=True).fit(X, Y, sample_weight=weights)
+    assert same_nets(net, small(early_stopping=True).fit(X[weights > 0], Y[weights > 0]))
+    assert (net.n_train_, net.n_validation_) == (90, 10)
+    many = np.tile(X, (8, 1)), np.tile(Y, 8)  # of which each net sees ten: too few to validate on
+    BaggingClassifier(small(), max_samples=10, n_estimators=3, random_state=0).fit(*many)
 
 
 def test_validation_scores_are_weighted():
@@ -250,6 +269,26 @@ def test_validation_samples_are_of_every_class_and_not_trained_on(monkeypatch):
     assert net.n_iter_ == len(seen)
 
 
+def test_rows_in_time_order_are_validated_on_the_last(monkeypatch, capsys):
+    held = []
+    monkeypatch.setattr(HighwayClassifier, "_validate", lambda self, outputs, y, weights: held.append(weights) or 0.0)
+    net = small(early_stopping=True, validation_shuffle=False, verbose=True).fit(X, Y, sample_weight=np.arange(1, 151))
+    np.testing.assert_array_equal(held[-1], np.arange(136, 151))
+    assert (net.n_train_, net.n_validation_) == (135, 15)
+    assert "training on 135 samples, validating on 15\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("n", "depth"), [(1, 1), (999, 1), (1000, 2), (9999, 2), (10_000, 3), (60_000, 3)])
+def test_the_depth_follows_the_number_of_samples(n, depth):
+    assert depth_for(n) == depth
+
+
+def test_training_continues_at_the_depth_that_the_first_samples_gave():
+    net = small(depth="auto", warm_start=True).fit(np.tile(X, (8, 1)), np.tile(Y, 8))
+    assert net.net_.depth == net.fit(X, Y).net_.depth == net.partial_fit(X, Y).net_.depth == 2
+    assert net.set_params(warm_start=False).fit(X, Y).net_.depth == 1
+
+
 def saved_and_loaded(net, path):
     """Return the estimator that a file of this one gives back."""
     net.save(path)
@@ -399,6 +438,16 @@ def test_a_loaded_estimator_is_as_the_saved_one(net, x, y, tmp_path):
     np.testing.assert_array_equal(loaded.predict(x), net.predict(x), strict=True)
 
 
+def test_a_process_that_lacks_a_users_block_gets_it_with_the_estimator(monkeypatch):
+    monkeypatch.setitem(BLOCKS, "mine", BLOCKS["highway"])
+    text = pickle.dumps((small(block="mine"), small(block="mine").fit(X, Y)))
+    monkeypatch.delitem(BLOCKS, "mine")
+    with pytest.raises(ValueError, match=re.escape(ADD_NAME)):
+        small(block="mine").fit(X, Y)
+    new, fitted = pickle.loads(text)
+    assert same_nets(new.fit(X, Y), fitted)
+
+
 def test_a_lesion_is_saved_and_loaded(tmp_path):
     lesioned = small().fit(X, Y).lesion([1, 2])
     assert same_nets(saved_and_loaded(lesioned, tmp_path / "net"), lesioned)
@@ -413,12 +462,16 @@ def test_a_generator_cannot_be_saved(tmp_path):
 def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     path, net = tmp_path / "net.npz", small().fit(X, Y)
 
-    def spoilt(**changed):
-        """Write the estimator's file with other arrays and, below `state`, other values."""
+    def spoilt(*, digested=True, **changed):
+        """Write the estimator's file with other arrays and, below `state`, other values; its digest is made anew."""
         net.save(path)
         arrays = contents(path)
         state = json.loads(str(arrays["estimator"])) | changed.pop("state", {})
-        np.savez(path, **arrays | {"estimator": np.array(json.dumps(state))} | changed)
+        arrays |= {"estimator": np.array(json.dumps(state))} | changed
+        if digested:
+            beside = {name: arrays[name] for name in arrays if name == "estimator" or name.startswith("optimizer.")}
+            arrays["digest"] = np.array(digest(net.net_, beside))
+        np.savez(path, **arrays)
 
     net.net_.save(path)
     refuse_net(HighwayClassifier, path, "found: no estimator")
@@ -431,6 +484,19 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     for state in ({"rest": targets}, {"rest": {}}, {"rng": {}}, {"loss_curve": "low"}):
         spoilt(state=state)
         refuse_net(HighwayClassifier, path, "expected a net saved by HighwayClassifier.save")
+    contradictions = {
+        "5 inputs for a net of 4": {"n_features": 5},
+        "3 names of 4 inputs": {"feature_names": ["a", "b", "c"]},
+        "2 validation scores in 1 epochs": {"validation_scores": [0.5, 0.5], "loss_curve": [1.0]},
+        "0 validation scores": {"n_validation": 7},
+        "of an optimiser that keeps": {"optimizer": "momentum"},
+    }
+    for found, state in contradictions.items():
+        spoilt(state=state)
+        refuse_net(HighwayClassifier, path, found)
+    for changed in ({"state": {"n_train": 151}}, {"b_out": net.net_.params["b_out"] + 1}):
+        spoilt(digested=False, **changed)
+        refuse_net(HighwayClassifier, path, "another content than was written")
     spoilt(**{"optimizer.m": np.zeros(3)})
     refuse_net(HighwayClassifier, path, "tensor optimizer.m", "(3,)")
     spoilt(estimator=np.array([Intruder(tmp_path / "trace")], dtype=object))
@@ -445,7 +511,7 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("depth", -1, "zero or a positive number, of type int, found -1"),
+        ("depth", -1, "zero or a positive number or auto, of type int, found -1"),
         ("depth", True, "of type int, found True"),
         ("block", "transformer", "one of plain, highway"),
         ("gate_bias", "automatic", "a finite number or auto"),
@@ -592,6 +658,33 @@ def test_dates_and_times_are_no_samples(kind):
         small().fit(FRAME.assign(b=pd.Timestamp("2020-01-01")), Y)
 
 
+MOMENT = datetime.datetime(2020, 1, 2, 3)
+
+
+@pytest.mark.parametrize("moment", [MOMENT, MOMENT.date(), MOMENT.time(), MOMENT - datetime.datetime(2020, 1, 1)])
+def test_dates_and_times_of_any_frame_are_no_samples(moment):
+    mixed = np.array([[1.0, moment]] * 150, object)
+    frames = [mixed, pd.DataFrame(mixed)]
+    if polars := importlib.util.find_spec("polars") and importlib.import_module("polars"):
+        frames += [polars.DataFrame({"a": X[:, 0], "b": [moment] * 150}), polars.DataFrame({"b": [moment] * 150})]
+        assert small().fit(polars.DataFrame(FRAME.to_dict("list")), Y).feature_names_in_.tolist() == [*"abcd"]
+    for frame in frames:
+        with pytest.raises(ValueError, match=r"^X: expected numbers, found .*; subtract a date"):
+            small().fit(frame, Y)
+
+
+def test_twin_columns_are_named_by_place():
+    with pytest.raises(ValueError, match=r"^X: expected columns of different names, found twins at places \[0, 2\]"):
+        small().fit(TEXT.set_axis([*"abad"], axis=1), Y)
+
+
+def test_classes_that_could_not_be_saved_are_refused_before_training():
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")[Y]
+    with pytest.raises(ValueError, match=r"^y: expected classes that are texts.*found datetime64\[D\].*astype\(str\)$"):
+        small().fit(X, days)
+    assert small().fit(X, days.astype(str)).classes_.tolist() == ["2020-01-01", "2020-01-02", "2020-01-03"]
+
+
 TEXT, WITHOUT = FRAME.assign(b=np.where(Y, "yes", "no")), np.where(X < 0.15, np.nan, X)  # in column d
 
 
@@ -628,8 +721,10 @@ def test_what_does_not_go_together_is_refused():
         fitted.partial_fit(X, Y, classes=[0, 1])
     with pytest.raises(ValueError, match="found one of hidden 8; fit without it"):
         fitted.set_params(hidden=8).fit(X, Y)
-    for layers in (0, -1, [1, 5]):
-        with pytest.raises(ValueError, match="layers: expected 1 to 4, found"):
+    for layers in (0, -1, [1, 5], 99, 1.7, True, [True], "1", None):
+        with pytest.raises(
+            ValueError, match=r"^layers: expected whole numbers from 1 to 4, found .*; choose among these$"
+        ):
             fitted.lesion(layers)
     for look in (small().transform_gates, small().gate_means, small().effective_depth, small().lesion):
         with pytest.raises(NotFittedError):

@@ -167,7 +167,7 @@ def test_a_lesion_closes_the_gates_of_a_block(batch_norm):
     assert scores.shape == (3,)
     assert scores[1] == closed.score(X, Y)
     assert lesioned.fit(X, Y).net_.depth == 2
-    with pytest.raises(ValueError, match="layers: expected 1 to 3, found"):
+    with pytest.raises(ValueError, match="layers: expected whole numbers from 1 to 3, found 4"):
         net.lesion(4)
 
 

@@ -86,7 +86,7 @@ __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
-FEWEST_LABELS, FEWEST_NUMBERS = 100, 10  # samples to validate on, of early_stopping="auto"
+FEWEST = 100  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
 ACCEPTED = {int: Integral, float: Real, str: str, bool: bool | np.bool_}
@@ -192,8 +192,8 @@ class HighwayEstimator(BaseEstimator):
     n_iter_no_change: int = hyperparameter(10, "Training ends after more than this many epochs without gain.", POSITIVE)
     early_stopping: bool | str = hyperparameter(
         "auto",
-        "Hold out samples, validate after each epoch, keep the best epoch's net; auto: in `fit`, if that is at least "
-        f"{FEWEST_LABELS} samples of a classifier, {FEWEST_NUMBERS} of a regressor.",
+        "Hold out samples, validate after each epoch, keep the best epoch's net; auto: in `fit`, if these are at least "
+        f"{FEWEST}.",
         EITHER,
     )
     validation_fraction: float = hyperparameter(0.1, "Share of the samples that `early_stopping` takes.", BELOW_ONE)
@@ -248,8 +248,7 @@ class HighwayEstimator(BaseEstimator):
         weights, rng, validation = self._weights(sample_weight, X, y), check_random_state(self.random_state), None
         if weights is not None:  # a sample of no weight is none, for validation, too
             X, y, weights = (of[weights > 0] for of in (X, y, weights))
-        fewest = FEWEST_LABELS if is_classifier(self) else FEWEST_NUMBERS
-        enough = math.ceil(given.validation_fraction * len(y)) >= fewest
+        enough = math.ceil(given.validation_fraction * len(y)) >= FEWEST
         if given.early_stopping is True or (given.early_stopping == "auto" and enough and not incremental):
             (X, y, weights), validation = self._split(X, y, weights, given, rng)
         self.n_train_, self.n_validation_ = len(y), len(validation[1]) if validation else 0

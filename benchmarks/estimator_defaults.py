@@ -6,6 +6,10 @@ The rule: a default is a trap where it falls behind. Each candidate counts as mu
 the folds of its score minus the MLP's. Candidates whose worst task is within TOLERANCE of the best one's are alike, and
 the fastest of them is taken. The classifier and the regressor share the choice; no task has defaults of its own.
 
+A first run, by the same rule, took depth="auto" with 50 ELU units. There the worst tasks were those on which "auto"
+stopped regressors by 33 rows, and, without early stopping, the tables of 2,000 noisy rows. So "auto" now asks for 100
+rows to validate on, for regressors, too, and the candidates with ReLU and Glorot's weights were added.
+
 The tasks are none of benchmarks.estimators: tables that are drawn alike from another seed, and images of MNIST,
 averaged over 4 x 4 pixels. So the scores of that benchmark are of data that chose nothing.
 """
@@ -28,17 +32,17 @@ from .measures import run
 TOLERANCE = 0.01  # of a mean score
 FOLDS, SEEDS = 3, (0,)
 IMAGES, SIDE = 1500, 7  # number of images, and their rows and columns
-BEFORE = {"depth": 5, "hidden": 50, "activation": "elu", "early_stopping": "auto", "n_iter_no_change": 30}
-WIDE = BEFORE | {"depth": "auto", "hidden": 100}
+BEFORE = {"depth": 5, "hidden": 50, "activation": "elu", "init": "uniform"}
+AUTO = BEFORE | {"depth": "auto"}
+WIDE, RELU, GLOROT = {"hidden": 100}, {"activation": "relu"}, {"init": "glorot"}
 CANDIDATES = [
     BEFORE,
-    BEFORE | {"depth": "auto"},
-    WIDE,
-    WIDE | {"early_stopping": False},
-    WIDE | {"early_stopping": False, "activation": "relu"},
-    WIDE | {"activation": "relu"},
-    WIDE | {"init": "glorot", "early_stopping": False},
-    WIDE | {"n_iter_no_change": 10},
+    AUTO,
+    AUTO | WIDE,
+    AUTO | WIDE | RELU,
+    AUTO | WIDE | GLOROT,
+    AUTO | WIDE | RELU | GLOROT,
+    AUTO | RELU | GLOROT,
 ]
 
 

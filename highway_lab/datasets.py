@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tarfile
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import distribution
@@ -328,10 +329,13 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
     for place in _subfolders(folder):
         paths = sorted(path for path in place.rglob("*") if path.is_file())
         hidden = {path for path in paths if any(part.startswith(".") for part in path.relative_to(place).parts)}
-        files[place.name] = [path for path in paths if path not in hidden]
-        if not place.name.isprintable():
+        name = unicodedata.normalize("NFC", place.name)  # file systems write ä as one character or as two
+        if not name.isprintable():
             raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
-        if not files[place.name]:
+        if name in files:
+            raise InputError(f"{folder}: expected classes of different names, found {name} twice; rename one")
+        files[name] = [path for path in paths if path not in hidden]
+        if not files[name]:
             raise InputError(f"{place}: expected images of a class, found none; add some, or remove the folder")
     if len(files) < 2:
         raise InputError(f"{folder}: expected two subfolders or more, one a class, found {len(files)}; sort the images")

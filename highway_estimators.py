@@ -13,9 +13,9 @@ What looks inside a net takes the inputs that the net takes. Behind other steps 
     pipeline[-1].effective_depth(pipeline[:-1].transform(X))
 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
-first: on tables, depth gains little. Cross-validation chose the defaults, by the rule of
-benchmarks/estimator_defaults.py: they are shown to be worse than scikit-learn's MLPs on one of 20 data sets, digits; 12
-are inconclusive.
+first: on tables, depth gains little, and a fit takes COST times as long as one of scikit-learn's MLPs. So by default a
+net has few blocks, the fewer the fewer rows there are; ask for more to study them. Cross-validation chose the defaults
+on other data than benchmarks/estimators.md reports on, by the rule of benchmarks/estimator_defaults.py.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can
 still end on a plateau: a deep net whose gates begin closed may gain nothing for more epochs than `n_iter_no_change`.
@@ -736,7 +736,7 @@ def describe(estimator: type, net: str) -> str:
     fields = sorted(dataclasses.fields(estimator), key=lambda field: bool(field.kw_only))
     parameters = "\n".join(
         f"    {of.name} : {formatannotation(of.type)}, default {of.default!r}\n        {of.metadata['help']}"
-        + (f" Must be {words_of(of.metadata['rule'])}." if of.metadata["rule"] else "")
+        + (f" Must be {words_of(rule)}{' or auto' * bool(get_args(of.type))}." if (rule := of.metadata["rule"]) else "")
         for of in fields
     )
     return f"""
@@ -762,9 +762,32 @@ def describe(estimator: type, net: str) -> str:
         Epochs trained, with `warm_start` and `partial_fit` those of all calls."""
 
 
+MLP_DOC = """
+
+    Notes
+    -----
+    Behind other steps of a pipeline, what looks inside takes the inputs that the net takes:
+    ``pipeline[-1].effective_depth(pipeline[:-1].transform(X))``.
+
+    What scikit-learn's MLPs call otherwise:
+
+    ===============================  ==========================================================
+    MLPClassifier, MLPRegressor      here
+    ===============================  ==========================================================
+    hidden_layer_sizes=(D,) * k      hidden=D, depth=k - 1; all layers are of one width
+    activation="logistic"            activation="tanh" is nearest; "identity" has no counterpart
+    solver="sgd", "lbfgs"            optimizer="momentum"; none
+    alpha                            weight_decay=alpha / batch size
+    learning_rate_init               learning_rate; it stays constant
+    shuffle                          always; validation_shuffle is of the samples held out
+    loss_, best_loss_                loss_curve_[-1], min(loss_curve_)
+    coefs_, intercepts_              net_.params
+    ===============================  ==========================================================
+    """
+
 CLASSES_DOC = """
     classes_ : ndarray of shape (K,)
-        The labels, of any type, sorted."""
+        The labels, sorted: texts, numbers or booleans."""
 
 
 @dataclass(eq=False, repr=False)
@@ -875,11 +898,10 @@ class HighwayClassifier(LabelsMixin, DenseEstimator):  # its docstring follows: 
 
 HighwayClassifier.__doc__ = f"""A highway net for classification, trained on the cross-entropy.
 
-    Targets are classes of any type, (n,), or an indicator matrix of labels, (n, K), as MLPClassifier takes them.
+    Targets are classes (n,), or an indicator matrix of labels, (n, K), as MLPClassifier takes them.
 {describe(HighwayClassifier, "highway_networks.DeepNet")}{CLASSES_DOC}
     multilabel_ : bool
-        Whether there may be several labels a sample.
-    """
+        Whether there may be several labels a sample.{MLP_DOC}"""
 
 
 @dataclass(eq=False, repr=False)
@@ -922,5 +944,4 @@ class HighwayRegressor(RegressorMixin, DenseEstimator):  # its docstring follows
 
 
 HighwayRegressor.__doc__ = f"""A highway net for regression on one target or several, trained on the squared error.
-{describe(HighwayRegressor, "highway_networks.DeepNet")}
-    """
+{describe(HighwayRegressor, "highway_networks.DeepNet")}{MLP_DOC}"""

@@ -87,7 +87,12 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     )
     weight_decay: float | str = hyperparameter("auto", f"Factor on the weights; {RECIPE}", ZERO_OR_MORE)
     clip: float = hyperparameter(0.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
-    max_iter: int = hyperparameter(20, "Largest number of epochs.", POSITIVE)
+    max_iter: int = hyperparameter(
+        20,
+        "Epochs, over which the cosine schedule lowers the rate to 0. With few, a net may not begin to learn: on 100 "
+        "of scikit-learn's digits (net='digits'), 5 end at a test accuracy of 0.12, as guesses do, and 20 at 0.76.",
+        POSITIVE,
+    )
     early_stopping: bool = hyperparameter(False, "Validate after each epoch; keep the best epoch's net.", EITHER)
 
     _net_type: ClassVar[type] = ConvNet

@@ -1,6 +1,7 @@
 """Highway nets as estimators: scikit-learn's own checks, continued training, gates, lesions, bad input."""
 
 import copy
+import dataclasses
 import datetime
 import importlib.util
 import json
@@ -397,6 +398,14 @@ OTHER_VALUES = {
 def test_every_parameter_decides_something(name, value):
     usual = {"max_iter": 20, "n_iter_no_change": 2} if name == "tol" else {}
     assert not same_nets(small(**usual | {name: value}).fit(X, Y), small(**usual).fit(X, Y))
+
+
+@pytest.mark.parametrize("kind", [HighwayClassifier, HighwayRegressor, HighwayImageClassifier])
+def test_the_documentation_gives_each_parameter_its_meaning_and_its_rule(kind):
+    for of in dataclasses.fields(kind):
+        about = kind.__doc__.split(f"    {of.name} : ")[1].split("\n    ")[1]
+        assert of.metadata["help"] in about
+        assert not (rule := of.metadata["rule"]) or highway_networks.words_of(rule) in about
 
 
 @pytest.mark.parametrize("kind", [HighwayRegressor, HighwayImageClassifier])

@@ -178,7 +178,7 @@ class HighwayEstimator(BaseEstimator):
 
     _: dataclasses.KW_ONLY
     block: str = hyperparameter("highway", "Kind of block, a name in `highway_networks.BLOCKS`.", one_of(BLOCKS))
-    activation: str = hyperparameter("elu", "Activation of the block state H.", one_of(ACTIVATIONS))
+    activation: str = hyperparameter("relu", "Activation of the block state H.", one_of(ACTIVATIONS))
     init: str = hyperparameter("uniform", "Initial weights, a name in `highway_networks.INITS`.", one_of(INITS))
     init_gain: float = hyperparameter(1.0, "Factor on the initial weights, but for those of gates.", POSITIVE)
     gate_bias: float | str = hyperparameter("auto", "Initial gate bias b_T; auto: `gate_bias_for` the depth.", FINITE)
@@ -511,9 +511,12 @@ class DenseEstimator(HighwayEstimator):
     """The common part of HighwayClassifier and HighwayRegressor: a DeepNet for samples (n, d_in), and a look inside."""
 
     depth: int | str = hyperparameter(
-        5, "Blocks L, after a plain layer that maps inputs to their width; auto: `depth_for` the rows.", ZERO_OR_MORE
+        "auto",
+        "Blocks L, after a plain layer that maps inputs to their width; auto: 1 below 1,000 samples to train on, and one "
+        "more for each factor of ten; continued training keeps it. Ask for 10 or more to study depth.",
+        ZERO_OR_MORE,
     )
-    hidden: int = hyperparameter(50, "Units D of a block.", POSITIVE)
+    hidden: int = hyperparameter(100, "Units D of a block.", POSITIVE)
     _: dataclasses.KW_ONLY
     n_iter_no_change: int = hyperparameter(30, "Training ends after more than this many epochs without gain.", POSITIVE)
 

@@ -30,7 +30,6 @@ from conv_highway_networks import INITS, ConvNet, Stage, as_stage
 from conv_recipes import FEW_DROPOUT, NETS, STEPS, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
 from highway_networks import (
-    ACTIVATIONS,
     FINITE,
     OPTIMIZERS,
     POSITIVE,
@@ -68,7 +67,6 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
         None, "Stages instead of the net's, such as [Convolution(16), Blocks(3), MaxPool(2, 2)]."
     )
     _: dataclasses.KW_ONLY
-    activation: str = hyperparameter("relu", "Activation of the block state H.", one_of(ACTIVATIONS))
     init: str = hyperparameter("he", "Initial weights: he, orthogonal or uniform.", one_of(INITS))
     gate_bias: float | str = hyperparameter("auto", f"Initial gate bias b_T; {RECIPE}", FINITE)
     batch_norm: bool = hyperparameter(False, "Normalise H's affine map over the batch.", EITHER)

@@ -512,7 +512,7 @@ class DenseEstimator(HighwayEstimator):
 
     depth: int | str = hyperparameter(
         "auto",
-        "Blocks L, after a plain layer that maps inputs to their width; auto: 1 below 1,000 samples to train on, and one "
+        "Blocks L, after a plain layer that maps inputs to their width; auto: 1 below 1,000 samples to train on, one "
         "more for each factor of ten; continued training keeps it. Ask for 10 or more to study depth.",
         ZERO_OR_MORE,
     )

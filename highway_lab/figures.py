@@ -20,10 +20,12 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.cbook import is_math_text
 from matplotlib.colors import CenteredNorm, to_rgb
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.files import atomic_write, make_place
@@ -89,6 +91,50 @@ def own_style() -> Iterator[None]:
         yield
 
 
+class LegibleFigure(Figure):  # type: ignore[misc]
+    """A figure that draws its texts in whatever script: in another font where its own lacks the characters, or escaped.
+
+    A user's names of classes and folders may be in any script.
+    """
+
+    def draw(self, renderer: Any) -> None:
+        for text in self.findobj(Text):
+            make_legible(text)
+        super().draw(renderer)
+
+
+def make_legible(text: Text) -> None:
+    """Give a text a font that has all of its characters; escape those that its own lacks if there is no such font."""
+    words = text.get_text()
+    missing = {of for of in words if not of.isspace()} - characters_in(findfont(text.get_fontproperties()))
+    if not missing:
+        return
+    family = font_with(frozenset(missing))
+    if family and not (text.get_parse_math() and is_math_text(words)):  # mathematics has fonts of its own
+        text.set_fontfamily(
+            [*dict.fromkeys([*text.get_fontfamily(), family])]
+        )  # it may have it: figures are drawn twice
+    else:
+        text.set_text("".join(ascii(of)[1:-1] if of in missing else of for of in words))
+
+
+@functools.cache
+def font_with(characters: frozenset[str]) -> str | None:
+    """Return the family of an installed font that has these characters, if there is one."""
+    for of in sorted(fontManager.ttflist, key=lambda of: (of.weight != 400, of.style != "normal", of.name)):
+        boxes = of.name.startswith("Last Resort")  # which matplotlib draws where a glyph is missing
+        if not boxes and characters <= characters_in(of.fname):
+            return of.name
+    return None
+
+
+@functools.cache
+def characters_in(font_file: str) -> frozenset[str]:
+    """Return the characters that a font can draw."""
+    font = get_font(font_file)
+    return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
+
+
 def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots: Any) -> tuple[Figure, Axes]:
     """Return a figure of README width and its axes (an array if `subplots` asks for several); height in inches."""
     figure = empty_figure(height, dpi)
@@ -98,7 +144,7 @@ def new_figure(title: str, height: float, *, dpi: int = DPI, **subplots: Any) ->
 
 def empty_figure(height: float, dpi: int = DPI) -> Figure:
     """Return a figure of README width without axes; height in inches."""
-    figure = Figure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
+    figure = LegibleFigure(figsize=(WIDTH, height), dpi=dpi, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     return figure
 

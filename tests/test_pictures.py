@@ -15,10 +15,14 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from helpers import ROOT, assert_says, files_below, refused_with
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import made_up_log
+from matplotlib.font_manager import fontManager
+from matplotlib.text import Text
 from picture_helpers import committed_log, outdated
 from PIL import Image, ImageFilter, ImageSequence
 
@@ -472,3 +476,63 @@ def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
     assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == text
     assert look_alike(page, page.replace(figures.page_renderer().encode(), b"others"))
     assert not look_alike(page, page.replace(b"title", b"h1"))
+
+
+# ------------------------------------------------------------------------------------- a user's own words
+
+
+@pytest.fixture
+def font_of_cats(tmp_path, monkeypatch) -> None:
+    """An installed font that has one character more than the usual one."""
+    font, pen = FontBuilder(1000), TTGlyphPen(None)
+    for point in ((0, 0), (0, 900), (900, 900), (900, 0)):
+        (pen.lineTo if point != (0, 0) else pen.moveTo)(point)
+    pen.closePath()
+    font.setupGlyphOrder([".notdef", "cat"])
+    font.setupCharacterMap({ord("猫"): "cat"})
+    font.setupGlyf(dict.fromkeys((".notdef", "cat"), pen.glyph()))
+    font.setupHorizontalMetrics(dict.fromkeys((".notdef", "cat"), (1000, 0)))
+    font.setupHorizontalHeader(ascent=900, descent=-100)
+    font.setupNameTable({"familyName": "Cats", "styleName": "Regular"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(tmp_path / "cats.ttf")
+    monkeypatch.setattr(fontManager, "ttflist", [*fontManager.ttflist])
+    fontManager.addfont(tmp_path / "cats.ttf")
+    figures.font_with.cache_clear()
+    yield
+    figures.font_with.cache_clear()
+
+
+def draw_named(name: str) -> tuple[bytes, list[str]]:
+    """A picture with a title, an axes' title and a line named so, and the words in it; warnings are errors."""
+    with figures.own_style(), warnings.catch_warnings(action="error"):
+        figure, axes = figures.new_figure(f"{name} $", 2)
+        axes.set_title(name, parse_math=False)
+        axes.plot([0, 1], label=name)
+        figures.label_ends(axes)
+        drawn = png(axes)
+    return drawn, [text.get_text() for text in figure.findobj(Text)]
+
+
+def test_names_in_any_script_are_escaped_where_no_font_has_them():
+    _, words = draw_named("猫 é σ")
+    assert words.count("\\u732b é σ") == 2
+    assert "\\u732b é σ $" in words
+
+
+@pytest.mark.usefixtures("font_of_cats")
+def test_names_in_any_script_are_drawn_in_a_font_that_has_them():
+    drawn, words = draw_named("猫 é")
+    assert words.count("猫 é") == 2
+    assert drawn == draw_named("猫 é")[0]
+    assert drawn != draw_named("犬 é")[0]
+    assert "\\u72ac é" in draw_named("犬 é")[1]
+
+
+def test_a_name_in_mathematics_is_escaped():
+    figure, _ = figures.new_figure("", 2)
+    figures.set_title(figure, "猫: $b_T$", math=True)
+    with warnings.catch_warnings(action="error"):
+        figure.draw_without_rendering()
+    assert figure.get_suptitle() == "\\u732b: $b_T$"

@@ -374,6 +374,15 @@ def one_of(table: Collection[str]) -> Rule:
     return (lambda value: value in table, table)
 
 
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        found = "expected a home folder in place of ~, found none"
+        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
 class Usual(int):
     """A default number of samples, in place of which all are taken where there are fewer."""
 
@@ -525,7 +534,7 @@ class Net:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
-        place, tensors = Path(os.path.realpath(path)), cast(dict[str, Any], self.tensors())
+        place, tensors = Path(os.path.realpath(as_path(path))), cast(dict[str, Any], self.tensors())
         try:
             if place.exists() and not place.is_file():
                 raise OSError(None, "a directory or a device")
@@ -541,7 +550,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with np.load(as_path(path), allow_pickle=False) as arrays:
                 if (version := int(arrays["format"])) != FORMAT:
                     raise ValueError(f"format {version}, not {FORMAT}")
                 return restored(cls, json.loads(str(arrays["config"])), arrays)
@@ -918,6 +927,9 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
 IDX_UINT8 = 0x08  # type code of an idx file
+IDX_OTHERS = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
+MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
 
 
 class Dataset(NamedTuple):
@@ -1043,7 +1055,7 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
     damaged or has extra bytes.
     """
-    path = Path(path)
+    path = as_path(path)
     try:
         content = path.read_bytes()
         return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
@@ -1056,6 +1068,8 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
+    if payload[:2] == bytes(2) and (other := IDX_OTHERS.get(int.from_bytes(payload[2:3]))):
+        raise InputError(f"{path}: expected an idx file of unsigned bytes, found one of {other}; convert its numbers")
     if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
         expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
         raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
@@ -1067,13 +1081,15 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
+def find_file(folder: str | os.PathLike, name: str) -> Path:
+    """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
+    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
 def load_mnist(folder: str | os.PathLike) -> Dataset:
     """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
-    parts = []
-    for name in (f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")):
-        paths = [Path(folder, name + suffix) for suffix in ("", ".gz", ".xz")]
-        parts.append(read_idx(next((path for path in paths if path.exists()), paths[1])))
-    train_x, train_y, test_x, test_y = parts
+    train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel
 
 

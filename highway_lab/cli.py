@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from highway_lab import Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
 from highway_lab.logs import environment, imported
-from highway_networks import BLOCKS, ArgumentError, Block, InputError
+from highway_networks import BLOCKS, ArgumentError, Block, InputError, as_path
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -55,8 +55,9 @@ def run_cli(
     with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
         try:
             refuse_empty(argv)
-            import_files(argv)
-            arguments = parser.parse_args(argv)
+            words = [with_home(word) for word in argv]
+            import_files(words)
+            arguments = parser.parse_args(words)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
             with signal_handler(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler):
@@ -84,6 +85,12 @@ def refuse_empty(argv: Sequence[str]) -> None:
         if re.fullmatch("(--[^=]+=)?", word):
             found = f"expected no empty one, found one after {word or before}"
             raise InputError(f"arguments: {found}; give it a value, or leave it out")
+
+
+def with_home(word: str) -> str:
+    """Return a word in which ~, also behind --flag=, is a home folder: quoted, or behind =, the shell leaves it."""
+    found = re.fullmatch("(--[^=]+=)?(~.*)", word, re.DOTALL)
+    return f"{found[1] or ''}{as_path(found[2])}" if found else word
 
 
 def import_files(argv: Sequence[str]) -> None:

@@ -29,7 +29,16 @@ from highway_lab.files import (
     read_bytes,
     read_verified,
 )
-from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, parse_idx
+from highway_networks import (
+    MNIST_FILES,
+    TEST_IMAGES,
+    ArgumentError,
+    Dataset,
+    InputError,
+    as_path,
+    find_file,
+    parse_idx,
+)
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed
@@ -37,9 +46,7 @@ DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installe
 
 def idx_files(*known: tuple[int, str]) -> dict[str, Published]:
     """Return what is known of training images, training labels, test images and test labels, by file."""
-    kinds = ("images-idx3", "labels-idx1")
-    names = [f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k") for kind in kinds]
-    return {name: Published(*of) for name, of in zip(names, known, strict=True)}
+    return {f"{name}.gz": Published(*of) for name, of in zip(MNIST_FILES, known, strict=True)}
 
 
 IDX_SOURCES = {
@@ -74,7 +81,7 @@ IDX_SOURCES = {
 
 # ------------------------------------------------------------------------------------- files of CIFAR
 # The binary version (https://www.cs.toronto.edu/~kriz/cifar.html). A file is records of one length: a byte for each
-# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed: NAME.xz.
+# label, then 1,024 red, 1,024 green and 1,024 blue bytes, row by row. It may be compressed.
 
 IMAGE = (3, 32, 32)
 
@@ -156,7 +163,7 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
     Raises InputError for an unknown name or a file that fails any check, DownloadError if no mirror delivers.
     """
     if name not in ("auto", *DATASETS):
-        if not os.path.isdir(name):
+        if not as_path(name).is_dir():
             expected = f"auto, {', '.join(DATASETS)} or a folder of images"
             raise InputError(f"data set: expected {expected}, found {name!r}; choose one of these")
         return load_folder(name, size)
@@ -171,8 +178,8 @@ def load_dataset(name: str, data_dir: str | os.PathLike | None = None, size: int
     if name in CIFARS:
         return _load_cifar(CIFARS[name], data_dir)
     source = IDX_SOURCES[name]
-    paths = fetch(source, data_dir)
-    train_x, train_y, test_x, test_y = (parse_idx(read_verified(path, source), path) for path in paths)
+    files = fetch(source, data_dir).items()
+    train_x, train_y, test_x, test_y = (parse_idx(read_verified(path, name, source), path) for name, path in files)
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, CLASSES)  # one channel
 
 
@@ -214,14 +221,8 @@ def _load_cifar(cifar: Cifar, data_dir: str | os.PathLike | None) -> Dataset:
     return Dataset(*_read(cifar, folder, *cifar.train), *_read(cifar, folder, test), cifar.classes, test_set)
 
 
-def _path(folder: Path, batch: Batch) -> Path:
-    """Return the path of a batch: NAME.xz if that is there and NAME is not."""
-    plain, compressed = folder / batch.name, folder / f"{batch.name}.xz"
-    return compressed if os.path.lexists(compressed) and not os.path.lexists(plain) else plain
-
-
 def _missing(folder: Path, *batches: Batch) -> list[Batch]:
-    return [batch for batch in batches if not os.path.lexists(_path(folder, batch))]
+    return [batch for batch in batches if not os.path.lexists(find_file(folder, batch.name))]
 
 
 def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -232,7 +233,7 @@ def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.n
 
 def _read_records(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
     """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
-    path, length = _path(folder, batch), cifar.labels + math.prod(IMAGE)
+    path, length = find_file(folder, batch.name), cifar.labels + math.prod(IMAGE)
     payload = decompress(read_bytes(path), path)
     if len(payload) != batch.records * length:
         raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
@@ -249,13 +250,16 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
     """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
     folder = data_directory(data_dir) / cifar.folder
     prepare_folder(folder)
-    (archive,) = fetch(cifar.archive, data_dir)
-    with tarfile.open(fileobj=io.BytesIO(read_verified(archive, cifar.archive))) as tar:
-        for batch in batches:
-            member = tar.extractfile(f"{cifar.folder}/{batch.name}")
-            assert member is not None  # a regular file, as the checksum vouches for
-            with atomic_write(folder / batch.name, "wb") as file:
-                file.write(member.read())
+    ((name, archive),) = fetch(cifar.archive, data_dir).items()
+    try:
+        with tarfile.open(fileobj=io.BytesIO(read_verified(archive, name, cifar.archive)), mode="r:") as tar:
+            for batch in batches:
+                member = tar.extractfile(f"{cifar.folder}/{batch.name}")
+                assert member is not None  # a regular file
+                with atomic_write(folder / batch.name, "wb") as file:
+                    file.write(member.read())
+    except (tarfile.TarError, KeyError) as error:  # of an archive that was unpacked to .tar, which has no checksum
+        raise damaged(archive, f"an archive of {cifar.folder}/", error) from error
 
 
 # ------------------------------------------------------------------------------------ folders of images
@@ -278,7 +282,7 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     """
     if size is not None and size < 1:
         raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
-    folder = Path(folder)
+    folder = as_path(folder)
     names = {path.name for path in _subfolders(folder)}
     if names and names <= HALVES | VALIDATION:
         if names != HALVES:

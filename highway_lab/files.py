@@ -8,6 +8,7 @@ import secrets
 import stat
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,9 +20,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from highway_networks import InputError
+from highway_networks import InputError, as_path, find_file
 
-ANSWER_SECONDS = 5.0  # the next mirror is tried if this one has not answered by then
+ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is not tried; all are asked at once
 READ_SECONDS = 30.0
 MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
 COMPRESSION = 2**10  # bytes by which a file may be longer than its payload
@@ -55,8 +56,10 @@ def read_bytes(path: Path) -> bytes:
     """Return the content of a regular file; raise InputError if it cannot be read."""
     try:
         check_regular(path)
-        if path.stat().st_size > MAX_BYTES:
-            raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise InputError(
+                f"{path}: expected at most {MAX_BYTES >> 20} MiB, found {size:,} bytes; choose a smaller file"
+            )
         return path.read_bytes()
     except OSError as error:
         raise InputError(
@@ -83,7 +86,7 @@ def decompress(content: bytes, path: Path) -> bytes:
     except (zlib.error, lzma.LZMAError) as error:
         raise damaged(path, whole, f"a damaged one ({error})") from error
     if len(payload) > MAX_BYTES:
-        raise damaged(path, whole, f"more than {MAX_BYTES:,} bytes in it")
+        raise InputError(f"{path}: expected at most {MAX_BYTES >> 20} MiB in it, found more; choose a smaller file")
     if not stream.eof:
         raise damaged(path, whole, "a truncated one")
     if stream.unused_data:
@@ -92,8 +95,8 @@ def decompress(content: bytes, path: Path) -> bytes:
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:
-    """Make the error of a file that is not what it should be."""
-    remedy = f"delete {path.name} and run again to download it, or put an intact copy there"
+    """Make the error of a file below the data directory that is not the published one."""
+    remedy = f"move {path.name} away and run again to download it, or put an intact copy there"
     return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
 
 
@@ -105,18 +108,20 @@ def check_regular(path: str | os.PathLike) -> None:
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
     """Return `data_dir`, else $HIGHWAY_DATA_DIR, else ~/.cache."""
-    return Path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or Path.home() / ".cache")
+    return as_path(data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache")
 
 
-def read_verified(path: Path, source: Source) -> bytes:
-    """Return the payload of a file of the source; raise InputError unless its checksum is the published one."""
-    return _verify(read_bytes(path), path, source)
+def read_verified(path: Path, name: str, source: Source) -> bytes:
+    """Return the payload of the source's file `name`; raise InputError unless its checksum is the published one."""
+    return _verify(read_bytes(path), path, name, source)
 
 
-def _verify(content: bytes, path: Path, source: Source) -> bytes:
+def _verify(content: bytes, path: Path, name: str, source: Source) -> bytes:
     payload = decompress(content, path)
+    if source.checksum_of == "file" and path.name != name:
+        return payload  # unpacked, or packed otherwise: nothing is published of it
     hashed = payload if source.checksum_of == "payload" else content
-    expected, found = source.files[path.name].checksum, hashlib.new(source.algorithm, hashed).hexdigest()
+    expected, found = source.files[name].checksum, hashlib.new(source.algorithm, hashed).hexdigest()
     if found != expected:
         raise damaged(path, f"{source.algorithm} {expected} of the {source.checksum_of}", found)
     return payload
@@ -125,15 +130,17 @@ def _verify(content: bytes, path: Path, source: Source) -> bytes:
 # ---------------------------------------------------------------------------------------- downloading
 
 
-def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> list[Path]:
-    """Return the paths of the source's files; download those that are missing.
+def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str, Path]:
+    """Return where the source's files lie, unpacked or not, by their published names; download those that are missing.
 
     Raises InputError if the data directory cannot be written, DownloadError if no mirror delivers.
     """
-    paths = [data_directory(data_dir) / source.folder / name for name in source.files]
-    for path in paths:
-        if not os.path.lexists(path):
-            _download(path, source)
+    folder, paths = data_directory(data_dir) / source.folder, {}
+    for name in source.files:
+        paths[name] = find_file(folder, name.removesuffix(".gz"))
+        if not os.path.lexists(paths[name]):
+            paths[name] = folder / name
+            _download(paths[name], source)
     return paths
 
 
@@ -165,12 +172,12 @@ def _download(path: Path, source: Source) -> None:
     def verified_transfer(url: str, temporary: str, _: object) -> None:
         with open(temporary, "wb") as file:
             transfer(url, LimitedWriter(file, source.files[path.name].length + COMPRESSION), None)
-        _verify(Path(temporary).read_bytes(), path, source)
+        _verify(Path(temporary).read_bytes(), path, path.name, source)
 
-    failures = []
-    for mirror in source.mirrors:
+    failures, asked = [], [_Asked(mirror + path.name) for mirror in source.mirrors]
+    for mirror, answer in zip(source.mirrors, asked, strict=True):
         try:
-            if not _answers(mirror + path.name):
+            if not answer.came():
                 raise TimeoutError("no answer")
             pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
             return
@@ -194,23 +201,24 @@ def prepare_folder(folder: Path) -> None:
         ) from error
 
 
-def _answers(url: str) -> bool:
-    """Return whether a server answers at `url` in time; a thread, because a name look-up has no timeout of its own."""
-    import pooch
+class _Asked:
+    """A server that is asked for a URL; in a thread, because a name look-up has no timeout of its own."""
 
-    answers = []
+    def __init__(self, url: str):
+        self.url, self.until, self.answers = url, time.monotonic() + ANSWER_SECONDS, False
+        self.thread = threading.Thread(target=self._ask, daemon=True)
+        self.thread.start()
 
-    def ask() -> None:
-        probe = pooch.HTTPDownloader(timeout=ANSWER_SECONDS)
-        try:
-            answers.append(probe(url, None, None, check_only=True))
-        except Exception:  # no answer
-            return
+    def _ask(self) -> None:
+        import pooch
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(ANSWER_SECONDS)
-    return any(answers)
+        with suppress(Exception):  # no answer
+            self.answers = pooch.HTTPDownloader(timeout=ANSWER_SECONDS)(self.url, None, None, check_only=True)
+
+    def came(self) -> bool:
+        """Wait for the answer, at most until ANSWER_SECONDS after the question; return whether it says yes."""
+        self.thread.join(max(self.until - time.monotonic(), 0))
+        return self.answers
 
 
 # ---------------------------------------------------------------------------------------- writing
@@ -284,14 +292,15 @@ def check_writable(path: str | os.PathLike) -> None:
 def make_place(path: str | os.PathLike) -> None:
     """Make a file's folder; raises InputError if the file could not be written there."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        as_path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(path, f"{error.filename}: {error.strerror}") from error
     check_writable(path)
 
 
 def _followed(path: str | os.PathLike) -> Path:
-    return Path(os.path.realpath(path) if os.path.islink(path) else path)
+    path = as_path(path)
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:

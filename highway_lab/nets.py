@@ -12,7 +12,7 @@ import numpy as np
 
 from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError
+from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
@@ -66,7 +66,7 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Pac
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
         check_regular(path)
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(as_path(path)) as archive:
             yield packed_arrays(archive)
     except OSError as error:
         found = error.strerror or "a damaged archive"

@@ -1,6 +1,7 @@
 """CIFAR: records, plain or compressed, the first test images in place of all, archives."""
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import lzma
@@ -234,6 +235,14 @@ def test_an_archive_of_another_checksum_is_refused(data_dir, archive):
     other = gz(b"another")
     (data_dir / ARCHIVE).write_bytes(other)
     refuse(data_dir, data_dir / ARCHIVE, "md5", *(hashlib.md5(content).hexdigest() for content in (archive, other)))
+
+
+def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
+    place = data_dir / ARCHIVE.removesuffix(".gz")
+    place.write_bytes(b"no archive")
+    refuse(data_dir, place, f"an archive of {FOLDER}/")
+    place.write_bytes(gzip.decompress(archive))
+    assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
 
 
 def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypatch):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -511,3 +512,16 @@ def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     assert programs.main([*words, "--seed", "1"]) == 0
     assert Path("log.json").stat().st_mtime_ns >= LINES.stat().st_mtime_ns
     assert not torn.exists()
+
+
+@pytest.mark.parametrize("equals", [True, False])
+def test_a_home_folder_is_expanded_in_every_path(workdir, monkeypatch, equals, refused):
+    monkeypatch.setenv("HOME", str(workdir / "home"))
+    Path("home").mkdir()
+    flags = {"--out": "~/log.json", "--save-model": "~/net.npz", "--data-dir": "~/data", "--tensorboard": "~/events"}
+    words = [f"{flag}={path}" for flag, path in flags.items()] if equals else [*chain.from_iterable(flags.items())]
+    assert programs.main([*DENSE, "--block", "plain", *words]) == 0
+    assert {path.name for path in Path("home").iterdir()} == {"log.json", "net.npz", "events"}
+    assert [path.name for path in Path().iterdir()] == ["home"]
+    assert ("'--out=~/log.json'" if equals else "--out '~/log.json'") in read("home/log.json").command
+    assert "~nobody-there/log.json: expected a home folder" in refused(programs.main, ["--out=~nobody-there/log.json"])

@@ -53,7 +53,7 @@ BAD_PAYLOADS = {
     "little-endian magic": (PAYLOAD[3::-1] + PAYLOAD[4:], "03 08 00 00"),
     "gzip": (gz(PAYLOAD), "an idx header of unsigned bytes"),
     "shorter than a magic number": (PAYLOAD[:3], "00 00 08"),
-    "float type code": (header(3, 4, 4, type_code=0x0D) + PAYLOAD[16:], "00 00 0d 03"),
+    "unknown type code": (header(3, 4, 4, type_code=0x0A) + PAYLOAD[16:], "00 00 0a 03"),
     "no dimension": (header() + PAYLOAD[16:], "00 00 08 00"),
     "five dimensions": (header(3, 4, 4, 1, 1) + PAYLOAD[16:], "00 00 08 05"),
     "header cut short": (PAYLOAD[:14], "found 14"),
@@ -72,6 +72,11 @@ def test_a_payload_that_is_no_idx_array_is_refused(tmp_path, payload, suffix, fo
     path = tmp_path / f"images{suffix}"
     with refused_with(path, found, "put an intact copy there"):
         read(path, COMPRESS[suffix](payload))
+
+
+def test_an_intact_file_of_other_numbers_is_not_called_damaged(tmp_path):
+    with refused_with("labels", "expected an idx file of unsigned bytes, found one of int32; convert its numbers"):
+        read(tmp_path / "labels", header(1, 8, type_code=0x0C) + bytes(32))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
@@ -106,8 +111,9 @@ def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suf
     monkeypatch.setattr(files, "MAX_BYTES", 2**24)
     path, most = tmp_path / f"file{suffix}", bytes(2**24)
     assert read_payload(path, COMPRESS[suffix](most)) == most
-    with refused_with(path, "more than 16,777,216 bytes"):
+    with refused_with(path, "at most 16 MiB", "choose a smaller file"):
         read_payload(path, COMPRESS[suffix](most + b"\0"))
+    np.testing.assert_array_equal(read(path, COMPRESS[suffix](header(2**24 + 1) + most + b"\1"))[-1], 1)  # one's own
 
 
 def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
@@ -128,16 +134,31 @@ def test_mnist_is_images_with_one_channel_and_labels(small_mnist):
 
 
 def test_the_data_directory_is_argument_variable_or_cache(small_mnist, tmp_path, monkeypatch):
-    folder = small_mnist / "hinton-mnist"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(tmp_path / "nowhere"))
     load_dataset("mnist", small_mnist)
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(small_mnist))
     load_dataset("mnist")
-    monkeypatch.delenv("HIGHWAY_DATA_DIR")
-    (tmp_path / "home" / ".cache").mkdir(parents=True)
-    folder.rename(tmp_path / "home" / ".cache" / "hinton-mnist")
+    small_mnist.rename(tmp_path / "home")
+    monkeypatch.setenv("HIGHWAY_DATA_DIR", "~")
     load_dataset("mnist")
+    load_dataset("mnist", "~/")
+    hn.load_mnist("~/hinton-mnist")
+    hn.read_idx(f"~/hinton-mnist/{TRAIN_LABELS}")
+    monkeypatch.delenv("HIGHWAY_DATA_DIR")
+    (tmp_path / "home" / ".cache").mkdir()
+    (tmp_path / "home" / "hinton-mnist").rename(tmp_path / "home" / ".cache" / "hinton-mnist")
+    load_dataset("mnist")
+
+
+def test_a_home_that_is_not_there_is_refused_in_one_line(monkeypatch):
+    for call in (load_dataset, datasets.load_folder, hn.read_idx, hn.load_mnist, hn.DeepNet.load, digits_net(1).save):
+        with refused_with("~nobody-there/data", "home folder", "in full"):
+            call("~nobody-there/data")
+    monkeypatch.delenv("HIGHWAY_DATA_DIR", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as without $HOME, for a user without an entry
+    with refused_with("~/.cache", "home folder", "HIGHWAY_DATA_DIR"):
+        load_dataset("auto")
 
 
 SPOIL = {
@@ -169,20 +190,43 @@ def test_a_payload_with_another_checksum_is_refused(small_mnist, name):
         load_dataset("mnist", small_mnist)
 
 
-def test_mnist_may_be_compressed_anew(small_mnist):
-    path = small_mnist / "hinton-mnist" / TRAIN_IMAGES
+def repack(path: Path, suffix: str) -> Path:
+    """Put a .gz file's payload beside it, with another ending, in place of the file; returns its path."""
+    payload = gzip.decompress(path.read_bytes())
+    path.unlink()
+    packed = {".gz": gzip.compress(payload, compresslevel=1, mtime=1), ".xz": lzma.compress(payload), "": payload}
+    path.with_suffix(suffix).write_bytes(packed[suffix])
+    return path.with_suffix(suffix)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_mnist_may_be_unpacked_or_compressed_anew(small_mnist, suffix):
     data = load_dataset("mnist", small_mnist)
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=1))
-    np.testing.assert_array_equal(load_dataset("mnist", small_mnist).train_x, data.train_x)
+    for name in MNIST_FILES:
+        path = repack(small_mnist / "hinton-mnist" / name, suffix)
+    for read in (load_dataset("mnist", small_mnist), hn.load_mnist(path.parent)):
+        np.testing.assert_array_equal(read.train_x, data.train_x)
+        np.testing.assert_array_equal(read.test_y, data.test_y)
+    path.write_bytes(PAYLOAD if not suffix else COMPRESS[suffix](PAYLOAD))
+    with refused_with(path, "sha256", f"move {path.name} away and run again to download it"):
+        load_dataset("mnist", small_mnist)
 
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
     folder = small_mnist / "hinton-mnist"
     files = {name: Published(0, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name in MNIST_FILES}
+    images = (folder / TRAIN_IMAGES).read_bytes()
     folder.rename(small_mnist / "fashion-mnist")
     source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files)
     monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", source)
     assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
+    unpacked = repack(small_mnist / "fashion-mnist" / TRAIN_IMAGES, "")  # of which nothing is published
+    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
+    unpacked.write_bytes(unpacked.read_bytes()[:-1])
+    with refused_with(unpacked, "found 975 in all"):
+        load_dataset("fashion-mnist", small_mnist)
+    unpacked.unlink()
+    unpacked.with_suffix(".gz").write_bytes(images)
     files[TEST_LABELS] = Published(0, "0" * 32)
     with refused_with(small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32):
         load_dataset("fashion-mnist", small_mnist)

@@ -134,6 +134,21 @@ def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
     assert files_below(data_dir) == {}
 
 
+def test_all_mirrors_are_asked_at_once(mirrored, serve, tmp_path):
+    """Neither answers before both have been asked."""
+    both_asked = threading.Barrier(2, timeout=60)
+
+    class Waiting(Missing):
+        def do_HEAD(self):
+            both_asked.wait()
+            super().do_HEAD()
+
+    data_dir = mirrored(serve(tmp_path / "good", Waiting), serve(tmp_path / "good", Waiting))
+    with refused_with(data_dir / "hinton-mnist", "connect to the internet"):
+        load_dataset("mnist", data_dir)
+    assert not both_asked.broken
+
+
 def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
     data_dir = mirrored(serve(tmp_path / "good"))
     assert choose_dataset(data_dir) == "mnist"

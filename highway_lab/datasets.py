@@ -9,10 +9,10 @@ import sys
 import tarfile
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -264,41 +264,125 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
 
 # ------------------------------------------------------------------------------------ folders of images
 
-HALVES = {"train", "test"}
-VALIDATION = {"val", "valid", "validation"}  # usual names of what a config draws from the training images
+SPLIT = re.compile(  # in a folder's name, such as Training, test_set or seg_train, but not in test_tube_stand
+    r"(?<![a-z])(?:(?P<train>train(?:ing|val)?)|(?P<test>test(?:ing)?)"
+    r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)(?=(?:set|data|images)?(?![a-z]))"
+)
+FILLER = re.compile(r"set|data|images|[\W_]")  # what else may stand in the name of a split
+OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
 FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
-DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 bits a pixel
+DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
+DEPTHS = (8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
+CUT = "16-bit colours of which the upper 8 bits are taken"  # all that Pillow reads
 MAX_PIXEL_BYTES = 2**32  # of all images of a folder
+
+
+class Walk:
+    """A walk through a folder of images. `noted` has what it leaves out or changes: paths by what happened to them."""
+
+    def __init__(self, folder: Path):
+        real = folder.resolve()
+        self.folder, self.above = folder, {real, *real.parents}
+        self.noted: dict[str, list[Path]] = {}
+
+    def note(self, what: str, path: Path) -> None:
+        self.noted.setdefault(what, []).append(path)
+
+    def tell(self) -> None:
+        """Print what was noted, if anything, as one line on stderr."""
+        parts = (
+            f"{what}: {len(paths)} ({paths[0].relative_to(self.folder)}{', ...' * (len(paths) > 1)})"
+            for what, paths in self.noted.items()
+        )
+        if self.noted:
+            print(f"{self.folder}: {'; '.join(parts)}", file=sys.stderr)
+
+    def entries(self, folder: Path) -> list[tuple[Path, bool]]:
+        """Return files and folders in a folder, links followed, and whether each is a folder; raises InputError."""
+        found = []
+        try:
+            for path in sorted(folder.iterdir()):
+                if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
+                    self.note("hidden files and those of systems left out", path)
+                elif path.is_dir() or path.is_file():
+                    found.append((path, path.is_dir()))
+                else:
+                    self.note("links that lead nowhere, and other non-files, left out", path)
+        except OSError as error:
+            found_instead = f"expected a folder of images, found: {error.strerror}"
+            raise InputError(f"{error.filename or folder}: {found_instead}; check the path") from error
+        return found
+
+    def subfolders(self, folder: Path) -> list[Path]:
+        """Return the subfolders of a folder that should have nothing else; note what it has."""
+        folders = []
+        for path, is_folder in self.entries(folder):
+            if not is_folder:
+                self.note("files outside the folders of classes left out", path)
+            elif self.enters(path, self.above):
+                folders.append(path)
+        return folders
+
+    def files(self, folder: Path, seen: set[Path]) -> list[Path]:
+        """Return the files below a folder; those of folders that have been `seen` are not taken again."""
+        found, real = [], folder.resolve()
+        seen |= {real, *real.parents}
+        for path, is_folder in self.entries(folder):
+            if not is_folder:
+                found.append(path)
+            elif self.enters(path, seen):
+                found += self.files(path, seen)
+        return found
+
+    def enters(self, folder: Path, seen: set[Path]) -> bool:
+        """Tell whether a folder is to be entered, and note links."""
+        if folder.resolve() in seen:
+            self.note("folders that lie above, or are taken already, left out", folder)
+            return False
+        if folder.is_symlink():
+            self.note("links to folders followed", folder)
+        return True
 
 
 def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     """Read a folder of images, one subfolder a class, in any format that Pillow reads.
 
-    Subfolders train/ and test/ may hold those of the classes; else a fifth of each class is for testing, drawn at
-    random, the same each time. Images are grey if all files are, else RGB. `size`: scale each to size x size pixels.
-    Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
-    another form.
+    Two folders for training and testing, by their usual names in any case (train, Training, test_set, ...), may hold
+    those of the classes; else a fifth of each class is for testing, drawn at random, the same each time. Links are
+    followed. Class names that differ only in their Unicode form are one class.
+
+    Images are grey if all files are, else RGB. Transparent ones are drawn on white. Pixels of more than 8 bits are
+    scaled to 0..255 from one range for the whole folder: 0 to the largest number of 8, 10, 12, 14 or 16 bits, whichever
+    holds them all. `size`: scale each image to size x size pixels. What was left out or changed is one line on stderr.
+
+    Raises InputError for a file that is no image, for images of several shapes without a size, for images that are all
+    alike, and for a folder of another form.
     """
     if size is not None and size < 1:
         raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
     folder = as_path(folder)
-    names = {path.name for path in _subfolders(folder)}
-    if names and names <= HALVES | VALIDATION:
-        if names != HALVES:
-            found = f"expected train/ and test/, or a subfolder a class, found {', '.join(sorted(names))}"
-            raise InputError(f"{folder}: {found}; rename them, and move validation images to train/")
-        train, test = _class_files(folder / "train"), _class_files(folder / "test")
+    walk = Walk(folder)
+    places = walk.subfolders(folder)
+    if splits := _splits(places):
+        if sorted(kind for kind, _ in splits) != ["test", "train"] or len(places) > 2:
+            expected = "expected a folder for training and one for testing, or a subfolder a class"
+            found = ", ".join(place.name for place in places)
+            raise InputError(f"{folder}: {expected}, found {found}; rename or move what is not one of these")
+        of = dict(splits)
+        train, test = (_class_files(walk, of[kind], walk.subfolders(of[kind])) for kind in ("train", "test"))
         if unknown := ", ".join(test.keys() - train.keys()):
-            raise InputError(f"{folder / 'test'}: expected classes of train/, found {unknown}; remove or rename them")
+            found = f"expected classes of {of['train'].name}/, found {unknown}"
+            raise InputError(f"{of['test']}: {found}; remove or rename them")
         test_set = TEST_IMAGES
     else:
-        train, test = _split(folder, _class_files(folder))
+        train, test = _split(folder, _class_files(walk, folder, places))
         test_set = "a fifth of each class"
     classes = tuple(train)
     labelled = [(path, classes.index(name)) for half in (train, test) for name in half for path in half[name]]
     paths, labels = zip(*labelled, strict=True)
-    x, y = _read_images(paths, size), np.array(labels, np.int64)
+    x, y = _read_images(walk, paths, size), np.array(labels, np.int64)
+    walk.tell()
     n_train = sum(map(len, train.values()))
     return Dataset(x[:n_train], y[:n_train], x[n_train:], y[n_train:], len(classes), test_set, classes=classes)
 
@@ -311,7 +395,7 @@ def name_of(dataset: str, data: Dataset) -> str:
     for array in data[:4]:
         digest.update(repr(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)
-    folder = re.sub(r"[^\w-]+", "-", Path(dataset).resolve().name)[:40]
+    folder = re.sub(r"[^\w-]+", "-", composed(as_path(dataset).resolve()))[:40]
     return f"{folder or 'images'}-{digest.hexdigest()[:8]}"
 
 
@@ -320,27 +404,39 @@ def is_dataset_name(name: str) -> bool:
     return name in DATASETS or re.fullmatch(FOLDER_NAME, name) is not None
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except OSError as error:
-        raise InputError(f"{folder}: expected a folder of images, found: {error.strerror}; check the path") from error
+def composed(path: Path) -> str:
+    """Return the name of a file in Unicode's composed form: systems differ in which they keep."""
+    return unicodedata.normalize("NFC", path.name)
 
 
-def _class_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files below each subfolder, hidden ones excepted; raises InputError unless there are two classes."""
-    files = {}
-    for place in _subfolders(folder):
-        paths = sorted(path for path in place.rglob("*") if path.is_file())
-        hidden = {path for path in paths if any(part.startswith(".") for part in path.relative_to(place).parts)}
-        name = unicodedata.normalize("NFC", place.name)  # file systems write ä as one character or as two
-        if not name.isprintable():
+def _splits(places: Iterable[Path]) -> list[tuple[str, Path]]:
+    """Return the folders that are splits of one data set, each with its kind: train, test or another.
+
+    Their names differ in nothing but the word for the split; a class may have one, too, such as train.
+    """
+    alike: dict[str, list[tuple[str, Path]]] = {}
+    for place in places:
+        name = composed(place).casefold()
+        if found := SPLIT.search(name):
+            rest = FILLER.sub("", name[: found.start()] + name[found.end() :])
+            alike.setdefault(rest, []).append((found.lastgroup or "another", place))
+    return max((found for found in alike.values() if len(found) > 1), key=len, default=[])
+
+
+def _class_files(walk: Walk, folder: Path, places: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return the files below each class's folder, by its name; raises InputError unless there are two classes."""
+    files: dict[str, list[Path]] = {}
+    for place in sorted(places, key=composed):
+        if not place.name.isprintable():
             raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
-        if name in files:
-            raise InputError(f"{folder}: expected classes of different names, found {name} twice; rename one")
-        files[name] = [path for path in paths if path not in hidden]
-        if not files[name]:
+        paths = sorted(walk.files(place, {*walk.above}))
+        if not paths:
             raise InputError(f"{place}: expected images of a class, found none; add some, or remove the folder")
+        inner = (path.relative_to(place).parts for path in paths)
+        if splits := _splits({place / parts[0] for parts in inner if len(parts) > 1}):
+            found = ", ".join(sorted(split.name for _, split in splits))
+            raise InputError(f"{place}: expected images of a class, found {found}; put the classes into these folders")
+        files.setdefault(composed(place), []).extend(paths)
     if len(files) < 2:
         raise InputError(f"{folder}: expected two subfolders or more, one a class, found {len(files)}; sort the images")
     return files
@@ -358,34 +454,62 @@ def _split(folder: Path, files: dict[str, list[Path]]) -> tuple[dict[str, list[P
     return train, test
 
 
-def _read_images(paths: Sequence[Path], size: int | None) -> np.ndarray:
+def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndarray:
     """Return images (n, C, H, W), uint8, C = 1 if all are grey, else 3; raises InputError that names what is wrong."""
+    from PIL import Image
     from tqdm import tqdm
 
     x = None if size is None else _room(len(paths), (3, size, size))
     first, grey, unreadable = "", True, []
+    deep: dict[int, np.ndarray] = {}
+    deepest = 0
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
-            image, image_grey = _read_image(path, size)
+            image, image_grey = _read_image(walk, path)
         except InputError:
             raise
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             unreadable.append((path, " ".join(str(error).split())))
             continue
+        is_deep, largest = image.ndim == 2, int(image.max())
+        if size is not None:
+            image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
         if x is None:
-            x, first = _room(len(paths), image.shape), f", as {path} has"
-        if image.shape != x.shape[1:]:
-            expected, found = (" x ".join(map(str, shape[1:])) for shape in (x.shape[1:], image.shape))
+            x, first = _room(len(paths), (3, *image.shape[:2])), f", as {path} has"
+        if image.shape[:2] != x.shape[2:]:
+            expected, found = (" x ".join(map(str, shape[:2])) for shape in (x.shape[2:], image.shape))
             raise ArgumentError(
                 f"{path}: expected {expected} pixels{first}, found {found}; choose a `size`, such as 32"
             )
-        x[index], grey = image, grey and image_grey
+        if is_deep:
+            deep[index], deepest = image.astype(np.uint16), max(deepest, largest)
+        else:
+            x[index] = image.transpose(2, 0, 1)
+        grey = grey and image_grey
     if unreadable:
         path, reason = min(unreadable)
         others = f" and {len(unreadable) - 1} other files" if len(unreadable) > 1 else ""
         raise InputError(f"{path}{others}: expected images, found: {reason:.100}; remove or convert them")
     assert x is not None
+    most = next(2**bits - 1 for bits in DEPTHS if deepest < 2**bits)
+    for index, values in deep.items():
+        x[index] = (values * np.uint32(255) + most // 2) // most  # rounded
+        walk.note(f"deep pixels scaled from 0..{most:,} to 0..255", paths[index])
+    _check_visible(walk, paths, x)
     return x[:, :1].copy() if grey else x
+
+
+def _check_visible(walk: Walk, paths: Sequence[Path], x: np.ndarray) -> None:
+    """Raise InputError for images (n, 3, H, W) that are all alike or nearly black; note those of one colour."""
+    if len(x) > 1 and all(np.array_equal(image, x[0]) for image in x):
+        found = f"expected images that differ, found {len(x):,} that are read as the same"
+        raise ArgumentError(f"{walk.folder}: {found}; look into them, or choose a larger `size`")
+    cut = {*walk.noted.get(CUT, ())}
+    if cut and max(image.max() for path, image in zip(paths, x, strict=True) if path in cut) < 2**6:
+        raise InputError(f"{min(cut)}: expected colours of 8 or full 16 bits, found 14 or fewer; convert them to 8")
+    for path, image in zip(paths, x, strict=True):
+        if (image == image[:, :1, :1]).all():
+            walk.note("images of one colour", path)
 
 
 def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -397,26 +521,36 @@ def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.empty((n, *shape), np.uint8)
 
 
-def _read_image(path: Path, size: int | None) -> tuple[np.ndarray, bool]:
-    """Return an image (3, H, W), uint8, upright as its camera noted, and whether it is grey."""
-    from imageio.v3 import imopen
-    from PIL import Image
+def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
+    """Return an image, upright as its camera noted, and whether it is grey: (H, W, 3) bytes or (H, W) deep pixels."""
+    from PIL import Image, ImageOps
 
     with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file may fill the memory
-        content = io.BytesIO(read_bytes(path))
         try:
-            opened: Any = imopen(content, "r", plugin="pillow")
-        except OSError as error:
+            file = Image.open(io.BytesIO(read_bytes(path)))
+        except (OSError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             found = f"no format that Pillow reads, or more than {Image.MAX_IMAGE_PIXELS:,} pixels"
             raise ValueError(found) from error
-        with opened as file:
-            mode = file.metadata(index=0)["mode"]
+        with file:
+            mode = file.mode
             if mode == "F":
                 raise ValueError("floats, whose scale is unknown")
-            pixels = file.read(index=0, rotate=True, mode=None if mode in DEEP else "RGB")
-    if mode in DEEP:
-        pixels = (np.clip(pixels, 0, 2**16 - 1) >> 8).astype(np.uint8)[..., None].repeat(3, axis=2)
-    if size is not None:
-        pixels = np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
-    return pixels.transpose(2, 0, 1), mode in GREY
+            if getattr(file, "n_frames", 1) > 1:
+                file.seek(0)
+                walk.note("files of several frames or pages of which the first is taken", path)
+            if mode not in DEEP and ";16" in str(file.tile):
+                walk.note(CUT, path)
+            image = ImageOps.exif_transpose(file)
+        if mode in DEEP:
+            values = np.asarray(image).astype(np.int32)
+            low, high = values.min(), values.max()
+            if low < 0 or high >= 2 ** max(DEPTHS):
+                raise ValueError(f"values from {low:,} to {high:,}, beyond 0..{2 ** max(DEPTHS) - 1:,}")
+            return values, True
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            if np.asarray(image)[..., 3].min() < 255:
+                walk.note("transparent images drawn on white", path)
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return np.asarray(image.convert("RGB")), mode in GREY

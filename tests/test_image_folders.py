@@ -1,6 +1,10 @@
 """Folders of images, one subfolder a class: how they are read and split, what is refused, both programs."""
 
 import json
+import os
+import struct
+import unicodedata
+import zlib
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -13,9 +17,9 @@ import conv_recipes
 import visualize_highway_networks as pictures
 from highway_lab import datasets, logs, programs
 from highway_lab.commands import run_of
-from highway_lab.datasets import load_dataset, load_folder
+from highway_lab.datasets import Walk, load_dataset, load_folder
 from highway_lab.jobs import ResultFile
-from highway_networks import Config
+from highway_networks import Config, Dataset
 
 
 def write_images(folder: Path, n: int, colour: bool = True, shape: tuple[int, int] = (6, 8)) -> None:
@@ -38,6 +42,15 @@ def flowers(workdir) -> Path:
 def numbers(images: np.ndarray) -> list[int]:
     """Return the numbers of the images that `write_images` wrote."""
     return sorted((images[:, 0, 0, 0] // 10).tolist())
+
+
+def read(path: Path) -> np.ndarray:
+    """The image (C, H, W) in a file."""
+    return datasets._read_images(Walk(path.parent), [path], None)[0]
+
+
+def all_images(data: Dataset) -> np.ndarray:
+    return np.concatenate([data.train_x, data.test_x])
 
 
 # ------------------------------------------------------------------------------------------------ reading
@@ -91,18 +104,162 @@ def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
     deep = Image.fromarray(pixels.astype(np.uint16) * 257)
     picture = deep if mode == "I;16" else Image.fromarray(pixels).convert(mode)
     picture.save(tmp_path / f"picture.{suffix}")
-    image, is_grey = datasets._read_image(tmp_path / f"picture.{suffix}", None)
-    assert is_grey == grey
-    assert image.dtype == np.uint8
-    np.testing.assert_allclose(image.astype(int), np.broadcast_to(pixels, (3, 16, 16)), atol=3)
+    image = read(tmp_path / f"picture.{suffix}")
+    assert (len(image), image.dtype) == (1 if grey else 3, np.uint8)
+    np.testing.assert_allclose(image.astype(int), np.broadcast_to(pixels, image.shape), atol=3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "empty", "ink"),
+    [("RGBA", (0, 0, 0, 0), (0, 0, 0, 255)), ("LA", (0, 0), (0, 255)), ("P", 1, 0)],
+)
+def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
+    picture = Image.new(mode, (4, 3), empty)
+    if mode == "P":
+        picture.putpalette([0, 0, 0, 200, 0, 0])
+    picture.putpixel((1, 2), ink)
+    picture.save(tmp_path / "drawing.png", **({"transparency": 1} if mode == "P" else {}))
+    image = read(tmp_path / "drawing.png")
+    assert (image[:, 2, 1].max(), (image == 255).sum()) == (0, image.size - len(image))
+
+
+def test_half_transparent_pixels_are_mixed_with_white_and_opaque_ones_stay(tmp_path):
+    Image.fromarray(np.array([[[100, 0, 50, 128], [100, 0, 50, 255]]], np.uint8)).save(tmp_path / "drawing.png")
+    np.testing.assert_allclose(read(tmp_path / "drawing.png")[:, 0].T, [[177, 127, 152], [100, 0, 50]], atol=1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "most"),
+    [
+        *((np.uint16, 4000, 4095), (np.uint16, 255, 255), (np.uint16, 700, 1023), (np.uint16, 60_000, 65_535)),
+        *((np.int32, 255, 255), (np.int32, 10_000, 16_383)),
+    ],
+)
+def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, capsys, dtype, largest, most):
+    values = np.linspace(0, largest, 60).astype(dtype).reshape(10, 2, 3)
+    for label, half in zip("ab", np.split(values, 2), strict=True):
+        Path("deep", label).mkdir(parents=True)
+        for i, image in enumerate(half):
+            Image.fromarray(image).save(f"deep/{label}/{i}.{'png' if dtype == np.uint16 else 'tif'}")
+    found = np.sort(all_images(load_folder("deep")), axis=None)
+    np.testing.assert_allclose(found, np.sort(values, axis=None) * (255 / most), atol=0.51)
+    assert f"deep pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
+
+
+def test_bytes_and_deep_pixels_keep_their_own_ranges(flowers):
+    Image.fromarray(np.full((6, 8), 3000, np.uint16)).save(flowers / "rose/deep.png")
+    images = all_images(load_folder(flowers))
+    assert np.count_nonzero(images[:, 0, 1, 1] == 200) == 15
+    assert 187 in images[:, 0, 1, 1]  # 3000 of 4095
 
 
 def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
     picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees
     picture.save(tmp_path / "turned.png", exif=exif)
-    image, _ = datasets._read_image(tmp_path / "turned.png", None)
-    np.testing.assert_array_equal(image[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+    np.testing.assert_array_equal(read(tmp_path / "turned.png")[0], np.rot90(np.arange(12).reshape(3, 4), -1))
+
+
+def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
+    load_folder(flowers)
+    assert capsys.readouterr().err == ""
+    for name in (".DS_Store", "Thumbs.db", "@eaDir/00.png", ".thumbnails/00.png"):
+        (flowers / "rose" / name).parent.mkdir(exist_ok=True)
+        (flowers / "rose" / name).write_text("of the system")
+    write_images(flowers / "__MACOSX" / "rose", 2)
+    (flowers / "labels.csv").write_text("rose")
+    (flowers / "tulip/05.png").symlink_to("nowhere")
+    Image.new("L", (8, 6)).save(flowers / "tulip/black.png")
+    frames = [Image.new("L", (8, 6), colour) for colour in (50, 60)]
+    frames[0].putpixel((1, 1), 0)
+    frames[0].save(flowers / "tulip/pages.tif", save_all=True, append_images=frames[1:])
+    assert len(all_images(load_folder(flowers))) == 17
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    for words in (
+        *("those of systems left out: 5 (__MACOSX, ...)", "outside the folders of classes left out: 1 (labels.csv)"),
+        *("nowhere, and other non-files, left out: 1 (tulip/05.png)", "of one colour: 1 (tulip/black.png)"),
+        "several frames or pages of which the first is taken: 1 (tulip/pages.tif)",
+    ):
+        assert words in line
+
+
+def test_links_to_folders_are_followed_once(flowers, capsys):
+    for label in ("rose", "tulip"):
+        write_images(Path("store", label), 3, colour=False)
+        (flowers / label / "more").symlink_to(f"../../store/{label}")
+    Path("store/rose/again").symlink_to("../rose")
+    (flowers / "tulip/up").symlink_to("..")
+    (flowers / "root").symlink_to("/")
+    Path("lily").mkdir()
+    (flowers / "lily").symlink_to("../lily")
+    write_images(Path("lily/white"), 2, colour=False)
+    data = load_folder(flowers)
+    assert data.classes == ("lily", "rose", "tulip")
+    assert np.bincount(np.concatenate([data.train_y, data.test_y])).tolist() == [2, 13, 8]
+    line = capsys.readouterr().err
+    assert "links to folders followed: 3 (lily, ...)" in line
+    assert "lie above, or are taken already, left out: 3 (root, ...)" in line
+
+
+def test_names_that_differ_only_in_their_unicode_form_are_one_class(workdir):
+    for half, form in (("train", "NFC"), ("test", "NFD")):
+        for name in ("été", "zoo"):
+            write_images(Path("images", half, unicodedata.normalize(form, name)), 2)
+    if unicodedata.normalize("NFD", "été") not in os.listdir("images/test"):
+        pytest.skip("this file system keeps one form only")
+    write_images(Path("images/train", unicodedata.normalize("NFD", "été")), 3)
+    data = load_folder("images")
+    assert data.classes == ("zoo", "été")
+    assert (np.bincount(data.train_y).tolist(), np.bincount(data.test_y).tolist()) == ([2, 5], [2, 2])
+    names = {datasets.name_of(unicodedata.normalize(form, "./été"), data) for form in ("NFC", "NFD")}
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    "halves",
+    [
+        *(("Training", "Testing"), ("Train", "TEST"), ("training_set", "test_set"), ("trainset", "testset")),
+        *(("seg_train", "seg_test"), ("train2017", "test2017"), ("Train Images", "Test-Data")),
+    ],
+)
+def test_folders_for_training_and_testing_have_their_usual_names(workdir, halves):
+    for half, n in zip(halves, (4, 2), strict=True):
+        for label in "ab":
+            write_images(Path("images", half, label), n)
+    data = load_folder("images")
+    assert (data.classes, len(data.train_x), len(data.test_x)) == (("a", "b"), 8, 4)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(["test", "train", "unlabeled"], ["Train", "Val"], ["Testing", "Training", "Validation"], ["DEV", "train"]),
+        *(["extra", "test", "train"], ["test_set", "train", "training_set"], ["seg_pred", "seg_test", "seg_train"]),
+        ["cats", "test", "train"],
+    ],
+)
+def test_classes_that_look_like_splits_are_refused_by_name(workdir, found):
+    for name in found:
+        write_images(Path("images", name, "a"), 2)
+    with refused_with("images: ", "a folder for training and one for testing", ", ".join(found)):
+        load_folder("images")
+
+
+def test_a_class_that_holds_splits_is_refused(workdir):
+    for place in ("a/train", "a/test", "b/train", "b/test"):
+        write_images(Path("images", place), 2)
+    with refused_with("images/a: ", "found test, train", "put the classes into these folders"):
+        load_folder("images")
+
+
+@pytest.mark.parametrize("names", [("bus", "train"), ("test_tube", "train_station"), ("invalid", "valid")])
+def test_a_class_may_have_the_word_for_a_split_in_its_name(workdir, names):
+    for name in names:
+        write_images(Path("images", name), 2)
+    for name in ("train", "test"):
+        Path("images", names[0], f"{name}.png").write_bytes(Path("images", names[0], "00.png").read_bytes())
+    assert load_folder("images").classes == names
 
 
 def test_images_are_scaled_to_a_size_by_averaging(flowers):
@@ -132,6 +289,14 @@ def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, caps
 # ------------------------------------------------------------------------------------------------ refusing
 
 
+def deep_colours(value: int) -> bytes:
+    """A PNG of 8 x 6 pixels with three 16-bit numbers each, all `value`."""
+    rows = (b"\0" + value.to_bytes(2) * 24) * 6
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", 8, 6, 16, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    parts = (struct.pack(">I", len(of)) + name + of + struct.pack(">I", zlib.crc32(name + of)) for name, of in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
 SPOIL = {
     "another format": (lambda: Path("flowers/rose/a.txt").write_text("rose"), ("rose/a.txt", "no format")),
     "several": (
@@ -150,9 +315,21 @@ SPOIL = {
     "one image": (lambda: write_images(Path("flowers/lily"), 1), ("flowers/lily", "found one")),
     "a name": (lambda: write_images(Path("flowers/li\nly"), 2), (r"'li\nly'", "rename")),
     "one class": (lambda: Path("flowers/tulip").rename("flowers/.tulip"), ("flowers", "two subfolders or more")),
-    "validation": (
-        lambda: (Path("flowers/rose").rename("flowers/train"), Path("flowers/tulip").rename("flowers/val")),
-        ("train, val", "rename"),
+    "floats": (lambda: Image.fromarray(np.zeros((6, 8), np.float32)).save("flowers/rose/a.tif"), ("floats",)),
+    "numbers below 0": (
+        lambda: Image.fromarray(np.full((6, 8), -5, np.int32)).save("flowers/rose/a.tif"),
+        ("rose/a.tif", "values from -5 to -5, beyond 0..65,535"),
+    ),
+    "16-bit colours in 12 bits": (
+        lambda: Path("flowers/rose/a.png").write_bytes(deep_colours(4000)),
+        ("rose/a.png", "full 16 bits, found 14 or fewer"),
+    ),
+    "alike": (
+        lambda: [
+            Image.new("RGBA", (8, 6), (255, 255, 255, i)).save(path)
+            for i, path in enumerate(sorted(Path("flowers").rglob("*.png")))
+        ],
+        ("flowers: ", "15 that are read as the same"),
     ),
 }
 

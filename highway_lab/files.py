@@ -164,14 +164,17 @@ class LimitedWriter:
 def _download(path: Path, source: Source) -> None:
     """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
     import pooch
+    from tqdm import tqdm
 
     prepare_folder(path.parent)
     pooch.get_logger().setLevel("WARNING")
-    transfer = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=(ANSWER_SECONDS, READ_SECONDS))
+    room = source.files[path.name].length + COMPRESSION
 
     def verified_transfer(url: str, temporary: str, _: object) -> None:
-        with open(temporary, "wb") as file:
-            transfer(url, LimitedWriter(file, source.files[path.name].length + COMPRESSION), None)
+        bar = tqdm(desc=path.name, total=room, unit="B", unit_scale=True, disable=not sys.stderr.isatty())
+        with open(temporary, "wb") as file, bar:
+            transfer = pooch.HTTPDownloader(progressbar=bar, timeout=(ANSWER_SECONDS, READ_SECONDS))
+            transfer(url, LimitedWriter(file, room), None)
         _verify(Path(temporary).read_bytes(), path, path.name, source)
 
     failures, asked = [], [_Asked(mirror + path.name) for mirror in source.mirrors]

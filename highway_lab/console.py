@@ -144,7 +144,7 @@ class EpochReporter:
         if self.bar.disable:
             print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
             return
-        self.bar.set_description_str(f"{scores.replace('  ', ' ')}  {self.label}", refresh=False)
+        self.bar.set_description_str(f"{self.label}  {scores.replace('  ', ' ')}", refresh=False)
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
         if run.ended:

@@ -198,7 +198,7 @@ def test_a_terminal_is_shown_a_bar_instead_of_lines(workdir, monkeypatch, capsys
     output, error = capsys.readouterr()
     assert "epoch" not in output
     last = error.replace("\r", "\n").strip().splitlines()[-1]
-    assert re.match(r"test 0\.\d{3} train 0\.\d{3} loss \d\.\d{3} +plain depth 1 seed 0 +1/1 ", last)
+    assert re.match(r"plain depth 1 seed 0 +test 0\.\d{3} train 0\.\d{3} loss \d\.\d{3} +1/1 ", last)
 
 
 def test_a_log_of_convolutional_nets_is_drawn_as_any_other(workdir):

@@ -10,6 +10,7 @@ import html
 import io
 import os
 import platform
+import textwrap
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -166,8 +167,14 @@ def part_each(height: float) -> Callable[[Callable[[FigureBase, Any], None]], Ca
 
 
 def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
-    """Set the title of a figure, or replace it; `math`: whether a $ in it begins mathematics."""
-    figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
+    """Set the title of a figure, or replace it; `math`: whether a $ in it begins mathematics.
+
+    A title that is wider than the figure, as names of a user's images may make it, takes several lines.
+    """
+    text = figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
+    shown = 0.99 * figure.bbox.width / text.get_window_extent().width
+    if shown < 1:
+        text.set_text(textwrap.fill(title, int(0.9 * shown * len(title))))
 
 
 def draw_seeds(

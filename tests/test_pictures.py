@@ -403,6 +403,12 @@ def test_epochs_that_change_nothing_keep_their_frames(workdir):
         assert animation.n_frames == 3
 
 
+def test_a_title_with_a_long_name_is_not_cut_off():
+    figure, _ = figures.new_figure(f"Mean transform gate before and after training: {'a-long-name-' * 9}, 2 seeds", 3.0)
+    assert figure.get_suptitle().count("\n") >= 1
+    assert figure._suptitle.get_window_extent().x1 < figure.bbox.x1
+
+
 def test_no_text_of_a_log_is_a_format_or_mathematics():
     log = made_up_log(blocks=["highway"], epochs=1)
     log.dataset.test_set = r"{0} {x $\frac$ $_{$ %s"

@@ -50,4 +50,4 @@ bottom.axhline(error, color="black", linestyle=":", label=f"whole net, {error:.1
 bottom.set_title("Test error without this layer", loc="left")
 bottom.set(xlabel="layer", xticks=[1, *range(10, net.depth + 1, 10)])
 bottom.legend(frameon=False)
-figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+figure.savefig("look_into_a_net.png", dpi=100)

@@ -2,7 +2,6 @@
 
 # %% The data: scikit-learn's digits. Of the training images, some are for validation.
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 
@@ -39,4 +38,4 @@ axes.axhline(1 / data.outputs, color="grey", linestyle=":", label="chance")
 axes.set(xlabel="epoch", ylabel="validation accuracy", ylim=(0, 1), xlim=(0, EPOCHS), xticks=range(0, EPOCHS + 1, 5))
 axes.set_title(f"Nets of {plain.depth} blocks on the digits", loc="left")
 axes.legend(frameon=False, loc="center right")
-figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+figure.savefig("mend_a_plain_net.png", dpi=100)

@@ -5,7 +5,6 @@ T² + (1 − T)². This block computes y = H·√T + x·√(1 − T), whose vari
 """
 
 # %% The block: forward above backward. z holds the affine maps of x and becomes H and T, in place.
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -66,4 +65,4 @@ for kind, color in kinds.items():
 axes.set(xlabel="epoch", ylabel="training loss (nats)", ylim=(0, None), xlim=(0, EPOCHS))
 axes.set_title(f"Nets of {settings['depth']} blocks on the digits, {SEEDS} seeds", loc="left")
 axes.legend(frameon=False)
-figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+figure.savefig("own_block.png", dpi=100)

@@ -55,4 +55,4 @@ for row, name in enumerate(data.classes):
 for panel in axes.flat:
     panel.set(xticks=[], yticks=[])
 figure.colorbar(cells, ax=axes, label="T")
-figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+figure.savefig("own_images.png", dpi=100)

@@ -5,7 +5,6 @@ best possible accuracy is known. For yours, replace `table` and `busy`.
 """
 
 # %% A table: hours of a bike hire. Whether an hour is busy depends on all four columns, and on chance.
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -68,4 +67,4 @@ for name, rows in depth.groupby(test.day):
     right.plot(test.hour[rows.index], rows, ".", label=name)
 right.set(xlabel="hour", xticks=range(0, 25, 6), ylabel=f"effective depth, of {net.depth}", title="A dot a test row")
 right.legend(title="day")
-figure.savefig(Path(__file__).with_suffix(".png"), dpi=100)
+figure.savefig("table_in_a_pipeline.png", dpi=100)

@@ -1,5 +1,6 @@
-"""The examples: each runs in a quick form, draws its picture, and finds what it says."""
+"""The examples: each runs in a quick form, as program and as notebook, draws its picture, and finds what it says."""
 
+import re
 import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,13 +8,16 @@ from typing import Any
 
 import imageio.v3 as iio
 import matplotlib
+import nbformat
 import pytest
 from helpers import ROOT
 from matplotlib import pyplot as plt
 
 import highway_networks as hn
+from docs.notebooks import notebook_of, run
 
 QUICK = {  # texts and what stands in for them
+    "highway_layer": [("EPOCHS = 30, 40, 30", "EPOCHS = 30, 40, 4")],
     "mend_a_plain_net": [
         ("EPOCHS = 20", "EPOCHS = 6"),
         ('("uniform", "glorot", "he")', '("glorot",)'),
@@ -30,23 +34,31 @@ QUICK = {  # texts and what stands in for them
     ],
 }
 EXAMPLES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))}
+PROGRAMS = [name for name in EXAMPLES if name != "highway_layer"]  # the lecture is read as a notebook
+
+
+def quick(name: str, *changes: tuple[str, str]) -> str:
+    """The code of an example in its quick form, with more changes (old, new)."""
+    code = EXAMPLES[name]
+    for old, new in [*QUICK[name], *changes]:
+        assert code.count(old) == 1, old
+        code = code.replace(old, new)
+    return code
+
+
+def printed(notebook: nbformat.NotebookNode) -> str:
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "".join(output.text for output in outputs if output.output_type == "stream")
 
 
 @pytest.fixture
 def run_example(workdir) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Runs a copy of an example, in its quick form, with more changes (old, new), and returns its variables.
-
-    It draws its picture beside itself and leaves nothing else.
-    """
+    """Runs an example as `quick` makes it and returns its variables; it leaves a picture and nothing else."""
     matplotlib.use("agg")
     known = set(hn.BLOCKS)
 
     def run_example(name: str, *changes: tuple[str, str]) -> dict[str, Any]:
-        code = EXAMPLES[name]
-        for old, new in [*QUICK[name], *changes]:
-            assert code.count(old) == 1, old
-            code = code.replace(old, new)
-        Path(f"{name}.py").write_text(code, encoding="utf-8")
+        Path(f"{name}.py").write_text(quick(name, *changes), encoding="utf-8")
         variables = runpy.run_path(f"{name}.py")
         assert sorted(path.name for path in Path().iterdir()) == [f"{name}.png", f"{name}.py"]
         return variables
@@ -58,6 +70,42 @@ def run_example(workdir) -> Iterator[Callable[..., dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+def test_a_notebook_has_the_cells_of_its_program_with_what_they_print_and_draw(name):
+    path = ROOT / "examples" / f"{name}.ipynb"
+    committed, made = nbformat.read(path, as_version=4), notebook_of(EXAMPLES[name])
+    assert [(cell.cell_type, cell.source) for cell in committed.cells] == [
+        (cell.cell_type, cell.source) for cell in made.cells
+    ], "make notebooks"
+    assert printed(committed)
+    kinds = [output.output_type for cell in committed.cells for output in cell.get("outputs", [])]
+    assert set(kinds) == {"stream", "display_data"}  # no errors, no objects that a cell happens to end with
+    assert path.stat().st_size < 300_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_notebook_runs(name, workdir, request, monkeypatch):
+    if 'load_dataset("mnist")' in EXAMPLES[name]:
+        monkeypatch.setenv("HIGHWAY_DATA_DIR", str(request.getfixturevalue("real_mnist")))
+    notebook = notebook_of(quick(name))
+    run(notebook, workdir)
+    assert printed(notebook)
+
+
+@pytest.mark.slow
+def test_the_lecture_s_gates_let_gradients_through_and_the_net_learn(workdir):
+    notebook = notebook_of(quick("highway_layer"))
+    run(notebook, workdir)
+    text = printed(notebook)
+    highway, plain = map(float, re.findall(r"(\S+) of the gradient arrives", text))
+    assert highway > 1e-2
+    assert plain < 1e-6
+    highway, plain = map(float, re.findall(r"([\d.]+)% of the test images", text))
+    assert highway > 50
+    assert plain < 20
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_an_example_is_short_and_its_picture_is_700_pixels_wide(name):
     assert EXAMPLES[name].count("\n# %% ") >= 4
     assert 30 <= len([line for line in EXAMPLES[name].splitlines() if line]) <= 60
@@ -79,8 +127,8 @@ def test_the_trained_net_needs_its_first_layers_most(run_example, real_mnist, mo
 
 
 def test_the_own_block_learns(run_example):
-    for (run,) in run_example("own_block")["runs"].values():
-        assert run.history.validation_score[-1] > 0.6
+    for (found,) in run_example("own_block")["runs"].values():
+        assert found.history.validation_score[-1] > 0.6
 
 
 def test_the_own_block_s_check_finds_a_wrong_gradient(run_example):

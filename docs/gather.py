@@ -1,0 +1,109 @@
+"""A hook of MkDocs: the site is the checkout. Committed files keep their places, so the forge's links are the site's.
+
+Markdown is a page, and so is what would be text without colours: programs and notebooks (`NAME.py/`). A folder without
+a README.md has a page that lists its files. All else, such as pictures, logs and the article, is a file as it is.
+"""
+
+import ast
+import json
+import posixpath
+import re
+import subprocess
+from pathlib import Path
+from textwrap import indent
+
+from griffe import Docstring, Extension
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(?<=\]\()[^):#\s]+(?=[)#])")
+CODE = "---\ntitle: {0}\nhide: [navigation, toc]\nsearch: {{exclude: true}}\n---\n# {0}\n\n```` python\n{1}````\n"
+
+
+class Source(File):
+    """A program or a notebook, shown as the page `NAME.py/` or `NAME.ipynb/`."""
+
+    @property
+    def name(self):
+        return posixpath.basename(self.src_uri)
+
+    def is_documentation_page(self):
+        return True
+
+
+class Docstrings(Extension):
+    """Lets the reference show what the code says in its own way."""
+
+    def on_instance(self, *, obj, **_):
+        """Keep the columns of a paragraph that has columns."""
+        if obj.docstring:
+            parts = obj.docstring.value.split("\n\n")
+            columns = (re.search(r"^\S.*\S {2,}\S", part) for part in parts)
+            kept = (indent(part, "    ") if of else part for part, of in zip(parts, columns, strict=True))
+            obj.docstring.value = "\n\n".join(kept)
+
+    def on_attribute_instance(self, *, node, attr, **_):
+        """Take the help text of a hyperparameter, `hyperparameter(DEFAULT, TEXT, ...)`."""
+        match getattr(node, "value", None):
+            case ast.Call(func=ast.Name("hyperparameter"), args=[_, ast.Constant(str(text)), *_]):
+                attr.docstring = Docstring(text, parent=attr)
+
+
+def on_config(config):
+    for section in config.nav:
+        for title, pattern in section.items():
+            if "*" in pattern:
+                found = sorted(ROOT.glob(pattern), key=lambda path: (path.stem != "README", path.stem))
+                section[title] = [path.relative_to(ROOT).as_posix() for path in found]
+
+
+def on_files(files, config):
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    committed = [path for path in tracked if not path.startswith((".", "docs/", "tests/"))]
+    for path in committed:
+        if path.endswith((".py", ".ipynb")):
+            files.append(Source.generated(config, path, content=(program if path.endswith("py") else notebook)(path)))
+        else:
+            files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for folder in folders(committed):
+        if f"{folder}/README.md" not in committed:
+            names = [path.removeprefix(f"{folder}/") for path in committed if path.startswith(f"{folder}/")]
+            listing = "\n".join(f"- [{name}]({name})" for name in names)
+            files.append(File.generated(config, f"{folder}/README.md", content=f"# {folder}\n\n{listing}\n"))
+    return files
+
+
+def folders(paths):
+    """Return the folders of these files, each once."""
+    return dict.fromkeys(path.rpartition("/")[0] for path in paths if "/" in path)
+
+
+def program(path):
+    """Return the page of a program: its code."""
+    return CODE.format(posixpath.basename(path), (ROOT / path).read_text(encoding="utf-8"))
+
+
+def notebook(path):
+    """Return the page of a notebook: its text, its code, and what that printed and drew."""
+    parts = []
+    for cell in json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```` python\n{text}\n````")
+        for output in cell.get("outputs", []):
+            shown = output.get("data", {})
+            if "image/png" in shown:
+                parts.append(f"![picture](data:image/png;base64,{shown['image/png'].strip()})")
+            else:
+                parts.append(f"```` text\n{''.join(output.get('text') or shown['text/plain'])}\n````")
+    return "\n\n".join(parts)
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Turn links to folders into links to their pages, and let Markdown be Markdown in what is folded."""
+    place = posixpath.dirname(page.file.src_uri)
+
+    def with_page(link):
+        readme = posixpath.normpath(posixpath.join(place, link[0], "README.md"))
+        return posixpath.relpath(readme, place or ".") if readme in files.src_uris else link[0]
+
+    return LINK.sub(with_page, markdown).replace("<details>", "<details markdown>")

@@ -1,0 +1,35 @@
+"""The documentation site: it is built without a broken link, and asks no other server for anything."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers import ROOT
+
+pytest.importorskip("mkdocs", reason="needs the extra docs")
+LOADED = re.compile(
+    r'<(?:script|img|iframe)[^>]* src="((?:https?:)?//[^"]*)|<link[^>]* rel="(?:stylesheet|preconnect)"[^>]*//'
+)
+
+
+@pytest.mark.slow
+def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_nothing_from_elsewhere(tmp_path):
+    words = ["build", "--quiet", "--strict", "--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", *words], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {page.relative_to(tmp_path).as_posix(): page.read_text() for page in tmp_path.rglob("*.html")}
+    for page, words in {
+        "index.html": "What we found",
+        "highway_networks.py/index.html": "highway_backward",
+        "examples/highway_layer.ipynb/index.html": "data:image/png",
+        "reference/highway_networks/index.html": "units in each block",  # of hyperparameters
+        "reference/highway_estimators/index.html": "trained on the cross-entropy",  # of a class that is made
+    }.items():
+        assert words in pages[page], page
+    folded = pages["experiments/depth_search/index.html"].partition("<details>")[2].partition("</details>")[0]
+    assert "<table>" in folded
+    assert (tmp_path / "viz/gate_explorer.html").read_bytes() == (ROOT / "viz/gate_explorer.html").read_bytes()
+    assert [page for page, text in pages.items() if LOADED.search(text)] == []

@@ -1,18 +1,22 @@
 # make run: train the headline nets and draw them, into my-run/.   make test: lint, types, tests.   Both make .venv first.
+# make docs: the documentation as a site, in site/.   make notebooks: those of examples/, from the programs there.
 # make test-release: the wheel in fresh environments.   make test-lowest: the tests with the oldest versions that pyproject.toml allows.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 
-.PHONY: run test test-release test-lowest figures screenshot readme sweep reproduce bench clean
+.PHONY: run test test-release test-lowest docs notebooks figures screenshot readme sweep reproduce bench clean
 
 run: $(INSTALLED)
 	mkdir -p my-run
-	$(PYTHON) highway_networks.py --seed 0 --out my-run/run.json
+	$(PYTHON) highway_networks.py --seed 0 --out my-run/run.json | sed '/^to draw it/d'
 	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
 	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
 	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
+	@echo "These accuracies are of one seed; README.md's table has the means of twenty."
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)
@@ -32,6 +36,13 @@ test-lowest:
 		print(*p["dependencies"], *p["optional-dependencies"]["test"], sep="\n")' | sed 's/>=/==/' > $(LOWEST)/versions.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -q -W default -n auto --maxprocesses 4 --dist worksteal
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+	@echo "The site is in site/. To read it: $(PYTHON) -m http.server --bind localhost --directory site"
+
+notebooks: $(INSTALLED)  # needs MNIST; a few minutes
+	$(PYTHON) docs/notebooks.py
 
 figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
@@ -69,8 +80,8 @@ bench: $(INSTALLED)
 $(INSTALLED): pyproject.toml
 	@echo "Installing into $(VENV), which takes about a minute ..."
 	python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --editable '.[test]'
+	$(PYTHON) -m pip install --quiet --editable '.[test,docs]'
 	touch $@
 
 clean:  # the environment, and what can be resumed
-	rm -rf $(VENV) $(LOWEST) my-run runs/checkpoints runs/*.jsonl run*.jsonl
+	rm -rf $(VENV) $(LOWEST) my-run site runs/checkpoints runs/*.jsonl run*.jsonl

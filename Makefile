@@ -39,7 +39,7 @@ test-lowest:
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
-	@echo "The site is in site/. To read it: $(PYTHON) -m http.server --bind localhost --directory site"
+	@echo "Open site/index.html; its search needs a server: $(PYTHON) -m http.server --bind localhost --directory site"
 
 notebooks: $(INSTALLED)  # needs MNIST; a few minutes
 	$(PYTHON) docs/notebooks.py

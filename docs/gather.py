@@ -1,6 +1,6 @@
 """A hook of MkDocs: the site is the checkout. Committed files keep their places, so the forge's links are the site's.
 
-Markdown is a page, and so is what would be text without colours: programs and notebooks (`NAME.py/`). A folder without
+Markdown is a page, and so is what would be text without colours: programs and notebooks (`NAME.py.html`). A folder without
 a README.md has a page that lists its files. All else, such as pictures, logs and the article, is a file as it is.
 """
 
@@ -21,7 +21,7 @@ CODE = "---\ntitle: {0}\nhide: [navigation, toc]\nsearch: {{exclude: true}}\n---
 
 
 class Source(File):
-    """A program or a notebook, shown as the page `NAME.py/` or `NAME.ipynb/`."""
+    """A program or a notebook, shown as the page `NAME.py.html` or `NAME.ipynb.html`."""
 
     @property
     def name(self):

@@ -23,13 +23,13 @@ def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_n
     pages = {page.relative_to(tmp_path).as_posix(): page.read_text() for page in tmp_path.rglob("*.html")}
     for page, words in {
         "index.html": "What we found",
-        "highway_networks.py/index.html": "highway_backward",
-        "examples/highway_layer.ipynb/index.html": "data:image/png",
-        "reference/highway_networks/index.html": "units in each block",  # of hyperparameters
-        "reference/highway_estimators/index.html": "trained on the cross-entropy",  # of a class that is made
+        "highway_networks.py.html": "highway_backward",
+        "examples/highway_layer.ipynb.html": "data:image/png",
+        "reference/highway_networks.html": "units in each block",  # of hyperparameters
+        "reference/highway_estimators.html": "trained on the cross-entropy",  # of a class that is made
     }.items():
         assert words in pages[page], page
-    folded = pages["experiments/depth_search/index.html"].partition("<details>")[2].partition("</details>")[0]
+    folded = pages["experiments/depth_search.html"].partition("<details>")[2].partition("</details>")[0]
     assert "<table>" in folded
     assert (tmp_path / "viz/gate_explorer.html").read_bytes() == (ROOT / "viz/gate_explorer.html").read_bytes()
     assert [page for page, text in pages.items() if LOADED.search(text)] == []

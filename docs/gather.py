@@ -1,7 +1,7 @@
 """A hook of MkDocs: the site is the checkout. Committed files keep their places, so the forge's links are the site's.
 
-Markdown is a page, and so is what would be text without colours: programs and notebooks (`NAME.py.html`). A folder without
-a README.md has a page that lists its files. All else, such as pictures, logs and the article, is a file as it is.
+Markdown is a page, and so are programs and notebooks (`NAME.py.html`). A folder without a README.md has a page that
+lists its files. All else, such as pictures, logs and the article, is a file as it is.
 """
 
 import ast

@@ -24,6 +24,7 @@ from conv_highway_networks import (
     Stage,
     contrast_normalised,
 )
+from highway_lab.cli import TABLES
 from highway_lab.commands import TrainingCommand
 from highway_lab.datasets import CLASSES, load_dataset
 from highway_networks import (
@@ -119,6 +120,7 @@ NETS = {
         "digits", (Convolution(8), Blocks(2), MaxPool(3, 2), Blocks(2), MaxPool(2, 2)), {"lr": 0.05, "batch_size": 20}
     ),
 }
+TABLES["NETS"] = NETS, Recipe
 
 
 # ---------------------------------------------------------------------------------------------- images

@@ -9,16 +9,41 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 from highway_lab import Interrupted, __version__
 from highway_lab.console import printable, unfailing_output
+from highway_lab.files import check_suffix, sweep
 from highway_lab.logs import environment, imported
-from highway_networks import BLOCKS, ArgumentError, Block, InputError, as_path
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    INITS,
+    LOSSES,
+    OPTIMIZERS,
+    SCHEDULES,
+    Activation,
+    ArgumentError,
+    Block,
+    InputError,
+    Loss,
+    as_path,
+)
+
+TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: what they hold
+    "BLOCKS": (BLOCKS, Block),
+    "ACTIVATIONS": (ACTIVATIONS, Activation),
+    "LOSSES": (LOSSES, Loss),
+    **{
+        name: (table, Callable)
+        for name, table in (("INITS", INITS), ("OPTIMIZERS", OPTIMIZERS), ("SCHEDULES", SCHEDULES))
+    },
+}
+NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -45,27 +70,30 @@ def run_cli(
 
     `arguments.command_line` is the command as a log states it; `arguments.to_continue` starts it again without --fresh,
     which would forget what is safe. Exit codes: that of `action` (None is 0); 2 for an InputError, and for an OSError
-    that nobody foresaw, told in one line; 130 for Ctrl-C or SIGTERM; 1 for work that stopped early for another reason,
-    and for work that is complete but whose output could not be written.
+    that nobody foresaw, told in one line; 130 for Ctrl-C, SIGTERM or SIGHUP; 1 for work that stopped early for another
+    reason, and for work that is complete but whose output could not be written.
     """
     if _importing:
         raise InputError('expected `if __name__ == "__main__":` above the call of main, found none; add it')
     argv = sys.argv[1:] if argv is None else argv
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by whoever started this process
-    with unfailing_output() as outputs, signal_handler(signal.SIGTERM, signal.default_int_handler):
+    with unfailing_output() as outputs, ended_as_by_ctrl_c():
+        with suppress(OSError):  # there is no folder for temporary files
+            sweep()
         try:
             refuse_empty(argv)
             words = [with_home(word) for word in argv]
             import_files(words)
+            check_names()
             arguments = parser.parse_args(words)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
-            with signal_handler(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler):
+            with signal_handler(signal.SIG_IGN if ignored else signal.default_int_handler, signal.SIGINT):
                 code = action(arguments) or 0
         except InputError as error:
             parser.error(in_flags(error))
         except MemoryError as error:
-            parser.error(f"memory: expected enough, found: {error or 'none left'}; ask for less")
+            parser.error(f"memory: expected enough, found: {str(error) or 'none left'}; ask for less")
         except OSError as error:  # of a file or folder that was fine when it was checked
             found = f"expected a usable one, found: {error.strerror or error}"
             parser.error(f"{error.filename or 'files'}: {found}; check the path, its permissions and the disk")
@@ -105,11 +133,12 @@ def import_files(argv: Sequence[str]) -> None:
 def import_file(file: str) -> None:
     """Import a user's file, unless it is the program that runs; raises InputError for one that cannot be used."""
     path, program = Path(file), getattr(sys.modules["__main__"], "__file__", None) or os.devnull
-    if path.suffix != ".py" or not path.is_file():
-        raise InputError(f"--import: expected a file like block.py, found {file}; check the path")
+    check_suffix("--import", path, "block.py")
+    if not path.is_file():
+        found = "something else" if path.exists() else "none"
+        raise InputError(f"--import: expected a file at {file}, found {found}; check the path")
     if not os.path.samefile(path, program):
         import_by_name(file)
-    check_blocks(file)
     imported.append(file)
     environment.cache_clear()  # the file is part of the code
 
@@ -121,8 +150,13 @@ def import_by_name(file: str) -> None:
     try:
         with starting_nothing():
             module = importlib.import_module(path.stem)
+        check_names()
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
+    except ModuleNotFoundError as error:
+        named = "a name without a dot before .py" if "." in path.stem else "its modules to be installed, or beside it"
+        remedy = "rename it" if "." in path.stem else "install what is missing, or mend the file"
+        raise InputError(f"{file}: expected {named}, found: {error}; {remedy}") from error
     except (Exception, SystemExit) as error:  # whatever the file raises
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
@@ -143,12 +177,13 @@ def starting_nothing() -> Iterator[None]:
         _importing.pop()
 
 
-def check_blocks(file: str) -> None:
-    """Raise InputError unless what a user's file has left in BLOCKS are Blocks, by names that can be printed."""
-    for name, block in BLOCKS.items():
-        if not (isinstance(name, str) and name.isprintable() and isinstance(block, Block)):
-            found = f"expected Blocks by printable names in BLOCKS, found {name!r:.40}: {block!r:.40}"
-            raise InputError(f"{file}: {found}; mend it")
+def check_names() -> None:
+    """Raise InputError unless the tables hold what they should, by names that files can have."""
+    for table, (entries, kind) in TABLES.items():
+        for name, entry in entries.items():
+            if not (isinstance(name, str) and NAME.fullmatch(name) and isinstance(entry, kind)):
+                expected = f"expected a {kind.__name__} by a name of up to 40 letters, digits and ._+-"
+                raise InputError(f"{table}: {expected}, found {name!r:.60}: {entry!r:.40}; mend it")
 
 
 def import_words(files: Sequence[str]) -> str:
@@ -172,20 +207,30 @@ def quote(word: str | os.PathLike) -> str:
 
 
 @contextmanager
-def signal_handler(number: signal.Signals, handler: Any) -> Iterator[None]:
-    """Set the handler of a signal for a while; do nothing in a thread, which receives no signals."""
+def signal_handler(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Set the handler of signals for a while; do nothing in a thread, which receives no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(number, handler)
+    previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(number, previous)
+        for number, former in previous.items():
+            signal.signal(number, former)
+
+
+SIGHUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # Windows has none
+
+
+def ended_as_by_ctrl_c() -> AbstractContextManager:
+    """Let SIGTERM and, unless `nohup` ignores it, the end of the terminal interrupt this process for a while."""
+    numbers = [signal.SIGTERM, *(of for of in SIGHUP if signal.getsignal(of) is not signal.SIG_IGN)]
+    return signal_handler(signal.default_int_handler, *numbers)
 
 
 def ignore_interrupts() -> AbstractContextManager:
-    return signal_handler(signal.SIGINT, signal.SIG_IGN)
+    return signal_handler(signal.SIG_IGN, signal.SIGINT, *SIGHUP)
 
 
 def list_of_numbers(text: str) -> list[int]:

@@ -1,18 +1,20 @@
-"""Files: read and verified, downloaded from mirrors, written as a whole, locked."""
+"""Files: read and verified, downloaded from mirrors, written as a whole, locked, swept."""
 
 import glob
 import hashlib
 import lzma
 import os
 import secrets
+import shutil
 import stat
 import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import IO, Any, NamedTuple
 
 try:
@@ -52,19 +54,24 @@ class DownloadError(InputError):
 # ------------------------------------------------------------------------------------------- reading
 
 
-def read_bytes(path: Path) -> bytes:
+def content_of(path: str | os.PathLike) -> bytes:
+    """Return the content of a regular file; raise OSError if it cannot be read, or is larger than MAX_BYTES."""
+    check_regular(path)
+    if os.path.getsize(path) > MAX_BYTES:
+        raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+    return Path(path).read_bytes()
+
+
+def read_bytes(path: Path, remedy: str = "check the path and its permissions") -> bytes:
     """Return the content of a regular file; raise InputError if it cannot be read."""
     try:
         check_regular(path)
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise InputError(
-                f"{path}: expected at most {MAX_BYTES >> 20} MiB, found {size:,} bytes; choose a smaller file"
-            )
-        return path.read_bytes()
+        if (size := os.path.getsize(path)) > MAX_BYTES:
+            expected = f"expected at most {MAX_BYTES >> 20} MiB, found {size:,} bytes"
+            raise InputError(f"{path}: {expected}; choose a smaller file")
+        return content_of(path)
     except OSError as error:
-        raise InputError(
-            f"{path}: expected a readable file, found: {error.strerror}; check the path and its permissions"
-        ) from error
+        raise InputError(f"{path}: expected a readable file, found: {error.strerror}; {remedy}") from error
 
 
 def decompress(content: bytes, path: Path) -> bytes:
@@ -259,9 +266,7 @@ def remove_torn(path: str | os.PathLike) -> None:
     place = _followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
         with suppress(OSError):  # one in a read-only folder stays
-            with open(torn, "rb") as file:
-                abandoned = _lock(file)
-            if abandoned:
+            if _is_free(torn):
                 torn.unlink()
 
 
@@ -292,6 +297,19 @@ def check_writable(path: str | os.PathLike) -> None:
         raise unwritable(path, f"no permission to write in {place.parent}")
 
 
+def check_suffix(flag: str, path: Path, like: str) -> None:
+    """Raise InputError if a file that a flag names is not named like what will be in it."""
+    if path.suffix != Path(like).suffix:
+        raise InputError(f"{flag}: expected a name like {like}, found {path}; choose another")
+
+
+def check_replaceable(path: str | os.PathLike, is_own: Callable[[], bool], replace: bool) -> None:
+    """Raise InputError if a file is there that is not the job's own, unless it is to be replaced."""
+    if not replace and os.path.exists(path) and not is_own():
+        found = "expected no file, or one that the same job has made, found another"
+        raise InputError(f"{path}: {found}; choose another path, or replace the file (--replace)")
+
+
 def make_place(path: str | os.PathLike) -> None:
     """Make a file's folder; raises InputError if the file could not be written there."""
     try:
@@ -309,6 +327,52 @@ def _followed(path: str | os.PathLike) -> Path:
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
     """Make the error of a path that cannot be written."""
     return InputError(f"{path}: expected a place to write, found: {found}; choose another path or free the disk")
+
+
+SCRATCH = "highway-networks-"  # begins the names of folders for temporary files; the process that made one follows
+HELD = ".held"  # the file in such a folder that is locked as long as that process lives
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder for temporary files; it is removed afterwards or, if this process is killed, by `sweep`."""
+    prefix = f"{SCRATCH}{os.getpid()}-"
+    with TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder, open(Path(folder, HELD), "w") as file:
+        _lock(file)
+        yield Path(folder)
+
+
+def sweep() -> None:
+    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these.
+
+    A process is dead if none has its number, and nobody holds its lock. Another user's folders are left alone.
+    """
+    if fcntl is None:
+        return
+    for folder in Path(gettempdir()).glob(f"{SCRATCH}[0-9]*-*"):
+        process = folder.name.removeprefix(SCRATCH).partition("-")[0]
+        with suppress(OSError, ValueError):
+            if folder.lstat().st_uid == os.getuid() and not _is_running(int(process)) and _is_free(folder / HELD):
+                shutil.rmtree(folder)
+                for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
+                    semaphore.unlink()
+
+
+def _is_running(process: int) -> bool:
+    """Return whether a process has this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+def _is_free(path: Path) -> bool:
+    """Return whether nobody has locked a file; raises OSError if there is none."""
+    with open(path, "rb") as file:
+        return _lock(file)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 from highway_lab import Interrupted, logs
 from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
 from highway_lab.console import count_of
-from highway_lab.files import atomic_write, check_regular, make_place, remove
+from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
 from highway_lab.logs import Result, imported
 from highway_networks import ArgumentError, InputError
 
@@ -120,8 +120,7 @@ class ResultFile(Generic[ResultT]):
 
     def _content(self) -> bytes:
         try:
-            check_regular(self.path)
-            content = self.path.read_bytes()
+            content = content_of(self.path)
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -198,8 +197,8 @@ def check_memory(needed: int) -> None:
 def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: int) -> Iterator:
     """Yield results of `jobs` local processes, which get the data once, as memory-mapped files.
 
-    Ctrl-C reaches every process, but only this one answers. A single job needs no other process; others end with their
-    work, or with this process, however it ends.
+    Ctrl-C, and the end of a terminal, reach every process, but only this one answers. A single job needs no other
+    process; others end with their work, or with this process, however it ends.
     """
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
@@ -207,21 +206,23 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     warnings.filterwarnings("ignore", module="joblib.parallel")  # a job that is cut short says so itself
     jobs = min(jobs, max(MOST_PROCESSES, os.cpu_count() or 1))
     begin: dict[str, Any] = {}
-    if jobs > 1:
-        from multiprocessing.spawn import get_preparation_data
-
-        main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-        begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
-    with ignore_interrupts():  # processes that are started meanwhile inherit it
-        finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
-            delayed(function)(task, data) for task in tasks
-        )
-    try:
-        yield from finished
-    finally:  # they end before this process does, or what they share would be left behind
+    with ExitStack() as stack:
         if jobs > 1:
-            with ignore_interrupts():
-                get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+            from multiprocessing.spawn import get_preparation_data
+
+            main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
+            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
+            begin["temp_folder"] = stack.enter_context(scratch_folder())
+        with ignore_interrupts():  # processes that are started meanwhile inherit it
+            finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
+                delayed(function)(task, data) for task in tasks
+            )
+        try:
+            yield from finished
+        finally:  # they end before this process does, or what they share would be left behind
+            if jobs > 1:
+                with ignore_interrupts():
+                    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
 def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:

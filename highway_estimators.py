@@ -885,7 +885,7 @@ class LabelsMixin(ClassifierMixin):
         }
 
     def _load_rest(self, saved: dict[str, Any]) -> None:
-        self.classes_, self.multilabel_ = np.array(saved["classes"], saved["dtype"]), bool(saved["multilabel"])
+        self.classes_, self.multilabel_ = nets.array_of(saved["classes"], saved["dtype"]), bool(saved["multilabel"])
         if self.classes_.shape != (self.net_.config["d_out"],):
             raise ValueError(f"classes of shape {self.classes_.shape} for {self.net_.config['d_out']} outputs")
         if weights := [dict(pairs) for pairs in saved["class_weight"]]:

@@ -83,7 +83,7 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
             packed = packed_arrays(archive)
             written = packed.pop("digest").text() if "digest" in packed else None
             text = packed.pop("state").text(MAX_BYTES)
-            state = logs.loads(text, State)
+            state = logs.loads(text.encode(), State)
             if state.config != asdict(training.config):
                 return False
             if not any_code and state.code != code_of(training):

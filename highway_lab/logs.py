@@ -26,7 +26,7 @@ import numpy as np
 
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
-from highway_lab.files import atomic_write, check_regular
+from highway_lab.files import atomic_write, content_of
 from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, rounded
 
 SCHEMA: Literal[1] = 1
@@ -36,6 +36,7 @@ CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
 LARGEST = 1e100  # magnitude of a number in a log: larger ones overflow in sums of squares
+MOST_VALUES = 2**23  # numbers, texts, lists and objects in a log: each takes up to a hundred times its bytes
 LONGEST_TEXT = 256  # characters of a text in a log, but for these fields: a command may list thousands of seeds
 LONGER_TEXTS = {"command": math.inf, "best_command": math.inf, "file": 4096, "right": 4096}
 ConfigT = TypeVar("ConfigT", bound=Any)
@@ -349,9 +350,12 @@ def users_code() -> dict[str, ast.Module]:
     paths = [Path(file) for file in imported]
     while paths:
         path = paths.pop()
-        if path.stem in trees or path.stem in OURS or not path.exists():
+        if path.stem in trees or path.stem in OURS or not path.is_file():
             continue
-        trees[path.stem] = parsed(path)
+        try:
+            trees[path.stem] = parsed(path)
+        except (SyntaxError, ValueError):  # it cannot have been imported
+            continue
         for node in ast.walk(trees[path.stem]):
             if isinstance(node, ast.Import):
                 paths += [path.with_name(f"{alias.name}.py") for alias in node.names]
@@ -372,7 +376,7 @@ def fingerprint(trees: dict[str, ast.Module]) -> str:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 node.value = ""
     dumps = "".join(name + ast.dump(tree) for name, tree in sorted(trees.items()))
-    return hashlib.sha256(dumps.encode()).hexdigest()[:12]
+    return hashlib.sha256(dumps.encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def git(*arguments: str) -> str | None:
@@ -427,8 +431,7 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
     Raises InputError naming the file, the field, what was expected and the remedy (a command, usually).
     """
     try:
-        check_regular(path)
-        return loads(Path(path).read_bytes(), schema)
+        return loads(content_of(path), schema)
     except OSError as error:
         raise InputError(f"{path}: expected a log, found: {error.strerror}; {remedy}") from error
     except (ValueError, RecursionError) as error:
@@ -436,8 +439,10 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
         raise InputError(f"{path}: expected a log of this version, found: {error}{ending}") from error
 
 
-def loads(text: bytes | str, schema: type[LogT]) -> LogT:
-    """Return the log or the result in `text`; raises ValueError where it differs from the schema."""
+def loads(text: bytes, schema: type[LogT]) -> LogT:
+    """Return the log or the result in `text`; raises ValueError where it differs from the schema, or is too large."""
+    if sum(map(text.count, b",[{")) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
     raw = msgspec.json.decode(text)
     check_values(raw)
     log = msgspec.convert(raw, schema)

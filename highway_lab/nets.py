@@ -15,17 +15,30 @@ from highway_lab.files import atomic_write, check_regular
 from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
+MOST_MEMBERS = 10_000  # of an archive: the header of each is read
+MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
 
-def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
+def save_net(path: str | os.PathLike, net: Any, origin: str = "", **beside: np.ndarray) -> None:
     """Write a net's tensors and configuration, and arrays `beside` them, as .npz, whole or not at all.
 
-    Raises InputError if it cannot.
+    `origin` says where the net is from: the archive's comment. Raises InputError if it cannot be written.
     """
-    with atomic_write(path, "wb") as file:
+    with atomic_write(path, "w+b") as file:
         arrays = net.tensors() | beside
         np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(net.config)), **arrays)
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.comment = origin.encode()
+
+
+def origin_of(path: str | os.PathLike) -> str | None:
+    """Return where a net that `save_net` wrote is from; None if there is no such file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.comment.decode(errors="replace")
+    except (OSError, zipfile.BadZipFile):
+        return None
 
 
 def load_net(path: str | os.PathLike, kind: type) -> Any:
@@ -131,8 +144,20 @@ class Packed:
 
 
 def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
-    """Return the arrays in an .npz file by name."""
+    """Return the arrays in an .npz file by name; raises ValueError for too many, or if they expand too much."""
+    members, size = archive.infolist(), os.path.getsize(archive.filename or "")
+    if len(members) > MOST_MEMBERS:
+        raise ValueError(f"{len(members):,} arrays, more than {MOST_MEMBERS:,}")
+    if (expanded := sum(member.file_size for member in members)) > MOST_EXPANSION * size:
+        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
     return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
+
+
+def array_of(values: Any, dtype: str) -> np.ndarray:
+    """Return values of a file's JSON as an array; raises ValueError for a type in which they take too many bytes."""
+    if (found := len(values) * np.dtype(dtype).itemsize) > LONGEST_TEXT:
+        raise ValueError(f"{len(values)} values of {dtype}, {found:,} bytes, more than {LONGEST_TEXT:,}")
+    return np.array(values, dtype)
 
 
 Described = np.ndarray | Packed | None  # None: there is no array

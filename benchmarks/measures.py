@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from highway_lab.cli import OneLineParser, count, run_cli
+from highway_lab.commands import add_replace
 from highway_lab.fields import NotNegative
-from highway_lab.files import check_writable
-from highway_lab.logs import Log, write
+from highway_lab.files import check_replaceable, check_suffix, check_writable
+from highway_lab.logs import Log, read, write
 from highway_networks import InputError, rounded
 
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
@@ -32,6 +33,7 @@ def run(
     """
     parser = OneLineParser(prog=f"python -m benchmarks {name}", description=measure.__doc__)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
+    add_replace(parser)
     if rounds:
         parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help="turns of each, %(default)s")
     if contenders:
@@ -41,7 +43,9 @@ def run(
         if sys.platform != "linux":
             raise InputError(f"benchmarks: expected Linux, found {sys.platform}; run them there")
         if arguments.json:
+            check_suffix("--json", arguments.json, f"{name}.json")
             check_writable(arguments.json)
+            check_replaceable(arguments.json, lambda: is_log_of(measure, arguments.json), arguments.replace)
         if KERNELS in os.environ:
             print(f"WARNING {KERNELS} is set: users get other kernels; unset it", file=sys.stderr)
         log = measure(arguments)
@@ -50,6 +54,15 @@ def run(
             print(f"saved {arguments.json}")
 
     return run_cli(parser, measure_and_write, argv)
+
+
+def is_log_of(measure: Callable[[argparse.Namespace], Log], path: Path) -> bool:
+    """Return whether a file is a log of a measurement, of whatever rounds and contenders."""
+    try:
+        read(path, measure.__annotations__["return"], "")
+    except InputError:
+        return False
+    return True
 
 
 @dataclass

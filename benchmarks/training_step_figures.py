@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.figures import COLORS, INK, label_ends, new_figure, pale, save_all
+from highway_lab.figures import COLORS, INK, label_ends, new_figure, pale, picture_folder, save_all
+from highway_lab.files import check_suffix
 from highway_lab.logs import read
 from highway_lab.tables import markdown
 
@@ -132,13 +133,16 @@ TABLES = {"training_step": training_step_table, "training_step_passes": passes_t
 
 
 def draw(arguments: argparse.Namespace) -> None:
+    if arguments.out:
+        check_suffix("--out", arguments.out, PICTURE.name)
     log = read(arguments.log, StepLog, f"make it with: python -m benchmarks training_step --json {arguments.log}")
-    save_all({arguments.out: partial(step_figure, log)}, arguments.log)
-    print(f"drew {arguments.out}")
+    picture = arguments.out or picture_folder(arguments.log, LOG) / PICTURE.name
+    save_all({picture: partial(step_figure, log)}, arguments.log)
+    print(f"drew {picture}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(prog="python -m benchmarks training_step_figures", description="Draw the training step.")
     parser.add_argument("log", nargs="?", type=Path, default=LOG, metavar="LOG.json", help="default: %(default)s")
-    parser.add_argument("--out", type=Path, default=PICTURE, metavar="PICTURE.png", help="default: %(default)s")
+    parser.add_argument("--out", type=Path, metavar="PICTURE.png", help=f"default: {PICTURE}, or below viz/")
     return run_cli(parser, draw, argv)

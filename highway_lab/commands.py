@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from highway_lab import Interrupted
@@ -42,9 +41,18 @@ from highway_lab.console import (
     unfailing_output,
 )
 from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, name_of
-from highway_lab.files import check_writable, lock_log, remove, remove_torn
+from highway_lab.files import (
+    check_replaceable,
+    check_suffix,
+    check_writable,
+    lock_log,
+    remove,
+    remove_torn,
+    scratch_folder,
+)
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
 from highway_lab.logs import (
+    MOST_VALUES,
     DatasetInfo,
     RunLog,
     RunRecord,
@@ -53,10 +61,14 @@ from highway_lab.logs import (
     imported,
     joined,
     mathematics,
+    read,
     write,
 )
+from highway_lab.nets import origin_of, save_net
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
+
+VALUES_OF_EPOCH = 64  # in its line, beside a mean gate for each block: measurements, configuration, environment
 
 # ---------------------------------------------------------------------------------------------- the job
 
@@ -74,6 +86,7 @@ class Job:
     scheduler: str | None = None  # address of a Dask cluster that trains them
     old: str | None = None  # finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
     save_model: Path | None = None
+    replace: bool = False  # whether log and net may replace files that this job has not made
     tensorboard: Path | None = None  # folder of event files
     checkpoints: bool = False  # whether a run that was cut short goes on from its last epoch
     of_folder: str = ""  # flags that were taken as they suit a folder of images
@@ -84,8 +97,7 @@ class Job:
         So neither replaces any other file, nor those that lie beside the log for a while.
         """
         if self.out:
-            if self.out.suffix != ".json":
-                raise InputError(f"--out: expected a name like log.json, found {self.out}; choose another")
+            check_suffix("--out", self.out, "log.json")
             for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
                 check_writable(path)
         for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
@@ -97,12 +109,31 @@ class Job:
             if len(self.configs) > 1:
                 choice = f"one {flag(self.configs[0].SIZE)}, --block and --seed"
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
-            if self.save_model.suffix != ".npz":
-                raise InputError(f"--save-model: expected a name like net.npz, found {self.save_model}; choose another")
+            check_suffix("--save-model", self.save_model, "net.npz")
             check_writable(self.save_model)
             if os.path.realpath(self.save_model) in map(os.path.realpath, self.checkpoint_paths()):
                 found = f"expected a file that outlives the run, found its checkpoint {self.save_model}"
                 raise InputError(f"--save-model: {found}; choose another")
+
+    def check_replaced(self) -> None:
+        """Raise InputError if log or net would replace a file that this job has not made, unless it may."""
+        if self.out:
+            check_replaceable(self.out, self.made_log, self.replace)
+        if self.save_model:
+            check_replaceable(self.save_model, self.made_net, self.replace)
+
+    def made_log(self) -> bool:
+        """Return whether the log that is there is of the same runs."""
+        kind: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
+        try:
+            log = read(self.out or "", kind, "")
+        except InputError:
+            return False
+        return log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
+
+    def made_net(self) -> bool:
+        """Return whether there is a net, and one of the same run."""
+        return origin_of(self.save_model or "") == full_name(self.dataset, self.configs[0])
 
     def checkpoint(self, config: TrainingConfig) -> Path | None:
         """Return the path of a run's checkpoint, unless it has none; runs of other configs have other paths."""
@@ -137,6 +168,7 @@ def run_job(job: Job, data: Dataset) -> None:
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
+    job.check_replaced()
     with _log_path(job) as path, lock_log(path):
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
@@ -204,13 +236,13 @@ def _log_path(job: Job) -> Iterator[Path]:
     if job.out:
         yield job.out
     else:
-        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            yield Path(folder, "log.json")
+        with scratch_folder() as folder:
+            yield folder / "log.json"
 
 
 def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
     """Raise InputError if the net is wanted and not there, but its run is finished and would not be made again."""
-    if not job.save_model or job.save_model.exists() or job.old == "fresh":
+    if not job.save_model or job.made_net() or job.old == "fresh":
         return
     if any(run.whole and run.config == job.configs[0] for run in lines.read()):
         found = f"expected a run to make it, found that run in {lines.path}"
@@ -236,7 +268,12 @@ def _train_one(
                 watcher(run)
 
         kept, any_code = None if job.scheduler else job.checkpoint(config), job.old == "keep"
-        run = train_resumably(config, data, report=report, save_model=job.save_model, keep=kept, any_code=any_code)
+        run = train_resumably(config, data, report=report, keep=kept, any_code=any_code)
+        if job.save_model:
+            try:
+                save_net(job.save_model, run.net, full_name(job.dataset, config))
+            except InputError as error:
+                raise Interrupted(str(error)) from error
     run.net = None  # which would take memory, and time on its way from a worker
     return run
 
@@ -346,6 +383,7 @@ class TrainingCommand:
         log.add_argument("--out", type=Path, help=f"path of the log ({text})")
         log.add_argument("--no-save", action="store_true", help="write no log")
         parser.add_argument("--save-model", type=Path, metavar="PATH", help="save the net (.npz) of a single run")
+        add_replace(parser)
         text = "write events for TensorBoard, in a folder below DIR for each run (needs tensorboardX)"
         parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=text)
         return parser
@@ -354,7 +392,8 @@ class TrainingCommand:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
-        options = {name: getattr(given, name) for name in ("jobs", "scheduler", "old", "save_model", "tensorboard")}
+        names = ("jobs", "scheduler", "old", "save_model", "replace", "tensorboard")
+        options = {name: getattr(given, name) for name in names}
         commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
         of_folder = " ".join(f"{flag(name)} {getattr(configs[0], name)}" for name in taken)
@@ -373,10 +412,15 @@ class TrainingCommand:
         if data.classes:
             fields = self.of_folder(dataclasses.replace(usual, n_train=fields["n_train"])) | fields
         fields = quick | fields
-        return [
+        configs: list[Any] = [
             self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block})
             for size, seed, block in product(sizes, seeds, blocks)
         ]
+        values = sum(config.epochs * (config.depth + VALUES_OF_EPOCH) for config in configs)
+        if values > MOST_VALUES:
+            found = f"expected as many epochs and blocks as a log of {MOST_VALUES:,} values holds, found {values:,}"
+            raise InputError(f"runs: {found}; ask for fewer, in several commands")
+        return configs
 
     def log_name(self, given: argparse.Namespace, dataset: str, configs: Sequence[TrainingConfig]) -> str:
         """Return run.json or run_sweep.json, with whatever differs from a committed job's settings in the name.
@@ -405,6 +449,11 @@ class TrainingCommand:
         """Return the hyperparameters that flags of their own have set."""
         fields = {field.name for field in dataclasses.fields(self.config)} - {"block"}
         return {name: value for name, value in vars(given).items() if name in fields}
+
+
+def add_replace(parser: argparse.ArgumentParser) -> None:
+    """Add --replace, without which a command refuses to write over a file that it has not made."""
+    parser.add_argument("--replace", action="store_true", help="let what is saved replace files that are no such job's")
 
 
 def add_data_flags(parser: argparse.ArgumentParser, default: str | None, *, folders: bool = True) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 import highway_networks
-from highway_lab import Interrupted, checkpoints
+from highway_lab import checkpoints
 from highway_lab.jobs import check_memory
 from highway_lab.logs import RunRecord
-from highway_lab.nets import save_net
 from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Dataset, DeepNet, InputError, TrainingConfig, batch_sizes, check_hyperparameters
+from highway_networks import BLOCKS, Dataset, DeepNet, TrainingConfig, batch_sizes, check_hyperparameters
 
 
 def memory_of(config: Any, data: Dataset) -> int:
@@ -68,16 +67,14 @@ def train_resumably(
     data: Dataset,
     *,
     report: Callable[[RunRecord], None] = lambda run: None,
-    save_model: str | os.PathLike | None = None,
     keep: str | os.PathLike | None = None,
     any_code: bool = False,
 ) -> RunRecord:
     """Train one net as `highway_networks.train` does; returns the record of the run, whose `net` is the trained net.
 
     `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
-    goes on. `save_model`: where to put the trained net; `keep`: where a checkpoint is kept after each epoch, from which
-    the run goes on if it is there and of today's code, or of `any_code`. Raises InputError if `data` does not suit the
-    config, Interrupted if the disk will not have the net.
+    goes on. `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there and of
+    today's code, or of `any_code`. Raises InputError if `data` does not suit the config.
     """
     training = Training(config, data)
     if keep and checkpoints.restore(keep, training, any_code=any_code):
@@ -86,9 +83,4 @@ def train_resumably(
         if keep:
             checkpoints.save(keep, training)
         report(training.record())
-    if save_model:
-        try:
-            save_net(save_model, training.net)
-        except InputError as error:
-            raise Interrupted(str(error)) from error
     return training.record()

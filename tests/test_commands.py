@@ -23,7 +23,7 @@ import highway_estimators  # noqa: F401, adds its losses
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from highway_lab import checkpoints, commands, datasets, logs, programs
+from highway_lab import checkpoints, commands, datasets, files, logs, programs
 from highway_lab.commands import checkpoint_beside, lines_beside
 from highway_lab.console import describe_chance, full_name, summary
 from highway_lab.jobs import ResultFile
@@ -69,6 +69,47 @@ def stop_at(monkeypatch, n: int) -> list:
 
     monkeypatch.setattr(commands, "train_resumably", train_or_stop)
     return trained
+
+
+# ------------------------------------------------------------------------------ files that are there
+
+
+NET_OF_OTHERS = (ROOT / "models/conv-mnist-16.npz").read_bytes()
+LOG_OF_OTHERS = (ROOT / "runs/lesions.json").read_bytes()
+
+
+@both_programs
+@pytest.mark.parametrize(
+    ("name", "content"), [("log.json", LOG_OF_OTHERS), ("net.npz", NET_OF_OTHERS), ("log.json", b"")]
+)
+def test_a_file_that_the_job_has_not_made_is_replaced_only_if_the_command_says_so(
+    workdir, refused, monkeypatch, program, name, content
+):
+    words = [*SMALL[program], "--block", "plain", "--out", "log.json", "--save-model", "net.npz"]
+    Path("others").write_bytes(content)
+    Path(name).symlink_to("others")
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "train_resumably", lambda *_, **__: pytest.fail("training has begun"))
+        error = refused(program.main, words)
+    assert (
+        f"{name}: expected no file, or one that the same job has made, found another; choose another path, or" in error
+    )
+    assert Path("others").read_bytes() == content
+    assert program.main([*words, "--replace"]) == 0
+    assert Path("others").read_bytes() != content
+
+
+@both_programs
+def test_the_same_job_replaces_its_own_files_another_one_does_not(workdir, refused, program):
+    words = [*SMALL[program], "--block", "plain", "--out", "log.json", "--save-model", "net.npz"]
+    assert [program.main(words), program.main([*words, "--jobs", "2"]), program.main([*words, "--fresh"])] == [0] * 3
+    before = files_below(workdir)
+    assert "log.json: expected no file" in refused(program.main, [*words, "--seed", "1"])
+    Path("log.json").unlink()
+    assert "net.npz: expected no file" in refused(program.main, [*words, "--seed", "1"])
+    assert program.main(words) == 0
+    assert files_below(workdir).keys() == before.keys()
+    assert files_below(workdir)["net.npz"] == before["net.npz"]
 
 
 # ------------------------------------------------------------------------------------------ end to end
@@ -178,9 +219,9 @@ def test_a_log_states_command_and_data(workdir, monkeypatch):
         (cn, "conv_highway_networks.py", "python conv_highway_networks.py"),
     ):
         monkeypatch.setattr(sys, "argv", [script])
-        assert program.main([*SMALL[program], "--out", "my log.json"]) == 0
+        assert program.main([*SMALL[program], "--out", "my log.json", "--replace"]) == 0
         raw = json.loads(Path("my log.json").read_text())
-        assert raw["command"] == f"{stated} {' '.join(SMALL[program])} --out 'my log.json'"
+        assert raw["command"] == f"{stated} {' '.join(SMALL[program])} --out 'my log.json' --replace"
         numbers = {"n_train": 100, "n_test": 50}
         assert raw["dataset"] == {"name": "digits", **numbers, "test_set": "test images", "classes": []}
 
@@ -283,11 +324,12 @@ BAD_ARGUMENTS = {
     "--epoch 1": "unrecognized arguments: --epoch 1",
     "--fres": "unrecognized arguments: --fres",
     "--no-save --out log.json": "argument --out: not allowed with argument --no-save",
+    "--depth 1000000000": "runs: expected as many epochs and blocks as a log of 8,388,608 values holds, found ",
     f"--epochs 1{'0' * 400}": "--epochs: expected a number up to 9.2e+18, found 10000",
     "--gate-bias 1e39": "--gate-bias: expected a number up to 3.4e+38, found 1e+39; choose another",
     "--gate-bias -inf": "--gate-bias: expected a number up to 3.4e+38, found -inf; choose another",
 }
-for words in ("--depth 1000000000", f"--hidden 1{'0' * 18}"):  # what no machine can hold
+for words in ("--depth 1000000 --hidden 1000", f"--hidden 1{'0' * 18}"):  # what no machine can hold
     BAD_ARGUMENTS[words] = "memory: expected nets that "
 for words in ("--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"):
     BAD_ARGUMENTS[words] = "runs: expected at most 100,000, found more; "
@@ -325,16 +367,29 @@ def test_an_error_in_a_worker_process_is_one_line_too(workdir, capfd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, start, number):
-    """A terminal's Ctrl-C reaches every process of the job, the other signal one; one of many runs has finished."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, start, monkeypatch, number):
+    """A terminal's signals reach every process of the job, SIGTERM one; one of many runs has finished.
+
+    What a killed job cannot tidy up, the next start of any command does.
+    """
+    scratch = workdir.with_name("scratch")
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     words = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--depth", "10")
     words += ("--epochs", "30", "--block", "highway", "--seeds", "0-199", "--jobs", "2", "--out", "log.json")
     process = start(hn.__file__, *words)
     wait_until(kept_runs, "the first run")
-    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
     error = process.communicate(timeout=300)[1]
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
+    if number == signal.SIGKILL:
+        assert files_below(scratch)
+        assert start(viz.__file__, "--help").wait(timeout=60) == 0
+    assert files_below(scratch) == {}
+    assert [*Path("/dev/shm").glob(f"*loky-{process.pid}-*")] == []
+    if number == signal.SIGKILL:
+        return
     assert process.returncode == 130, error
     assert not re.search("Traceback|leaked|semlock", error)
     said = re.search(r"(\d+) of 200 runs are safe in log\.digits\.jsonl; to continue: python highway_net", error)
@@ -423,6 +478,40 @@ def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatc
     assert files_below(workdir) == {}
 
 
+def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir, monkeypatch, start):
+    monkeypatch.setattr(tempfile, "tempdir", str(workdir))
+    monkeypatch.setenv("TMPDIR", str(workdir))
+    program = "from highway_lab.files import scratch_folder\nwith scratch_folder(): print(flush=True); input()"
+    killed, living = (start("-c", program) for _ in range(2))
+    for process in (killed, living):
+        process.stdout.readline()
+    (folder,) = workdir.glob(f"highway-networks-{killed.pid}-*")
+    killed.kill()
+    killed.wait()
+    foreign = [f"highway-networks-{killed.pid}-notes", f"highway-networks-{killed.pid}", "highway-networks-1a-b"]
+    for name in foreign:
+        Path(name).mkdir()
+    Path(foreign[-1], files.HELD).touch()
+    (held,) = workdir.glob(f"highway-networks-{living.pid}-*")
+    files.sweep()
+    assert not folder.exists()
+    assert {path.name for path in workdir.iterdir()} == {*foreign, held.name}
+
+
+def test_nohup_lets_a_job_outlive_its_terminal(workdir, monkeypatch):
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        seen = []
+        monkeypatch.setattr(commands, "run_job", lambda *_: seen.append(signal.getsignal(signal.SIGHUP)))
+        programs.main([*DENSE, "--no-save"])
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        programs.main([*DENSE, "--no-save"])
+        assert seen == [signal.SIG_IGN, signal.default_int_handler]
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_only_a_job_that_is_not_saved_needs_a_temporary_folder(workdir, monkeypatch, refused):
     monkeypatch.setattr(tempfile, "tempdir", "nowhere")
     assert programs.main([*DENSE, "--out", "log.json"]) == 0
@@ -483,9 +572,9 @@ def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):
     place = checkpoint_beside(Path("log.json"), "digits", read("log.json", cn).runs[0].config)
     place.write_bytes(b"no checkpoint")
     assert "expected a checkpoint" in refused(cn.main, words)
-    assert cn.main([*words, "--lr", "0.01"]) == 0
+    assert cn.main([*words, "--lr", "0.01", "--replace"]) == 0
     assert place.read_bytes() == b"no checkpoint"
-    assert cn.main([*words, "--fresh"]) == 0
+    assert cn.main([*words, "--fresh", "--replace"]) == 0
     assert sorted(files_below(workdir)) == ["log.json"]
 
 
@@ -509,7 +598,7 @@ def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     ResultFile(LINES, RunRecord[hn.Config]).append(dataclasses.replace(log.runs[0], environment=log.environment))
     torn = Path(".log.json.01234567")
     torn.touch()
-    assert programs.main([*words, "--seed", "1"]) == 0
+    assert programs.main([*words, "--seed", "1", "--replace"]) == 0
     assert Path("log.json").stat().st_mtime_ns >= LINES.stat().st_mtime_ns
     assert not torn.exists()
 

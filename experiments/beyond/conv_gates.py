@@ -19,7 +19,7 @@ from conv_highway_networks import ConvNet, average_pool_forward
 from highway_lab.fields import Count, Pixel, Share, lists_of
 from highway_lab.files import make_place, remove
 from highway_lab.logs import DatasetInfo, Log, numbers
-from highway_lab.nets import load_net
+from highway_lab.nets import load_net, save_net
 from highway_lab.training import train_resumably
 from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
 
@@ -126,7 +126,7 @@ def train_short(job: ExperimentJob) -> Path:
     kept, old = checkpoint_path(name, config), job.arguments.old
     if old == "fresh":
         remove(kept)
-    train_resumably(config, job.data, keep=kept, any_code=old == "keep", save_model=path)
+    save_net(path, train_resumably(config, job.data, keep=kept, any_code=old == "keep").net)
     return path
 
 

@@ -30,7 +30,7 @@ from highway_lab.figures import (
     renderer,
     set_title,
 )
-from highway_lab.files import atomic_write, make_place
+from highway_lab.files import atomic_write, check_suffix, make_place
 from highway_networks import InputError
 
 __all__ = ["animate", "main"]
@@ -112,6 +112,8 @@ def animate_command(arguments: argparse.Namespace) -> None:
     """Animate the logs that are named, or those here that have one depth; raises InputError."""
     if arguments.out and len(arguments.logs) != 1:
         raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
+    if arguments.out:
+        check_suffix("--out", arguments.out, NAME)
     here = [path for path in viz.found_logs() if not path.stem.startswith("run_sweep")]
     for path in arguments.logs or here:
         print(f"made {animate(path, arguments.out)}")

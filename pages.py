@@ -174,9 +174,9 @@ def pages() -> list[Path]:
 def fill(readme: Path) -> tuple[str, str]:
     """Return a page's text as it is and with its tables made anew; raises InputError if a marker is wrong."""
     try:
-        text = readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{readme}: expected to be here, found: {error.strerror}; run this in its folder") from error
+        text = read_bytes(readme, "run this in its folder").decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{readme}: expected text in UTF-8, found: {error}; save it as such") from error
     missing = len(OPENED.findall(text)) - len(MARKED.findall(text))
     if missing:
         raise InputError(

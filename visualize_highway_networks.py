@@ -48,6 +48,7 @@ from highway_lab.figures import (
     save_all,
     set_title,
 )
+from highway_lab.files import read_bytes
 from highway_lab.logs import RunLog, RunRecord
 from highway_networks import Config, InputError
 
@@ -315,7 +316,9 @@ GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_dept
 def read_log(path: Path) -> Log:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     remedy = f"make it with: {COMMAND}"
-    is_conv = path.is_file() and b'"net": ' in path.read_bytes()  # which convolutional net: dense ones have no name
+    is_conv = path.is_file() and b'"net": ' in read_bytes(
+        path, remedy
+    )  # which convolutional net: dense ones have no name
     config = ConvConfig if is_conv else Config
     is_unfinished = path.suffix == ".jsonl"
     log = read_unfinished(path, config) if is_unfinished else highway_lab.logs.read(path, RunLog[config], remedy)
@@ -333,7 +336,7 @@ def found_logs() -> list[Path]:
 
 def own_folder(path: Path) -> Path:
     """Return the folder of a log's pictures: viz/ for run.json and run_sweep.json, a folder below it for any other."""
-    return picture_folder(path, "run_sweep" if path.stem.startswith("run_sweep") else "run")
+    return picture_folder(path, Path("run_sweep.json" if path.stem.startswith("run_sweep") else "run.json"))
 
 
 def draw(path: Path, folder: Path | None = None) -> list[Path]:

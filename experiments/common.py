@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import importlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -120,8 +121,13 @@ class Experiment:
         further = {self.log_path(ending) for ending in self.more}
         return [path for path in self.log_steps(datasets) if path not in further or path.exists()]
 
+    def named(self, path: Path) -> Path:
+        """Return a path as `log_steps` has it, if it leads to one of these logs."""
+        return next((log for log in self.log_steps() if os.path.realpath(log) == os.path.realpath(path)), path)
+
     def read(self, path: Path) -> Any:
         """Read a log of this experiment; raises InputError unless a committed one is of its own data set and net."""
+        path = self.named(path)
         more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
         committed = {self.log_path(name): name for name in self.datasets} | more
         steps = self.log_steps() | {self.log_path(smoke=True): ["run", "--smoke"]}
@@ -181,13 +187,15 @@ class Experiment:
             yield from ((of[0], claim) for claim in self.figures.claims(*of))
 
     def plot(self, arguments: argparse.Namespace) -> None:
-        """Print the tables of logs, and the verdicts of committed ones; draw all figures into the first's folder.
+        """Print the tables of logs, and the verdicts of committed ones; draw all figures.
 
-        A further log is judged beside the first of its data set only.
+        They go to the folder of the first log, or of the first that is no committed one. A further log is judged beside
+        the first of its data set only.
         """
         from highway_lab.figures import drawing, picture_folder, save_all
 
-        paths, most = arguments.logs or self.existing_logs() or [self.log_path()], len(self.datasets)
+        paths = [*map(self.named, arguments.logs)] or self.existing_logs() or [self.log_path()]
+        most, committed = len(self.datasets), self.log_steps()
         if len(arguments.logs) > most:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
@@ -195,10 +203,11 @@ class Experiment:
             with drawing(f"the table {name}", *paths):
                 print(tabulate(*logs), end="\n\n")
         first = {self.log_path(log.dataset and log.dataset.name) for log in logs}
-        if hasattr(self.figures, "claims") and first <= {*paths} <= self.log_steps().keys():
+        if hasattr(self.figures, "claims") and first <= {*paths} <= committed.keys():
             for _, claim in self.judge(logs):
                 print(f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}", end="\n\n")
-        folder = picture_folder(paths[0], self.name)
+        other = (path for path in paths if path not in committed)
+        folder = picture_folder(next(other, paths[0]), self.log_path())
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:

@@ -13,7 +13,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from highway_lab.console import name_data
-from highway_lab.figures import differences, number_layers, part_each, set_title
+from highway_lab.figures import differences, number_layers, part_each, set_title, without_math
 from highway_lab.intervals import Interval
 
 from .claims import Claim, Verdict, judge_better, require, share_of_nets
@@ -51,10 +51,9 @@ def gate_maps_figure(figure: FigureBase, log: GateMapsLog) -> None:
         ("gate, one image", "T", maps["sample_T"], {"vmin": lowest, "vmax": highest}, "neither"),
         ("output, same image", "y", maps["sample_y"], outputs, "neither"),
     )
-    origin = f"{net['activation']}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
-    set_title(
-        figure, f"{name_data(log.dataset.name)}: {net['depth']} {net['block']} layers by unit ({origin})", math=True
-    )
+    block, activation = without_math(net["block"]), without_math(net["activation"])
+    origin = f"{activation}, $b_T$ from {minus(round(net['gate_bias'], 1))}"
+    set_title(figure, f"{name_data(log.dataset.name)}: {net['depth']} {block} layers by unit ({origin})", math=True)
     grid = figure.subplots(ncols=len(panels), sharey=True)
     for axes, (title, label, values, style, extend) in zip(grid, panels, strict=True):
         image = draw_map(axes, values, **style)

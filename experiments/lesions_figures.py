@@ -8,7 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_seeds, label_ends, part_each, set_title
+from highway_lab.figures import (
+    COLORS,
+    FAINT_INK,
+    INK,
+    draw_by_layer,
+    draw_seeds,
+    label_ends,
+    part_each,
+    set_title,
+    without_math,
+)
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
@@ -43,7 +53,7 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
     kinds = {count_of(len(trained), "seed"): trained} if trained else {}
-    return kinds | {net.source.label.replace("$", r"\$"): [net] for net in log.nets if not net.source.training}
+    return kinds | {without_math(net.source.label): [net] for net in log.nets if not net.source.training}
 
 
 @part_each(height=3.2)

@@ -29,6 +29,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
+from highway_lab.console import printable
 from highway_lab.files import atomic_write, make_place
 from highway_networks import InputError
 
@@ -177,6 +178,11 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
         text.set_text(textwrap.fill(title, int(0.9 * shown * len(title))))
 
 
+def without_math(text: str) -> str:
+    """Return a text, such as a name that a user gave, for a label in which a $ begins mathematics."""
+    return text.replace("$", r"\$")
+
+
 def draw_seeds(
     axes: Axes, x: np.ndarray, curves: np.ndarray, *, label: str, center: Any = np.mean, **style: Any
 ) -> None:
@@ -277,14 +283,16 @@ def differences(values: np.ndarray) -> dict:
     return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
 
 
-def picture_folder(log: str | os.PathLike, stem: str) -> Path:
-    """Return the folder of a log's pictures: viz/ for STEM.json, viz/REST/ for STEM-REST.json or any other name.
+def picture_folder(log: str | os.PathLike, committed: Path) -> Path:
+    """Return the folder of a log's pictures: viz/ for the committed log STEM.json, by whatever path, for others below.
 
-    So the pictures of another data set, net or budget do not replace those of the committed logs.
+    That is viz/REST/ for STEM-REST.json or any other name. So the pictures of another place, data set, net or budget do
+    not replace those of the committed logs.
     """
-    own = Path(log).stem
-    rest = own.removeprefix(f"{stem}-")
-    return Path("viz") if own == stem else Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
+    if os.path.realpath(log) == os.path.realpath(committed):
+        return Path("viz")
+    rest = Path(log).stem.removeprefix(f"{committed.stem}-")
+    return Path("viz", rest if rest.strip(".") else "unnamed")  # not viz/..
 
 
 @contextmanager
@@ -332,7 +340,7 @@ def _content(picture: Figure | str, origin: str) -> bytes:
 
 def fingerprint(log: str | os.PathLike) -> str:
     """Return a log's name and the SHA-256 of its bytes: a picture belongs to the log whose fingerprint it has."""
-    return f"{Path(log).name} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
+    return f"{printable(Path(log).name)} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
 
 
 def renderer() -> str:

@@ -222,6 +222,31 @@ def test_pictures_lie_in_the_folder_of_their_log(workdir):
     assert set(files_below(workdir / "viz")) == drawn
 
 
+def test_only_the_committed_log_has_its_pictures_in_viz_by_whatever_path(workdir):
+    Path("runs").mkdir()
+    Path("elsewhere").mkdir()
+    committed, copy = Path("runs/lesions.json"), Path("elsewhere/lesions.json")
+    for path in (committed, copy):
+        path.touch()
+    Path("link.json").symlink_to(committed)
+    for path in (committed, committed.absolute(), Path("runs/../runs/lesions.json"), Path("link.json")):
+        assert figures.picture_folder(path, committed) == Path("viz")
+    assert figures.picture_folder(copy, committed) == figures.picture_folder(copy.absolute(), committed)
+    assert figures.picture_folder(copy, committed) == Path("viz/lesions")
+    assert figures.picture_folder("elsewhere/lesions-.json", committed) == Path("viz/unnamed")
+
+
+@pytest.mark.parametrize("elsewhere", ["elsewhere/run.json", "elsewhere/run_sweep.json"])
+def test_a_log_elsewhere_does_not_replace_the_pictures_of_the_committed_one(workdir, elsewhere):
+    Path("elsewhere").mkdir()
+    write(elsewhere, made_up_log(depths=(1, 2) if "sweep" in elsewhere else (1,), epochs=1))
+    assert pictures.main([elsewhere]) == 0
+    assert {path.split("/")[0] for path in files_below(workdir / "viz")} == {Path(elsewhere).stem}
+    if "sweep" not in elsewhere:
+        assert gif.main([elsewhere]) == 0
+        assert not Path(gif.NAME).exists()
+
+
 def test_a_log_that_is_named_is_drawn_alone_into_the_folder_that_is_named(workdir):
     write("mine.json", made_up_log(blocks=["plain"], epochs=1))
     write("run_sweep.json", made_up_log(depths=(1, 2), epochs=1))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import statistics
@@ -18,7 +19,7 @@ from made_up import made_up_log
 from picture_helpers import cells, committed_log, outdated
 
 import pages
-from experiments.common import sha256_of
+from experiments.common import load, sha256_of
 from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
 from highway_lab import logs
@@ -253,6 +254,13 @@ def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:
     yield "run", "run.json", ("mnist", "cifar-10")
 
 
+def test_a_log_in_the_place_of_a_committed_one_is_checked_by_whatever_path(folder, refused):
+    *_, (_, log, _), _ = foreign_logs(folder)
+    for path in (log, f"runs/../{log}", Path(log).absolute()):
+        assert "expected the log of models/highway-50.npz" in refused(load("gate_maps").main, ["plot", str(path)])
+    assert not Path("viz").exists()
+
+
 def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused):
     for name, log, (expected, found) in foreign_logs(folder):
         Path("README.md").write_text(f"<!-- table: {name} -->\n<!-- end table -->\n")
@@ -275,15 +283,21 @@ def test_a_table_whose_log_is_missing_stays_as_it_is(folder, capsys):
     ("file", "content", "parts"),
     [
         ("README.md", None, ["README.md"]),
+        ("README.md", "Gr\xfc\xdfe", ["README.md: expected text in UTF-8, found: ", "byte 0xfc in position 2"]),
+        ("README.md", os.mkfifo, ["README.md: expected a readable file, found: a device or a pipe"]),
         ("run.json", "{", ["run.json"]),
         ("README.md", "<!-- table: headlines -->\n<!-- end table -->", ["README.md", "'headlines'", "headline, "]),
         ("README.md", "<!-- table: headline -->\n", ["README.md", "found 1 without"]),
         ("README.md", "<!-- table: headline -->\n<!-- table: run -->\n<!-- end table -->", ["found 1 without"]),
     ],
-    ids=["no README", "a log cut short", "unknown table", "no end", "a table in a table"],
+    ids=["no README", "Latin-1", "a pipe", "a log cut short", "unknown table", "no end", "a table in a table"],
 )
 def test_errors_are_one_line_and_nothing_is_written(file, content, parts, folder, refused):
-    Path(file).unlink() if content is None else Path(file).write_text(content)
+    Path(file).unlink()
+    if callable(content):
+        content(file)
+    elif content is not None:
+        Path(file).write_text(content, encoding="latin-1")
     before = files_below(folder)
     assert_says(InputError(refused(pages.main, []).rstrip("\n")), *parts)
     assert files_below(folder) == before

@@ -80,9 +80,13 @@ def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
     assert done.returncode == 2, done.stderr  # as there is no log
 
 
-def test_a_command_with_bytes_that_are_no_text_is_logged_readably(workdir):
-    assert programs.main([*SHORT, "--out", "a\udcff.json"]) == 0
-    assert r"$'a\xff.json'" in logs.read("a\udcff.json", logs.RunLog[hn.Config], "").command
+def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
+    log = "a\udcff.json"
+    assert programs.main([*DIGITS, "--depth", "1", "--out", log, "--tensorboard", "events\udcff"]) == 0
+    assert r"$'a\xff.json'" in logs.read(log, logs.RunLog[hn.Config], "").command
+    assert viz.main([log]) == gif.main([log]) == 0
+    assert Path("viz/a\udcff/learning_curves.png").read_bytes().count(rb"a\udcff.json sha256 ") == 1
+    assert Path("viz/a\udcff/highway_networks.gif").exists()
 
 
 STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
@@ -155,6 +159,19 @@ def test_a_huge_file_is_not_read(tmp_path):
     os.truncate(path, 2**40)
     with pytest.raises(InputError, match="268,435,456 bytes"):
         read_bytes(path)
+
+
+def test_a_log_of_more_values_than_memory_should_hold_is_not_read(workdir, refused):
+    """Lists in a field that no log has, in 25 MB: they would take a gigabyte."""
+    Path("log.json").write_bytes(b'{"other": [' + b"[]," * logs.MOST_VALUES + b"0]}")
+    assert "log.json: expected a log of this version, found: more than 8,388,608 values" in refused(
+        viz.main, ["log.json"]
+    )
+    for log in ("log.json", "log.digits.jsonl"):
+        Path(log).touch()
+        os.truncate(log, highway_lab.files.MAX_BYTES + 1)
+        assert f"{log}: expected a " in (error := refused(viz.main, [log]))
+        assert "found: more than 268,435,456 bytes" in error
 
 
 def spoilt_log(change) -> dict:

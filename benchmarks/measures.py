@@ -13,7 +13,7 @@ from highway_lab.cli import OneLineParser, count, run_cli
 from highway_lab.commands import add_replace
 from highway_lab.fields import NotNegative
 from highway_lab.files import check_replaceable, check_suffix, check_writable
-from highway_lab.logs import Log, read, write
+from highway_lab.logs import Log, read_any, write
 from highway_networks import InputError, rounded
 
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
@@ -45,7 +45,8 @@ def run(
         if arguments.json:
             check_suffix("--json", arguments.json, f"{name}.json")
             check_writable(arguments.json)
-            check_replaceable(arguments.json, lambda: is_log_of(measure, arguments.json), arguments.replace)
+            schema = measure.__annotations__["return"]  # whatever rounds and contenders the log that is there has
+            check_replaceable(arguments.json, lambda: read_any(arguments.json, schema) is not None, arguments.replace)
         if KERNELS in os.environ:
             print(f"WARNING {KERNELS} is set: users get other kernels; unset it", file=sys.stderr)
         log = measure(arguments)
@@ -54,15 +55,6 @@ def run(
             print(f"saved {arguments.json}")
 
     return run_cli(parser, measure_and_write, argv)
-
-
-def is_log_of(measure: Callable[[argparse.Namespace], Log], path: Path) -> bool:
-    """Return whether a file is a log of a measurement, of whatever rounds and contenders."""
-    try:
-        read(path, measure.__annotations__["return"], "")
-    except InputError:
-        return False
-    return True
 
 
 @dataclass

@@ -38,10 +38,9 @@ TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: wh
     "BLOCKS": (BLOCKS, Block),
     "ACTIVATIONS": (ACTIVATIONS, Activation),
     "LOSSES": (LOSSES, Loss),
-    **{
-        name: (table, Callable)
-        for name, table in (("INITS", INITS), ("OPTIMIZERS", OPTIMIZERS), ("SCHEDULES", SCHEDULES))
-    },
+    "INITS": (INITS, Callable),
+    "OPTIMIZERS": (OPTIMIZERS, Callable),
+    "SCHEDULES": (SCHEDULES, Callable),
 }
 NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
 

@@ -61,7 +61,7 @@ from highway_lab.logs import (
     imported,
     joined,
     mathematics,
-    read,
+    read_any,
     write,
 )
 from highway_lab.nets import origin_of, save_net
@@ -124,12 +124,9 @@ class Job:
 
     def made_log(self) -> bool:
         """Return whether the log that is there is of the same runs."""
-        kind: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
-        try:
-            log = read(self.out or "", kind, "")
-        except InputError:
-            return False
-        return log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
+        schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
+        log: Any = read_any(self.out or "", schema)
+        return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
 
     def made_net(self) -> bool:
         """Return whether there is a net, and one of the same run."""

@@ -439,6 +439,14 @@ def read(path: str | os.PathLike, schema: type[LogT], remedy: str) -> LogT:
         raise InputError(f"{path}: expected a log of this version, found: {error}{ending}") from error
 
 
+def read_any(path: str | os.PathLike, schema: type[LogT]) -> LogT | None:
+    """Read a log as `read` does; None if there is no such log."""
+    try:
+        return read(path, schema, "")
+    except InputError:
+        return None
+
+
 def loads(text: bytes, schema: type[LogT]) -> LogT:
     """Return the log or the result in `text`; raises ValueError where it differs from the schema, or is too large."""
     if sum(map(text.count, b",[{")) > MOST_VALUES:

@@ -37,8 +37,8 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/versions.txt --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -q -W default -n auto --maxprocesses 4 --dist worksteal
 
-docs: $(INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+docs: $(INSTALLED)  # --quiet would hide the warnings that --strict counts
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file docs/mkdocs.yml
 	@echo "Open site/index.html; its search needs a server: $(PYTHON) -m http.server --bind localhost --directory site"
 
 notebooks: $(INSTALLED)  # needs MNIST; a few minutes

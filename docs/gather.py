@@ -50,6 +50,7 @@ class Docstrings(Extension):
 
 
 def on_config(config):
+    """Put the pages that match a pattern of the navigation in its place, README.md first."""
     for section in config.nav:
         for title, pattern in section.items():
             if "*" in pattern:
@@ -58,6 +59,7 @@ def on_config(config):
 
 
 def on_files(files, config):
+    """Add the committed files, and a page for each folder that has none."""
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     committed = [path for path in tracked if not path.startswith((".", "docs/", "tests/"))]
     for path in committed:
@@ -65,17 +67,12 @@ def on_files(files, config):
             files.append(Source.generated(config, path, content=(program if path.endswith("py") else notebook)(path)))
         else:
             files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
-    for folder in folders(committed):
+    for folder in {path.rpartition("/")[0] for path in committed} - {""}:
         if f"{folder}/README.md" not in committed:
             names = [path.removeprefix(f"{folder}/") for path in committed if path.startswith(f"{folder}/")]
             listing = "\n".join(f"- [{name}]({name})" for name in names)
             files.append(File.generated(config, f"{folder}/README.md", content=f"# {folder}\n\n{listing}\n"))
     return files
-
-
-def folders(paths):
-    """Return the folders of these files, each once."""
-    return dict.fromkeys(path.rpartition("/")[0] for path in paths if "/" in path)
 
 
 def program(path):
@@ -90,11 +87,10 @@ def notebook(path):
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```` python\n{text}\n````")
         for output in cell.get("outputs", []):
-            shown = output.get("data", {})
-            if "image/png" in shown:
-                parts.append(f"![picture](data:image/png;base64,{shown['image/png'].strip()})")
+            if output["output_type"] == "display_data":
+                parts.append(f"![picture](data:image/png;base64,{output['data']['image/png'].strip()})")
             else:
-                parts.append(f"```` text\n{''.join(output.get('text') or shown['text/plain'])}\n````")
+                parts.append(f"```` text\n{''.join(output['text'])}\n````")
     return "\n\n".join(parts)
 
 

@@ -15,7 +15,7 @@ LOADED = re.compile(
 
 @pytest.mark.slow
 def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_nothing_from_elsewhere(tmp_path):
-    words = ["build", "--quiet", "--strict", "--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path)]
+    words = ["build", "--strict", "--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", *words], cwd=ROOT, capture_output=True, text=True, timeout=300
     )

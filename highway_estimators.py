@@ -185,7 +185,7 @@ class HighwayEstimator(BaseEstimator):
     optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
     learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
     batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
-    weight_decay: float = hyperparameter(0.0, "Factor on the weights, added to their gradients.", ZERO_OR_MORE)
+    weight_decay: float = hyperparameter(0.003, "Factor on the weights, added to their gradients.", ZERO_OR_MORE)
     clip: float = hyperparameter(5.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
     max_iter: int = hyperparameter(200, "Largest number of epochs.", POSITIVE)
     tol: float = hyperparameter(1e-4, "Smallest gain in loss or validation score that counts.", ZERO_OR_MORE)

@@ -13,9 +13,10 @@ What looks inside a net takes the inputs that the net takes. Behind other steps 
     pipeline[-1].effective_depth(pipeline[:-1].transform(X))
 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
-first: on tables, depth gains little, and a fit takes COST times as long as one of scikit-learn's MLPs. So by default a
-net has few blocks, the fewer the fewer rows there are; ask for more to study them. Cross-validation chose the defaults
-on other data than benchmarks/estimators.md reports on, by the rule of benchmarks/estimator_defaults.py.
+first: on tables, depth gains little, and a fit takes one to four times as long as one of scikit-learn's MLPs, and
+longer with each block. So by default a net has few blocks, the fewer the fewer rows there are; ask for more to study
+them. Cross-validation chose the defaults on other data than benchmarks/estimators.md reports on, by the rule of
+benchmarks/estimator_defaults.py.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can
 still end on a plateau: a deep net whose gates begin closed may gain nothing for more epochs than `n_iter_no_change`.
@@ -86,6 +87,7 @@ __all__ = ["HighwayClassifier", "HighwayRegressor", "gate_bias_for"]
 ROWS = 512  # samples whose gates are computed together: a block's arrays stay in the processor's cache
 LARGEST_BATCH = 200  # of batch_size="auto", as in scikit-learn
 LARGEST_BIAS = -1.0  # of gate_bias="auto"
+DECAY, SHALLOW = 0.003, 5  # of weight_decay="auto": a factor, and the most blocks of a net that has it
 FEWEST = 100  # samples to validate on, of early_stopping="auto"
 OPEN_BLOCKS = 2.0  # for gate_bias="auto": the effective depth of an untrained net
 PRECISIONS = [np.float64, np.float32]
@@ -185,7 +187,12 @@ class HighwayEstimator(BaseEstimator):
     optimizer: str = hyperparameter("adam", "Update rule.", one_of(OPTIMIZERS))
     learning_rate: float = hyperparameter(1e-3, "Constant learning rate.", POSITIVE)
     batch_size: int | str = hyperparameter("auto", f"Samples a step; auto is {LARGEST_BATCH}, or all.", POSITIVE)
-    weight_decay: float = hyperparameter(0.003, "Factor on the weights, added to their gradients.", ZERO_OR_MORE)
+    weight_decay: float | str = hyperparameter(
+        "auto",
+        f"Factor on the weights, added to their gradients; auto: {DECAY} up to {SHALLOW} blocks, 0 for more, whose "
+        "gates would no longer depend on the sample.",
+        ZERO_OR_MORE,
+    )
     clip: float = hyperparameter(5.0, "Largest global L2 norm of the gradients; 0: no limit.", ZERO_OR_MORE)
     max_iter: int = hyperparameter(200, "Largest number of epochs.", POSITIVE)
     tol: float = hyperparameter(1e-4, "Smallest gain in loss or validation score that counts.", ZERO_OR_MORE)
@@ -531,7 +538,7 @@ class DenseEstimator(HighwayEstimator):
             hidden=given.hidden,
             gate_bias=gate_bias_for(depth) if given.gate_bias == "auto" else given.gate_bias,
             lr=given.learning_rate,
-            weight_decay=given.weight_decay,
+            weight_decay=(DECAY if depth <= SHALLOW else 0.0) if given.weight_decay == "auto" else given.weight_decay,
             batch_size=LARGEST_BATCH if given.batch_size == "auto" else given.batch_size,
             **shared,
         )

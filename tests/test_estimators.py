@@ -284,6 +284,11 @@ def test_the_depth_follows_the_number_of_samples(n, depth):
     assert depth_for(n) == depth
 
 
+def test_weights_of_deep_nets_do_not_decay_by_themselves():
+    for depth, decay in ((5, 0.003), (6, 0.0)):
+        assert same_nets(*(small(depth=depth, weight_decay=of).fit(X, Y) for of in ("auto", decay)))
+
+
 def test_training_continues_at_the_depth_that_the_first_samples_gave():
     net = small(depth="auto", warm_start=True).fit(np.tile(X, (8, 1)), np.tile(Y, 8))
     assert net.net_.depth == net.fit(X, Y).net_.depth == net.partial_fit(X, Y).net_.depth == 2

@@ -173,9 +173,11 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
     A title that is wider than the figure, as names of a user's images may make it, takes several lines.
     """
     text = figure.suptitle(title, x=0.01, horizontalalignment="left", parse_math=math)
+    make_legible(text)  # before it is measured
     shown = 0.99 * figure.bbox.width / text.get_window_extent().width
     if shown < 1:
-        text.set_text(textwrap.fill(title, int(0.9 * shown * len(title))))
+        words = text.get_text()
+        text.set_text(textwrap.fill(words, int(0.9 * shown * len(words))))
 
 
 def without_math(text: str) -> str:

@@ -58,17 +58,13 @@ def content_of(path: str | os.PathLike) -> bytes:
     """Return the content of a regular file; raise OSError if it cannot be read, or is larger than MAX_BYTES."""
     check_regular(path)
     if os.path.getsize(path) > MAX_BYTES:
-        raise OSError(None, f"more than {MAX_BYTES:,} bytes")
+        raise OSError(None, f"more than {MAX_BYTES:,} bytes ({MAX_BYTES >> 20} MiB)")
     return Path(path).read_bytes()
 
 
-def read_bytes(path: Path, remedy: str = "check the path and its permissions") -> bytes:
+def read_bytes(path: Path, remedy: str = "check the path, its permissions and its size") -> bytes:
     """Return the content of a regular file; raise InputError if it cannot be read."""
     try:
-        check_regular(path)
-        if (size := os.path.getsize(path)) > MAX_BYTES:
-            expected = f"expected at most {MAX_BYTES >> 20} MiB, found {size:,} bytes"
-            raise InputError(f"{path}: {expected}; choose a smaller file")
         return content_of(path)
     except OSError as error:
         raise InputError(f"{path}: expected a readable file, found: {error.strerror}; {remedy}") from error
@@ -321,7 +317,7 @@ def make_place(path: str | os.PathLike) -> None:
 
 def _followed(path: str | os.PathLike) -> Path:
     path = as_path(path)
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
+    return Path(os.path.realpath(path)) if os.path.islink(path) else path
 
 
 def unwritable(path: str | os.PathLike, found: str | None) -> InputError:

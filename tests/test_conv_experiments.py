@@ -1,5 +1,6 @@
 """Experiments on convolutional nets: what is run, how runs are compared, and what tables and verdicts say of them."""
 
+import argparse
 import math
 from collections.abc import Collection
 from dataclasses import astuple, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import log_of_net, refused_with
+from helpers import log_of_net, refused_with, small_conv_net
 from picture_helpers import cells
 
 from conv_highway_networks import ConvNet
@@ -87,6 +88,7 @@ def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, d
         there.append(keep.exists())
         keep.parent.mkdir(exist_ok=True)
         keep.touch()
+        return argparse.Namespace(net=small_conv_net())
 
     monkeypatch.setattr(conv_gates, "train_resumably", train)
     for old in (None, None, "fresh"):

@@ -111,7 +111,7 @@ def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suf
     monkeypatch.setattr(files, "MAX_BYTES", 2**24)
     path, most = tmp_path / f"file{suffix}", bytes(2**24)
     assert read_payload(path, COMPRESS[suffix](most)) == most
-    with refused_with(path, "at most 16 MiB", "choose a smaller file"):
+    with refused_with(path, "16 MiB"):
         read_payload(path, COMPRESS[suffix](most + b"\0"))
     np.testing.assert_array_equal(read(path, COMPRESS[suffix](header(2**24 + 1) + most + b"\1"))[-1], 1)  # one's own
 

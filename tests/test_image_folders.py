@@ -349,15 +349,6 @@ def test_a_test_class_that_nothing_is_trained_on_is_refused(workdir):
         load_folder("images")
 
 
-def test_a_name_is_one_class_however_a_file_system_writes_its_accents(workdir):
-    for half, name in (("train", "\u00c4pfel"), ("test", "A\u0308pfel"), ("train", "Birnen"), ("test", "Birnen")):
-        write_images(Path("fruit", half, name), 2)
-    assert set(load_folder("fruit").classes) == {"\u00c4pfel", "Birnen"}
-    write_images(Path("fruit/train/A\u0308pfel"), 2)
-    with refused_with("fruit/train", "\u00c4pfel twice; rename one"):
-        load_folder("fruit")
-
-
 def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
     with refused_with("up to 4,096 MiB", "15 images of 999999 x 999999", "smaller `size`"):
         load_folder(flowers, size=999_999)

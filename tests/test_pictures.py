@@ -562,8 +562,8 @@ def test_names_in_any_script_are_drawn_in_a_font_that_has_them():
 
 
 def test_a_name_in_mathematics_is_escaped():
-    figure, _ = figures.new_figure("", 2)
-    figures.set_title(figure, "猫: $b_T$", math=True)
+    figure, _ = figures.new_figure("gates", 2)
     with warnings.catch_warnings(action="error"):
+        figures.set_title(figure, "猫: $b_T$", math=True)
         figure.draw_without_rendering()
     assert figure.get_suptitle() == "\\u732b: $b_T$"

@@ -4,12 +4,15 @@ bare   the wheel and NumPy: the core imports, trains, saves and loads
 full   the wheel and what it needs: the command trains and draws; a notebook is left as it was
 """
 
+import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,18 @@ def wheel(tmp_path_factory) -> Path:
     run(*build, folder / "source", folder=folder)
     (path,) = folder.glob("*.whl")
     return path
+
+
+def test_the_wheel_describes_itself_without_the_checkout(wheel):
+    """An index shows this text alone: a link or picture of the checkout would lead nowhere."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        about = email.message_from_bytes(archive.read(name))
+    assert about["Author"] == "The highway-networks authors"
+    assert about["Description-Content-Type"] == "text/markdown"
+    links = re.findall(r"\]\(([^)]*)\)", about.get_payload())
+    assert links
+    assert all(link.startswith("https://") for link in links)
 
 
 def fresh_python(folder: Path, *packages: object) -> Path:

@@ -33,7 +33,7 @@ WHOLE = {"layers": [0.5, 1], "parts": PARTS, "runs": [7], "count": 3, "score": 0
 
 @pytest.mark.parametrize("changed", [{}, {"count": 0}, {"score": -LARGEST}, {"free": [True, "text", None, -LARGEST]}])
 def test_what_the_types_allow_is_read(changed):
-    assert asdict(loads(json.dumps(WHOLE | changed), Whole)) == WHOLE | changed
+    assert asdict(loads(json.dumps(WHOLE | changed).encode(), Whole)) == WHOLE | changed
 
 
 def in_b(*curves: list) -> dict:
@@ -62,6 +62,6 @@ WRONG = [  # a change, what is said of it and where
 @pytest.mark.parametrize(("changed", "words", "place"), WRONG)
 def test_what_they_do_not_allow_is_named_with_its_place(changed, words, place):
     with pytest.raises(ValueError) as error:  # noqa: PT011, the words follow
-        loads(json.dumps(WHOLE | changed), Whole)
+        loads(json.dumps(WHOLE | changed).encode(), Whole)
     assert words in str(error.value)
     assert place in str(error.value)

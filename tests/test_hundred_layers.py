@@ -213,11 +213,11 @@ def test_the_experiment_runs_both_steps_and_reads_its_logs(workdir, refused):
 
 def test_a_log_of_a_run_with_lost_epochs_is_refused():
     run = finished(task_of(hl.PLAIN), 0.5)
-    assert loads(dumps(run), hl.HundredLayersRun) == run
+    assert loads(dumps(run).encode(), hl.HundredLayersRun) == run
     with pytest.raises(ValueError, match="expected 4 entries in losses, found 3"):
-        loads(dumps(replace(run, losses=run.losses[1:])), hl.HundredLayersRun)
+        loads(dumps(replace(run, losses=run.losses[1:])).encode(), hl.HundredLayersRun)
     with pytest.raises(ValueError, match="unless the run diverged"):
-        loads(dumps(replace(run, diverged=True)), hl.HundredLayersRun)
+        loads(dumps(replace(run, diverged=True)).encode(), hl.HundredLayersRun)
 
 
 # ---------------------------------------------------------------------------------------------- verdicts

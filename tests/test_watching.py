@@ -41,7 +41,7 @@ def test_each_epoch_is_a_line_until_the_log_is_finished(workdir, monkeypatch, ol
         return train_epoch(training)
 
     monkeypatch.setattr(Training, "_train_epoch", look_first)
-    assert programs.main([*SHORT, "--out", "log.json"]) == 0
+    assert programs.main([*SHORT, "--out", "log.json", "--replace"]) == 0
     first = [[("highway", epoch)] for epoch in range(3)]
     assert seen == [*first, *([("highway", 3), ("plain", epoch)] for epoch in range(3))]
     assert [path.name for path in workdir.iterdir()] == ["log.json"]

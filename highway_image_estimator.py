@@ -1,16 +1,16 @@
 """A convolutional highway net as an estimator for scikit-learn: classes of images, gate maps, lesions.
 
     from highway_image_estimator import HighwayImageClassifier
-    from highway_networks import load_folder
+    from highway_lab.datasets import load_folder
 
     data = load_folder("flowers", size=32)    # one subfolder a class
     net = HighwayImageClassifier("mnist-16", random_state=0).fit(data.train_x, data.train_y)
     net.score(data.test_x, data.test_y)
     net.lesion_scores(data.test_x, data.test_y)    # without each block in turn
 
-Parameters, methods and attributes mean the same as in highway_estimators. Images are
-(n, rows, columns), grey, or (n, channels, rows, columns). Pixels are uint8, or floats of about -1 to 1. Computations
-are in float64 for float64, else in float32.
+Parameters, methods and attributes mean the same as in highway_estimators. Images are (n, rows, columns), grey, or
+(n, channels, rows, columns). Pixels are uint8, or floats of about -1 to 1. Computations are in float64 for float64, else
+in float32.
 """
 
 import dataclasses

@@ -19,7 +19,9 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
+from conv_recipes import ConvConfig
 from highway_lab.datasets import IDX_SOURCES, load_dataset
+from highway_lab.logs import environment, mathematics
 from highway_lab.training import Training
 
 # Nothing is timed, nothing is stored, and the same examples are tried each time.
@@ -161,6 +163,8 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
             yield
             return
         gc.collect()  # what needs root's permissions to go
+        for config in (hn.Config(), ConvConfig()):
+            environment(programs=mathematics(config))  # reads the checkout, which may be closed to others
         try:
             os.setresuid(nobody, nobody, 0)
         except PermissionError:

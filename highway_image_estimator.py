@@ -9,8 +9,8 @@
     net.lesion_scores(data.test_x, data.test_y)    # without each block in turn
 
 Parameters, methods and attributes mean the same as in highway_estimators. Images are (n, rows, columns), grey, or
-(n, channels, rows, columns). Pixels are uint8, or floats of about -1 to 1. Computations are in float64 for float64, else
-in float32.
+(n, channels, rows, columns). Pixels are uint8, or floats of about -1 to 1. Computations are in float64 for images in
+float64, else in float32.
 """
 
 import dataclasses

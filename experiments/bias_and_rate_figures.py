@@ -156,7 +156,7 @@ def claims(log: BiasAndRateLog) -> list[Claim]:
     paper = "a negative gate bias suffices for learning, for various activations and zero-mean initialisations"
     gain = f"points over nets without blocks, mean of {len(pairs)} pairs, n = {of_start.shape[1]}"
     why = f"b_T that suffice: {enough}; {gain}, by b_T: {'; '.join(leads)}"
-    return [Claim("2.2", paper, why, combine(verdicts.values()), detail=True)]
+    return [Claim("2.2", paper, combine(verdicts.values()), "WHY", why, detail=True)]
 
 
 FIGURES = {"bias_and_rate.png": rate_figure, "bias_by_init.png": init_figure}

@@ -1,8 +1,8 @@
 """Claims of the paper, verdicts on them, and the rules and margins of all verdicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from highway_lab.intervals import Interval, interval
 from highway_lab.tables import markdown
@@ -76,23 +76,59 @@ def of_learners(verdict: Verdict, learned: bool) -> Verdict:
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper and a verdict with its reason.
+    """A sentence of the paper, or one of ours, and a verdict with its reason.
 
-    section  where the paper says it
-    paper    its sentence, in our words
-    why      one clause: the number with its 95 % interval and n, the baseline beside it
-    verdict  one of five
-    detail   whether it is left out of the main README
+    section   where the paper says it; OURS if it does not
+    paper     the sentence, in our words
+    verdict   one of five
+    why       a plain sentence
+    measured  the numbers with their 95 % intervals and n, the baseline beside them
+    detail    whether it is left out of the main README
+    before    whether the rule of the verdict was committed before the runs
     """
 
     section: str
     paper: str
-    why: str
     verdict: Verdict
+    why: str
+    measured: str
     detail: bool = False
+    before: bool = False
+
+
+OURS = "ours"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """Return `a, b and c`."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def holds(verdicts: Mapping[Any, Verdict], form: str = "{}") -> str:
+    """Say in which of several cases a claim holds; `form` is how they are named: "with {}", "at {} layers"."""
+    sentences = {
+        Verdict.REPRODUCED: "it holds {}",
+        Verdict.PARTLY: "it holds in part {}",
+        Verdict.NOT_REPRODUCED: "it does not hold {}",
+        Verdict.INCONCLUSIVE: "{} the evidence allows both",
+    }
+    cases = {
+        of: [f"{case:,}" if isinstance(case, int) else str(case) for case in verdicts if verdicts[case] == of]
+        for of in sentences
+    }
+    words = "; ".join(sentences[of].format(form.format(in_words(found))) for of, found in cases.items() if found)
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def claims_table(claims: Iterable[Claim]) -> str:
     """Return the verdicts of an experiment's page, a row a claim."""
-    rows = [[claim.section, claim.paper, f"**{claim.verdict}**", claim.why] for claim in claims]
-    return markdown(["section", "the paper", "verdict", "why"], rows, words=True)
+    rows = [[f"{of.paper} ({of.section})", f"**{of.verdict}**", of.why, of.measured] for of in claims]
+    return markdown(["the claim", "verdict", "why", "measured"], rows, words=True)
+
+
+def came(claim: Claim) -> str:
+    """Say whether the rule of a verdict came before the runs."""
+    if claim.verdict == Verdict.NOT_TESTED:
+        return ""
+    return "before the runs" if claim.before else "after the runs"

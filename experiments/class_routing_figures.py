@@ -126,7 +126,7 @@ def claims(log: ClassRoutingLog) -> list[Claim]:
     lead = least_lead(log, log.first_layers)
     paper = f"mean gates differ substantially between classes within the first {log.first_layers} layers"
     why = f"accuracy with one layer's gates minus untrained gates: at least {lead:+.1f} points; 1 net"
-    return [Claim("4.1, figure 3", paper, why, judge_better(lead, ACCURACY_MARGIN))]
+    return [Claim("4.1, figure 3", paper, judge_better(lead, ACCURACY_MARGIN), "WHY", why)]
 
 
 def spread_claim(log: ClassRoutingLog) -> Claim:
@@ -136,12 +136,12 @@ def spread_claim(log: ClassRoutingLog) -> Claim:
     tells, is_spread = judge_better(lead, ACCURACY_MARGIN), judge_as_good(Interval(even - share, 0), ONE_NET)
     paper = "on CIFAR-100, class differences are spread out over all layers"
     if first >= depth:
-        return Claim("4.1, figure 3", paper, f"{depth} layers only", Verdict.NOT_TESTED, detail=True)
+        return Claim("4.1, figure 3", paper, Verdict.NOT_TESTED, "WHY", f"{depth} layers only", detail=True)
     why = (
         f"accuracy over untrained gates, every layer: at least {lead:+.1f} points ({tells}); share of layers 1 to "
         f"{first}: {share:.0f}%, evenly {even:.0f}% ({is_spread}); CIFAR-10 stands in"
     )
-    return Claim("4.1, figure 3", paper, why, combine((tells, is_spread)), detail=True)
+    return Claim("4.1, figure 3", paper, combine((tells, is_spread)), "WHY", why, detail=True)
 
 
 def least_lead(log: ClassRoutingLog, layers: int) -> Interval:

@@ -205,7 +205,10 @@ class Experiment:
         first = {self.log_path(log.dataset and log.dataset.name) for log in logs}
         if hasattr(self.figures, "claims") and first <= {*paths} <= committed.keys():
             for _, claim in self.judge(logs):
-                print(f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}", end="\n\n")
+                print(
+                    f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}\n    {claim.measured}",
+                    end="\n\n",
+                )
         other = (path for path in paths if path not in committed)
         folder = picture_folder(next(other, paths[0]), self.log_path())
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}

@@ -15,7 +15,7 @@ from highway_lab.intervals import Interval, difference
 from highway_lab.logs import DatasetInfo, Log
 from highway_networks import Config
 
-from .claims import Verdict, combine
+from .claims import Verdict, combine, holds
 from .common import curve, final_values, points
 
 FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
@@ -32,6 +32,11 @@ def title(dataset: DatasetInfo, runs: Runs, words: str) -> str:
 def joined(name: str, logs: Sequence[LogT]) -> LogT:
     """Return the first of some logs of one data set, its list of that name followed by those of the others."""
     return replace(logs[0], **{name: [entry for log in logs for entry in getattr(log, name)]})
+
+
+def times(orders: float) -> str:
+    """Return the factor, to two digits, of which `orders` is the decimal logarithm."""
+    return f"{float(f'{10**orders:.2g}'):,g}"
 
 
 def minus(value: float) -> str:
@@ -114,18 +119,16 @@ def scale_by_logarithm(axes: Axes) -> None:
 
 
 def judge_each(
-    leads: Mapping[Any, Interval], rule: Callable[[Interval, float], Verdict], margin: float, form: str = "+.2f"
-) -> tuple[str, Verdict]:
-    """Return the intervals in words and the verdict of a claim about several depths or settings, the keys.
-
-    If it is reproduced in some, the words name them.
-    """
+    leads: Mapping[Any, Interval],
+    rule: Callable[[Interval, float], Verdict],
+    margin: float,
+    form: str = "+.2f",
+    cases: str = "at {} layers",
+) -> tuple[Verdict, str, str]:
+    """Return the verdict of a claim about several depths or settings, the keys; where it `holds`; and the intervals."""
     verdicts = {key: rule(lead, margin) for key, lead in leads.items()}
-    verdict = combine(verdicts.values())
-    words = ", ".join(f"{lead:{form}} at {key}" for key, lead in leads.items())
-    if verdict == Verdict.PARTLY:
-        words += f"; reproduced at {', '.join(str(key) for key, of in verdicts.items() if of == Verdict.REPRODUCED)}"
-    return words, verdict
+    measured = ", ".join(f"{lead:{form}} at {key}" for key, lead in leads.items())
+    return combine(verdicts.values()), holds(verdicts, cases), measured
 
 
 def lead(runs: Runs, others: Runs) -> Interval:

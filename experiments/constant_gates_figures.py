@@ -95,7 +95,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         words.append(f"{setting} {min(leads, key=lambda lead: lead.low)} ({verdicts[-1]})")
     paper = "nets trained with constant gates do worse"
     measured = f"points over learned or mean constants, whichever lead is less certain, n = {len(runs)}"
-    return [Claim("4.1", paper, f"{measured}: {'; '.join(words)}", combine(verdicts))]
+    return [Claim("4.1", paper, combine(verdicts), "WHY", f"{measured}: {'; '.join(words)}")]
 
 
 FIGURES = {"constant_gates.png": gaps_figure}

@@ -144,7 +144,7 @@ def claims(*logs: RunLog[ConvConfig]) -> list[Claim]:
     )
     paper = "b_T −1, −2, −3 suits convolutional highway nets of 10, 20, 30 layers"
     why = f"{count(compared[0][0])} nets of {name_depths(logs[-1])} learn; plain nets: {plain}; other biases: {other}"
-    return [Claim("2.2", paper, why, combine(verdicts), detail=True)]
+    return [Claim("2.2", paper, combine(verdicts), "WHY", why, detail=True)]
 
 
 FIGURES = {"conv_bias.png": bias_figure}

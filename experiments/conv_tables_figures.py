@@ -217,11 +217,13 @@ def claims(*logs: ConvTablesLog) -> list[Claim]:
     costs = {cost.net: f"{days(cost):.0f} days a run on one core" for cost, _ in untrained(log)}
     for net, cost in costs.items():
         paper = PAPER[net]
-        found.append(Claim(paper.section, f"{paper.net}: {paper.mean:.2f} %", cost, Verdict.NOT_TESTED, detail=True))
+        found.append(
+            Claim(paper.section, f"{paper.net}: {paper.mean:.2f} %", Verdict.NOT_TESTED, "WHY", cost, detail=True)
+        )
     if "highway-b" in costs:
         reported = "19 layers: 92.31 % on CIFAR-10, 67.61 % on CIFAR-100"
         why = f"{costs['highway-b']}: Highway B's layers"
-        found.append(Claim("3.3, table 3", reported, why, Verdict.NOT_TESTED, detail=True))
+        found.append(Claim("3.3, table 3", reported, Verdict.NOT_TESTED, "WHY", why, detail=True))
     return found
 
 
@@ -239,7 +241,7 @@ def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
         beside = f"after {shared} epochs: {score(rows(log)[runs[0].config.net, shared, 'highway'])}, {beside}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
     why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
-    return Claim(paper.section, reported, why, verdict, detail=paper is PAPER["mnist-32"])
+    return Claim(paper.section, reported, verdict, "WHY", why, detail=paper is PAPER["mnist-32"])
 
 
 def depth_claim(plain: Runs) -> Claim:
@@ -247,7 +249,7 @@ def depth_claim(plain: Runs) -> Claim:
     paper = "plain maxout nets of 250 K parameters train only up to 5 layers"
     net = f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters"
     why = f"{net}, reach {score(plain)}, {count_of(len(plain), 'seed')}; chance: 10 %"
-    return Claim("3.3.1", paper, why, Verdict.NOT_TESTED, detail=True)
+    return Claim("3.3.1", paper, Verdict.NOT_TESTED, "WHY", why, detail=True)
 
 
 def score(runs: Runs) -> str:

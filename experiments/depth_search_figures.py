@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -16,9 +15,20 @@ from highway_lab.figures import COLORS, INK, draw_level, draw_seeds, empty_figur
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
-from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_about, judge_as_good, judge_better, of_learners
+from .claims import (
+    LOSS_MARGIN,
+    OURS,
+    Claim,
+    Verdict,
+    combine,
+    holds,
+    judge_about,
+    judge_as_good,
+    judge_better,
+    of_learners,
+)
 from .common import CHANCE, group_by
-from .common_figures import judge_each, loss_in_words
+from .common_figures import judge_each, loss_in_words, times
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
 
 CEILING = 4.6  # losses above are drawn with the diverged: twice the loss of guessing among ten classes
@@ -28,6 +38,7 @@ SHALLOW, DEEP = DEPTHS[:2], DEPTHS[2:]
 FIXED = 50  # layers of the nets whose activations are compared
 ACTIVATIONS = {"tanh": "tanh", "relu": "ReLU"}
 PAPER_EPOCHS = 400  # the end of figure 1's axis
+FIGURE_1 = "3.1, figure 1"
 OPEN_BIAS = -3  # gate biases above it, such as the −2 of the paper's best net of 50 layers
 
 
@@ -333,16 +344,18 @@ def activations_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
 
 
 def activation_claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
-    """Return the claim on nets of the same activation, from the same seeds, if all of them have been trained."""
-    found = {net: log_losses(with_seeds_of(runs, log.best)) for net, runs in by_activation(log, *more).items()}
+    """Return the claim on nets of the same activation, from all seeds, if all of them have been trained."""
+    found = by_activation(log, *more)
     if not all(found.values()):
         return []
-    leads = {name: difference(found[key, "plain"], found[key, "highway"]) for key, name in ACTIVATIONS.items()}
+    losses = {net: log_losses(runs) for net, runs in found.items()}
+    leads = {name: difference(losses[key, "plain"], losses[key, "highway"]) for key, name in ACTIVATIONS.items()}
     verdicts = {name: judge_better(lead, LOSS_MARGIN) for name, lead in leads.items()}
-    paper = f"at {FIXED} layers highway nets outperform plain ones; here: of the same activation"
-    judged = ", ".join(f"{lead} with {name} ({verdicts[name]})" for name, lead in leads.items())
-    why = f"orders below plain nets ({name_budget(log.best)}): {judged}"
-    return [Claim("3.1, figure 1", paper, why, combine(verdicts.values()), detail=True)]
+    paper = f"at {FIXED} layers, highway nets reach a lower training loss than plain nets of the same activation"
+    seeds = {key: " and ".join(str(len(found[key, block])) for block in BLOCKS) for key in ACTIVATIONS}
+    measured = ", ".join(f"{leads[name]} with {name} ({seeds[key]} seeds)" for key, name in ACTIVATIONS.items())
+    measured = f"orders of magnitude below plain nets after {count_of(epochs_of(log.best), 'epoch')}: {measured}"
+    return [Claim(OURS, paper, combine(verdicts.values()), holds(verdicts, "with {}"), measured, detail=True)]
 
 
 def not_at_chance(runs: Iterable[BestRun]) -> list[BestRun]:
@@ -356,9 +369,8 @@ def counts_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     shallow = {block: [(block, depth) for depth in SHALLOW] for block in BLOCKS}
     compared = [("plain 100 above 10 and 20", best, [("plain", 100)], shallow["plain"])]
     compared += [(f"highway {depth} below plain", best, [("plain", depth)], [("highway", depth)]) for depth in DEEP]
-    firsts = {arm: runs[0].task.index for arm, runs in by_run_arm(best).items()}  # of each arm's best in the search
-    alone = [run for run in best if run.task.index == firsts[run.task.arm]]
-    compared.append(("highway 100 below plain, best settings alone", alone, [("plain", 100)], [("highway", 100)]))
+    alone = "highway 100 below plain, best settings alone", best_settings(best)
+    compared.append((*alone, [("plain", 100)], [("highway", 100)]))
     few = [run for run in log.best if run.task.depth in SHALLOW]
     for runs in ([*few, *new], [*log.best, *new]) if new else ():
         for arm in (("highway", depth) for depth in DEEP):
@@ -393,54 +405,94 @@ def claims(log: DepthSearchLog, *more: DepthSearchLog) -> list[Claim]:
     if not has_all_arms(log):
         return []
     best = longest(log, *more)
-    losses = by_seed(best, log_loss)
-    curves = by_seed(best, lambda runs: float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs])))
-    epochs = epochs_of(best)
-    plain = {depth: losses["plain", depth] for depth in DEPTHS}
-    levels = {depth: interval(math.log10(TARGET) - np.array(plain[depth])) for depth in SHALLOW}
-    steps = {deep: difference(plain[deep], plain[less]) for less, deep in pairwise(DEPTHS)}
-    faster = {depth: difference(curves["plain", depth], curves["highway", depth]) for depth in DEPTHS}
-    level, is_reached = judge_each(levels, judge_better, 0)
-    loss, does_degrade = judge_each(steps, judge_better, LOSS_MARGIN)
-    new = new_seeds(log, *more)
-    as_new = by_seed(log.best, log_loss) | by_seed(new, log_loss)
-    alike, is_alike = judge_each(gain_with_depth(as_new, "highway"), judge_about, LOSS_MARGIN)
-    earlier, is_faster = judge_each(faster, judge_better, LOSS_MARGIN)
-    seeds = count_of(count_seeds(best), "seed")
-    deep = by_run_arm(log.best) | by_run_arm(new)
-    diverged = [count_diverged(deep["highway", depth]) for depth in DEEP]
-    tested = name_budget(new, "new seed") if new else name_budget(log.best)
-    claim = partial(Claim, "3.1, figure 1")
-    below = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
-    like = "highway nets of 50 and 100 layers perform like those of 10 and 20"
-    above, within = "orders above the next shallower net", f"orders below these, like: within ±{LOSS_MARGIN:g}"
-    lower = f"orders below plain curves, averaged over {epochs} epochs"
-    is_below = within_budget(is_reached, epochs)
-    learned = all(np.mean(as_new["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
-    is_alike = of_learners(is_alike, learned)
+    epochs, seeds = epochs_of(best), count_of(count_seeds(best), "seed")
     return [
-        claim(below, f"orders of magnitude below 1e-4 {after(epochs)} ({seeds}): {level}", is_below, detail=True),
-        claim("plain nets degrade as depth grows", f"{above} ({name_budget(best)}): {loss}", does_degrade),
-        claim(like, f"{within} ({tested}): {alike}; diverged: {', '.join(diverged)}", is_alike),
+        level_claim(best_settings(best), epochs, seeds),
+        degrade_claim(by_seed(best, log_loss), epochs, seeds),
+        like_claim(log, *more),
         top_claim(log),
         orders_claim(best),
-        claim("highway nets converge faster", f"{lower} ({name_seeds(curves.values())}): {earlier}", is_faster),
+        faster_claim(best),
         *activation_claims(log, *more),
     ]
 
 
+def best_settings(runs: list[BestRun]) -> list[BestRun]:
+    """Return the runs of each arm's best setting in the search."""
+    first = {arm: of_arm[0].task.index for arm, of_arm in by_run_arm(runs).items()}
+    return [run for run in runs if run.task.index == first[run.task.arm]]
+
+
+def level_claim(best: list[BestRun], epochs: int, seeds: str) -> Claim:
+    """Return the claim on shallow plain nets, judged by the best setting of each depth, as the paper's figure is."""
+    losses = by_seed(best, log_loss)
+    levels = {depth: interval(math.log10(TARGET) - np.array(losses["plain", depth])) for depth in SHALLOW}
+    verdict, where, measured = judge_each(levels, judge_better, 0)
+    paper = "plain nets of 10 and 20 layers reach a training loss below 1e-4"
+    why = f"{where} This is of the best setting of each depth."
+    measured = f"orders of magnitude below 1e-4 {after(epochs)} (best setting, {seeds}): {measured}"
+    return Claim(FIGURE_1, paper, within_budget(verdict, epochs), why, measured, detail=True)
+
+
+def degrade_claim(losses: Mapping[tuple[str, int], list[float]], epochs: int, seeds: str) -> Claim:
+    """Return the claim on deep plain nets, judged by the deepest beside the shallow; with it stands each step."""
+    plain = {depth: losses["plain", depth] for depth in DEPTHS}
+    lead = difference(plain[DEEP[-1]], [loss for depth in SHALLOW for loss in plain[depth]])
+    steps = {deep: difference(plain[deep], plain[less]) for less, deep in pairwise(DEPTHS)}
+    _, where, measured = judge_each(steps, judge_better, LOSS_MARGIN)
+    paper = "plain nets degrade as depth grows"
+    why = (
+        f"The training loss of plain nets of {DEEP[-1]} layers ends {times(lead.value)} times as high as that of 10 "
+        f"and 20 layers. Of neighbouring depths the claim is less certain. {where}"
+    )
+    measured = (
+        f"orders of magnitude above 10 and 20 layers ({epochs} epochs, {seeds}): {lead}; above the next: {measured}"
+    )
+    return Claim(FIGURE_1, paper, judge_better(lead, LOSS_MARGIN), why, measured)
+
+
+def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
+    """Return the claim on deep highway nets, judged by new seeds if there are any."""
+    new = new_seeds(log, *more)
+    losses, deep = by_seed(log.best, log_loss) | by_seed(new, log_loss), by_run_arm(log.best) | by_run_arm(new)
+    verdict, where, measured = judge_each(gain_with_depth(losses, "highway"), judge_about, LOSS_MARGIN)
+    learned = all(np.mean(losses["highway", depth]) < math.log10(log.level) for depth in SHALLOW)
+    runs = [run for depth in DEEP for run in deep["highway", depth]]
+    paper = "highway nets of 50 and 100 layers perform like those of 10 and 20"
+    tested = name_budget(new, "new seed") if new else name_budget(log.best)
+    lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
+    why = f"{where} Not counted are runs that diverged, {count_diverged(runs)}."
+    measured = f"orders of magnitude below 10 and 20 layers, like: within ±{LOSS_MARGIN:g} ({tested}): {measured}"
+    return Claim(FIGURE_1, paper, of_learners(verdict, learned), why, f"{measured}; diverged: {lost}")
+
+
+def faster_claim(best: list[BestRun]) -> Claim:
+    curves = by_seed(best, lambda runs: float(np.mean([np.log10(run.history.train_loss[1:]) for run in runs])))
+    faster = {depth: difference(curves["plain", depth], curves["highway", depth]) for depth in DEPTHS}
+    verdict, where, measured = judge_each(faster, judge_better, LOSS_MARGIN)
+    lower = f"orders of magnitude below plain curves, averaged over {epochs_of(best)} epochs"
+    measured = f"{lower} ({name_seeds(curves.values())}): {measured}"
+    return Claim(FIGURE_1, "highway nets converge faster", verdict, where, measured)
+
+
 def orders_claim(best: list[BestRun]) -> Claim:
-    """Return the claim on the lead of highway nets of 100 layers; beside it, their lead if diverged runs count."""
+    """Return the claim on the lead of highway nets of 100 layers, judged without diverged runs and with them."""
     epochs, arms = epochs_of(best), [("plain", 100), ("highway", 100)]
     left_out, counted = ([by_seed(best, log_loss, of)[arm] for arm in arms] for of in (finished, list))
-    leads = [difference(*losses) for losses in (left_out, counted)]
-    lead, lead_of_all = leads
-    verdict, of_all = (within_budget(judge_better(Interval(of.value - 2, of.half), 0), epochs) for of in leads)
+    lead, lead_of_all = (difference(*losses) for losses in (left_out, counted))
+    judged = [judge_better(Interval(of.value - 2, of.half), 0) for of in (lead, lead_of_all)]
     lost = count_diverged(by_run_arm(best)["highway", 100])
-    beside = f"{lost} highway nets diverged; counting their lowest earlier loss: {lead_of_all} ({of_all})"
     paper = "at 100 layers highway is more than 2 orders of magnitude better"
-    why = f"{lead} orders {after(epochs)} ({name_seeds(left_out)}); {beside}"
-    return Claim("3.1, figure 1", paper, why, verdict)
+    why = (
+        f"It depends on the runs that diverged, {lost} of the highway nets. Without them the training loss is "
+        f"{times(lead.value)} times lower than that of plain nets; with their lowest earlier loss, "
+        f"{times(lead_of_all.value)} times."
+    )
+    measured = (
+        f"{lead} orders of magnitude {after(epochs)} ({name_seeds(left_out)}), {judged[0]}; "
+        f"counting the lowest earlier loss of diverged runs: {lead_of_all}, {judged[1]}"
+    )
+    return Claim(FIGURE_1, paper, within_budget(combine(judged), epochs), why, measured)
 
 
 def top_claim(log: DepthSearchLog) -> Claim:
@@ -448,12 +500,13 @@ def top_claim(log: DepthSearchLog) -> Claim:
     arms = by_arm(last_rung(log.results))
     tops = {arm: np.log10(top_losses(ranked, log.top)) for arm, ranked in arms.items()}
     worse = {depth: Interval(-gain.value, gain.half) for depth, gain in gain_with_depth(tops, "plain").items()}
-    lost, does_degrade = judge_each(worse, judge_better, LOSS_MARGIN)
-    gained, is_as_good = judge_each(gain_with_depth(tops, "highway"), judge_as_good, LOSS_MARGIN)
+    does_degrade, _, lost = judge_each(worse, judge_better, LOSS_MARGIN)
+    is_as_good, _, gained = judge_each(gain_with_depth(tops, "highway"), judge_as_good, LOSS_MARGIN)
     paper = f"the {log.top} best settings: plain nets degrade with depth, highway nets do not"
-    plain, highway = f"plain nets above by {lost} ({does_degrade})", f"highway nets below by {gained} ({is_as_good})"
-    why = f"orders, beside 10 and 20 layers: {plain}; {highway}"
-    return Claim("3.1, figure 1", paper, why, combine([does_degrade, is_as_good]), detail=True)
+    plain, highway = f"plain nets above by {lost}", f"highway nets below by {gained}"
+    measured = f"orders of magnitude, beside 10 and 20 layers: {plain}; {highway}"
+    why = holds({"plain nets": does_degrade, "highway nets": is_as_good}, "for {}")
+    return Claim(FIGURE_1, paper, combine([does_degrade, is_as_good]), why, measured, detail=True)
 
 
 def gain_with_depth(losses: Mapping[tuple[str, int], Sequence[float]], block: str) -> dict[int, Interval]:

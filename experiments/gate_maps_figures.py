@@ -85,7 +85,7 @@ def bias_claim(log: GateMapsLog, data: str) -> Claim:
     """Return the claim on falling biases; here and below, `data` says what was measured."""
     share, change = log.claims.biases_decreased, log.claims.bias_change
     why = f"{share:.1%} of them (by chance 50%), mean change {change:+.3f}; {data}"
-    return Claim("4, figure 2", "most gate biases decrease in training", why, judge_beside(share, HALF))
+    return Claim("4, figure 2", "most gate biases decrease in training", judge_beside(share, HALF), "WHY", why)
 
 
 def sparse_claim(log: GateMapsLog, data: str) -> Claim:
@@ -93,7 +93,7 @@ def sparse_claim(log: GateMapsLog, data: str) -> Claim:
     closed, untrained = (of.closed_for_a_sample for of in (log.claims, log.untrained))
     why = f"{closed:.1%} of gates are below {log.closed} for one image; untrained {untrained:.1%}; {data}"
     verdict = judge_beside(closed, HALF, untrained)
-    return Claim("4, figure 2", "training makes the gates of one sample sparse", why, verdict)
+    return Claim("4, figure 2", "training makes the gates of one sample sparse", verdict, "WHY", why)
 
 
 def selective_claim(log: GateMapsLog, data: str) -> Claim:
@@ -101,7 +101,7 @@ def selective_claim(log: GateMapsLog, data: str) -> Claim:
     some = f"{log.rare:.0%} to {1 - log.rare:.0%} of the images"
     why = f"{share:.0%} of gates are above {log.open} for {some}; untrained {untrained:.0%}; {data}"
     paper = "gates are selective: other samples open other gates"
-    return Claim("4.1, figure 2", paper, why, judge_beside(share, untrained))
+    return Claim("4.1, figure 2", paper, judge_beside(share, untrained), "WHY", why)
 
 
 def average_claim(log: GateMapsLog, data: str) -> Claim:
@@ -110,7 +110,7 @@ def average_claim(log: GateMapsLog, data: str) -> Claim:
     one = 1 - log.claims.closed_for_a_sample
     paper = "on CIFAR-100, most gates are active on average, few for one sample"
     why = f"T above {log.closed}: on average {mean:.1%} (untrained {untrained:.1%}), one image {one:.1%}; {data}"
-    return Claim("4.1, figure 2", paper, why, judge_beside(min(mean, 1 - one), HALF))
+    return Claim("4.1, figure 2", paper, judge_beside(min(mean, 1 - one), HALF), "WHY", why)
 
 
 def gradient_claim(log: GateMapsLog, data: str) -> Claim:
@@ -121,7 +121,7 @@ def gradient_claim(log: GateMapsLog, data: str) -> Claim:
     paper = "on CIFAR-100, biases increase with depth, inversely to mean T"
     found = f"with depth {with_depth:+.2f}, with mean T {with_T:+.2f}, by chance within ±{chance:.2f}"
     verdict = require(*(judge_better(Interval(of, chance), 0) for of in (with_depth, -with_T)))
-    return Claim("4, figure 2", paper, f"correlation over layers: {found}; {data}", verdict)
+    return Claim("4, figure 2", paper, verdict, "WHY", f"correlation over layers: {found}; {data}")
 
 
 def change_claim(log: GateMapsLog, data: str) -> Claim:
@@ -130,10 +130,10 @@ def change_claim(log: GateMapsLog, data: str) -> Claim:
     share, untrained = (sum(of.change[:first]) / sum(of.change) for of in (log.claims, log.untrained))
     paper = f"most of the change in outputs happens in about the first {first} layers"
     if first >= depth:
-        return Claim("4, figure 2", paper, f"{depth} layers only; {data}", Verdict.NOT_TESTED)
+        return Claim("4, figure 2", paper, Verdict.NOT_TESTED, "WHY", f"{depth} layers only; {data}")
     even = first / depth
     why = f"{share:.0%} of it in {first} of {depth}; untrained {untrained:.0%}, evenly spread {even:.0%}; {data}"
-    return Claim("4, figure 2", paper, why, judge_beside(share, HALF, untrained, even))
+    return Claim("4, figure 2", paper, judge_beside(share, HALF, untrained, even), "WHY", why)
 
 
 FIGURES = {"fig2_gate_maps.png": gate_maps_figure}

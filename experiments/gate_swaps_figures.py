@@ -144,7 +144,7 @@ def claims(log: GateSwapsLog) -> list[Claim]:
         f"{count_of(len(log.nets) // len(groups), 'net')} each); "
         f"gates of other images cost {len(log.nets)} untrained nets {rise(log.nets, gs.ANY, 'untrained'):+.1f}"
     )
-    return [Claim("4.1", paper, why, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs))]
+    return [Claim("4.1", paper, combine(judge_better(cost, ACCURACY_MARGIN) for cost in costs), "WHY", why)]
 
 
 FIGURES = {"gate_swaps.png": swaps_figure}

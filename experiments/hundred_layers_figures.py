@@ -244,7 +244,7 @@ def orders_claim(long: hl.HundredLayersLog | None, other: str) -> Claim:
     }
     paper = f"at 100 layers highway nets are more than {ORDERS} orders of magnitude better than {beside[other]}"
     if long is None:
-        return Claim(section, paper, "needs the runs of 400 epochs", Verdict.NOT_TESTED, detail=not of_paper)
+        return Claim(section, paper, Verdict.NOT_TESTED, "WHY", "needs the runs of 400 epochs", detail=not of_paper)
     lead = find_leads(long)[other].orders
     verdict = judge_better(Interval(lead.value - ORDERS, lead.half), 0)
     runs = standing(long)
@@ -252,19 +252,19 @@ def orders_claim(long: hl.HundredLayersLog | None, other: str) -> Claim:
     seeds = count_of(len(runs[hl.HIGHWAY]), "seed")
     after = f"after {epochs_of(long)} epochs ({seeds}, none left out; failed runs: {failed})"
     why = f"{lead:+.2f} orders of magnitude {after}"
-    return Claim(section, paper, why, verdict, detail=not of_paper)
+    return Claim(section, paper, verdict, "WHY", why, detail=not of_paper)
 
 
 def lead_claim(log: hl.HundredLayersLog | None, others: list[str], epochs: int) -> Claim:
     """Judge, in a row of our own, whether highway nets reach a lower loss than every other arm."""
     section, paper = "ours, beside 3.1", f"at 100 layers highway nets reach a lower loss than others, {epochs} epochs"
     if log is None:
-        return Claim(section, paper, f"needs the runs of {epochs} epochs", Verdict.NOT_TESTED, detail=True)
+        return Claim(section, paper, Verdict.NOT_TESTED, "WHY", f"needs the runs of {epochs} epochs", detail=True)
     leads = find_leads(log)
     judged = "; ".join(f"{leads[arm].orders:+.2f} over {arm} ({leads[arm].verdict})" for arm in others)
     seeds = count_of(len(standing(log)[hl.HIGHWAY]), "seed")
     why = f"orders of magnitude ({seeds}; p corrected after Holm): {judged}"
-    return Claim(section, paper, why, combine(leads[arm].verdict for arm in others), detail=True)
+    return Claim(section, paper, combine(leads[arm].verdict for arm in others), "WHY", why, detail=True)
 
 
 FIGURES = {"hundred_layers.png": loss_figure}

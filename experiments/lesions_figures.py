@@ -169,7 +169,7 @@ def claims(log: LesionsLog) -> list[Claim]:
     idle = [100 * net.idle_share for net in next(iter(groups(log).values()))]
     about_60 = f"about {PAPER_IDLE:.0%} of the layers do not contribute"
     why = f"{interval(idle):.0f} % of the layers are idle; n = {len(idle)}"
-    return [Claim("4.2, figure 4", about_60, why, judge_idle(idle), detail=True)]
+    return [Claim("4.2, figure 4", about_60, judge_idle(idle), "WHY", why, detail=True)]
 
 
 def cifar_claims(log: LesionsLog) -> list[Claim]:
@@ -183,8 +183,8 @@ def cifar_claims(log: LesionsLog) -> list[Claim]:
     share = f"{data}: {interval(idle):.0f} % of the layers are idle (the paper's MNIST net: {PAPER_IDLE:.0%}); {n}"
     uses_more = judge_better(share_of_nets(100 * PAPER_IDLE - idle), 0)
     return [
-        Claim("4.2, figure 4", raises, costly, judge_any(cost), detail=True),
-        Claim("4.2", complex_problem, share, uses_more, detail=True),
+        Claim("4.2, figure 4", raises, judge_any(cost), "WHY", costly, detail=True),
+        Claim("4.2", complex_problem, uses_more, "WHY", share, detail=True),
     ]
 
 

@@ -270,7 +270,7 @@ def judge_settings(
     sizes = [len(nets) for nets in settings(log).values()]
     n = f"{sizes[0]} each" if len({*sizes}) == 1 else ", ".join(map(str, sizes))
     why = f"{name}{' (untrained)' * beside}, {'; '.join(words)}; n = {n}"
-    return Claim(section, paper, why, combine(verdicts.values()), detail)
+    return Claim(section, paper, combine(verdicts.values()), "WHY", why, detail)
 
 
 FIGURES = {"section_4.png": section_4_figure}

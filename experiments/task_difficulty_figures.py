@@ -72,7 +72,7 @@ def claims(log: TaskDifficultyLog) -> list[Claim]:
         )
     paper = "a complex problem makes a net use more of its layers, a simpler one leaves many idle"
     why = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
-    return [Claim("4.2", paper, why, combine(verdicts), detail=True)]
+    return [Claim("4.2", paper, combine(verdicts), "WHY", why, detail=True)]
 
 
 def difficulty_figure(log: TaskDifficultyLog) -> Figure:

@@ -202,7 +202,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
         found.append(f"{minus(bias)}: {shown}{after_epochs(runs, *logs)}")
     paper = "training by SGD does not stall with more than 1,000 layers"
     why = f"must train and use blocks; points lost by closing all, n = {len(runs)}: b_T {'; '.join(found)}"
-    return Claim("2.2", paper, why, combine(verdicts))
+    return Claim("2.2", paper, combine(verdicts), "WHY", why)
 
 
 def blog_claim(*logs: ThousandLayersLog) -> Claim:
@@ -215,7 +215,7 @@ def blog_claim(*logs: ThousandLayersLog) -> Claim:
     beside = f"no blocks: {interval(points(control)):.2f} %; n = {len(runs)}"
     needs = f"blocks that the nets need: {', '.join(map(str, needed)) or 'none trained'}"
     why = f"{scores:.2f} %{after_epochs(runs, *logs)}; {beside}; {needs}"
-    return Claim("blog", paper, why, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), detail=True)
+    return Claim("blog", paper, combine([judge_about(above, ACCURACY_MARGIN), *as_many]), "WHY", why, detail=True)
 
 
 def after_epochs(runs: list[DeepRun], *logs: ThousandLayersLog) -> str:
@@ -230,7 +230,7 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
     losses = {f"b_T {minus(bias)}": lead(arms["highway", bias, shallower], runs) for bias, runs in judged.items()}
     shown, verdict = judge_each(losses, judge_better, ACCURACY_MARGIN)
     why = f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}"
-    return Claim("overview", "highway networks struggle beyond about 100 layers", why, verdict, detail=True)
+    return Claim("overview", "highway networks struggle beyond about 100 layers", verdict, "WHY", why, detail=True)
 
 
 FIGURES = {"thousand_layers.png": depth_figure, "open_blocks.png": kept_figure}

@@ -1,14 +1,13 @@
-"""The verdicts on all claims of the paper, in one table, from the logs of all experiments."""
+"""The verdicts on all claims, the paper's and ours, from the logs of all experiments."""
 
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from highway_lab.console import name_data
 from highway_lab.logs import Log
 from highway_lab.tables import markdown
 
-from .claims import Claim
+from .claims import OURS, Claim, came
 from .common import load
 
 WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
@@ -24,23 +23,31 @@ WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
 }
 
 
-def judge_all(logs: Iterable[Log], folder: str) -> Iterator[tuple[Claim, str, str]]:
-    """Yield every claim, its verdict as a link from a folder, and its data; `logs`: those of WITH_CLAIMS, in order."""
+def judge_all(logs: Iterable[Log], folder: str) -> Iterator[tuple[Claim, str]]:
+    """Yield every claim, and its verdict as a link from a folder; `logs`: those of WITH_CLAIMS, in order."""
     logs = iter(logs)
     for name, datasets in WITH_CLAIMS.items():
         experiment = load(name)
         page = os.path.relpath(experiment.page, folder)
-        for log, claim in experiment.judge([*islice(logs, len(experiment.logs_of_tables(datasets)))]):
-            yield claim, f"[{claim.verdict}]({page})", name_data(log.dataset.name)
+        for _, claim in experiment.judge([*islice(logs, len(experiment.logs_of_tables(datasets)))]):
+            yield claim, f"[{claim.verdict}]({page})"
 
 
 def all_verdicts(*logs: Log) -> str:
-    """Return the table of experiments/README.md: every claim and its verdict, linked to its page."""
-    rows = [[claim.section, claim.paper, *of] for claim, *of in judge_all(logs, "experiments")]
-    return markdown(["section", "the paper", "verdict", "data here"], rows, words=True)
+    """Return the table of experiments/README.md: every claim of the paper and its verdict, linked to its page."""
+    judged = [(claim, link) for claim, link in judge_all(logs, "experiments") if claim.section != OURS]
+    rows = [[claim.section, claim.paper, link, claim.why, came(claim)] for claim, link in judged]
+    return markdown(["section", "the paper", "verdict", "why", "rule"], rows, words=True)
+
+
+def own_verdicts(*logs: Log) -> str:
+    """Return the table of experiments/README.md of what the paper does not say."""
+    judged = [(claim, link) for claim, link in judge_all(logs, "experiments") if claim.section == OURS]
+    rows = [[claim.paper, link, claim.why, came(claim)] for claim, link in judged]
+    return markdown(["our question", "verdict", "why", "rule"], rows, words=True)
 
 
 def main_verdicts(*logs: Log) -> str:
     """Return the table of the main README: claims without details, each verdict with its reason."""
-    rows = [[claim.paper, link, claim.why] for claim, link, _ in judge_all(logs, ".") if not claim.detail]
+    rows = [[claim.paper, link, claim.why] for claim, link in judge_all(logs, ".") if not claim.detail]
     return markdown(["the paper", "verdict", "why"], rows, words=True)

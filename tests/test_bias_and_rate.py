@@ -43,6 +43,6 @@ def log_of(scores: dict[tuple[str, float, int], float], poor: int = 0, spread: f
 def test_a_bias_suffices_if_every_run_learns_and_blocks_help(log, verdict, enough):
     (claim,) = claims(log)
     assert claim.verdict == verdict
-    assert claim.why.startswith(
+    assert claim.measured.startswith(
         f"b_T that suffice: {enough}; points over nets without blocks, mean of 12 pairs, n = 2, "
     )

@@ -193,7 +193,7 @@ def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
 def test_a_diverged_run_counts_as_chance_in_words():
     claim = next(claim for claim in ctf.claims(cifar_log(plain=math.nan)) if claim.section == "3.3.1")
     assert claim.verdict == Verdict.NOT_TESTED, "it is no maxout net"
-    assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.why
+    assert "reach 10.00 % (SE 0.95) (1 diverged), 1 seed" in claim.measured
 
 
 @pytest.mark.parametrize("net", ctf.PAPER)

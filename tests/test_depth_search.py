@@ -262,8 +262,8 @@ def test_new_seeds_alone_tell_whether_deep_highway_nets_perform_alike(old, new, 
     new[0] = made_up.best_run(new[0].task, 2.3, None)
     without, found = judged(PAPER | old), judged(PAPER | old, more=new)
     assert found[2].verdict == verdict
-    assert "epochs, 3 new seeds)" in found[2].why
-    assert found[2].why.endswith("; diverged: 1 of 6, 0 of 6")
+    assert "epochs, 3 new seeds)" in found[2].measured
+    assert found[2].measured.endswith("; diverged: 1 of 6, 0 of 6")
     assert found[:2] + found[3:] == without[:2] + without[3:], "the other claims are of the first seeds"
     foreign = [replace(run, task=replace(run.task, lr=0.01)) for run in new]
     assert judged(PAPER | old, more=foreign) == without, "runs of other settings are no seeds of these"
@@ -275,7 +275,7 @@ def test_the_runs_of_most_epochs_judge_all_but_what_has_its_own_seeds():
     found = judged(short, 40, more=trained(PAPER | HIGHWAY_WORSE, 400))
     assert [found[0], found[1], *found[4:6]] == [at_400[0], at_400[1], *at_400[4:6]]
     assert found[2:4] == at_40[2:4]
-    assert ["(400 epochs, 3 seeds)" in found[1].why, "(40 epochs, 3 seeds)" in found[2].why] == [True, True]
+    assert ["(400 epochs, 3 seeds)" in found[1].measured, "(40 epochs, 3 seeds)" in found[2].measured] == [True, True]
     some_arms = {arm: loss for arm, loss in PAPER.items() if arm != ("plain", 10)}
     assert judged(short, 40, more=trained(some_arms, 400)) == at_40
 
@@ -292,9 +292,9 @@ def test_diverged_runs_are_left_out_and_the_lead_with_them_stands_beside(n_lost,
     searched = [result(arm, index, loss) for arm, loss in PAPER.items() for index in (0, 1)]
     found = claims(made_up.search_log(searched, whole + lost))
     assert found[4].verdict == REPRODUCED
-    assert found[4].why.startswith("+4.22 ± 0.02 orders after 400 epochs ")
+    assert found[4].measured.startswith("+4.22 ± 0.02 orders after 400 epochs ")
     counted = f"{n_lost} of 6 highway nets diverged; counting their lowest earlier loss: {with_them}"
-    assert found[4].why.endswith(counted)
+    assert found[4].measured.endswith(counted)
 
 
 IN_MAIN_LOG = (("tanh", "plain"), ("relu", "highway"))  # as in the committed logs; each other net has its own
@@ -340,8 +340,8 @@ TANH_LOW, RELU_LOW = {("tanh", "highway"): LOW}, {("relu", "highway"): LOW}
 def test_kinds_of_block_are_compared_at_the_same_activation(changes, verdict, why):
     (claim,) = activation_claims(*by_nets(ALL_HIGH | changes))
     assert claim.verdict == verdict
-    assert claim.why.startswith("orders below plain nets (2 epochs, 3 seeds): ")
-    assert claim.why.endswith(why)
+    assert claim.measured.startswith("orders below plain nets (2 epochs, 3 seeds): ")
+    assert claim.measured.endswith(why)
 
 
 def test_without_one_of_the_nets_there_is_no_verdict_on_activations():
@@ -354,7 +354,7 @@ def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():
     reverse = judged(dict.fromkeys(PAPER, 6e-5), late={"plain": 5, "highway": 7})[5]
     slow = judged(PAPER | {("highway", 100): 1e3})[5]
     assert (reverse.verdict, slow.verdict) == (NOT_REPRODUCED, PARTLY)
-    assert slow.why.endswith("; reproduced at 10, 20, 50")
+    assert slow.measured.endswith("; reproduced at 10, 20, 50")
 
 
 def test_one_seed_is_inconclusive_and_a_missing_arm_allows_no_verdict():

@@ -266,7 +266,7 @@ def test_diverged_runs_and_runs_at_chance_count_alike_whatever_they_had_reached(
     lead = find_leads(log)[hl.PLAIN].orders
     assert lead.value == pytest.approx(-1.0 - (3 * -4 + 2 * 0.362) / 5, abs=0.01)
     assert claims(log)[0].verdict == Verdict.INCONCLUSIVE, "none is left out"
-    assert "failed runs: highway: 2; plain: 0" in claims(log)[0].why
+    assert "failed runs: highway: 2; plain: 0" in claims(log)[0].measured
 
 
 def test_a_run_that_only_ends_worse_than_it_was_counts_with_its_lowest_loss_in_the_long_run():
@@ -328,7 +328,7 @@ def test_without_the_long_runs_their_claims_are_not_tested():
     *of_long, of_short = claims(log_of(hl.FINAL))
     assert {claim.verdict for claim in of_long} == {Verdict.NOT_TESTED}
     assert of_short.verdict == Verdict.REPRODUCED
-    assert "over ReZero" in of_short.why
+    assert "over ReZero" in of_short.measured
     *of_long, of_short = claims(log_of(hl.FINAL, **{hl.REZERO: 1e-5}), log_of())
     assert {claim.verdict for claim in of_long} == {Verdict.REPRODUCED}
     assert of_short.verdict == Verdict.PARTLY

@@ -412,7 +412,7 @@ def test_a_net_of_no_more_layers_does_not_test_a_claim_on_the_first(name, first)
     else:
         del log.routing.size[first:]
     claim = judged(name, log, "change in outputs" if name == "gate_maps" else "spread out")
-    assert (claim.verdict, claim.why[:14]) == (NOT_TESTED, f"{first} layers only")
+    assert (claim.verdict, claim.measured[:14]) == (NOT_TESTED, f"{first} layers only")
 
 
 def with_costly(log: LesionsLog, costly: list[int], idle: float = 0.6) -> LesionsLog:

@@ -11,15 +11,23 @@ from experiments.claims import Verdict
 from experiments.common import load
 from pages import pages
 
-PARTS = ("Question", "Answer", "How", "Limits")
+PARTS = ["How sure is this?", "What it means", "How to repeat it"]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in (*pages(), Path("CONTRIBUTING.md"))}
 
 
+def opening(page: Path) -> str:
+    """Return what stands above a page's first picture or section."""
+    return re.split(r"^(?:!\[|## )", PAGES[page], maxsplit=1, flags=re.MULTILINE)[0]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem.islower()], ids=str)  # not the README's
-def test_a_page_asks_answers_and_says_how_and_within_which_limits(page):
-    text = PAGES[page]
-    found = re.findall(r"^\*\*(\w+)\.\*\* ", text, re.MULTILINE)
-    assert [part for part in found if part in PARTS] == list(PARTS)
+def test_a_page_asks_answers_and_says_how_sure_that_is_and_how_to_repeat_it(page):
+    title, *_ = PAGES[page].splitlines()
+    assert title.startswith("# ")
+    assert title.endswith("?")
+    assert re.search(r"^\*\*.+?\*\*", opening(page), re.MULTILINE | re.DOTALL), "an answer in bold"
+    found = re.findall(r"^## (.+)$", PAGES[page], re.MULTILINE)
+    assert [part for part in found if part in PARTS] == PARTS
 
 
 MEASURED = [
@@ -37,13 +45,12 @@ def test_a_page_shows_all_pictures_tables_and_verdicts_of_its_experiment(name):
 
 
 @pytest.mark.parametrize("name", [name for name in MEASURED if hasattr(load(name).figures, "claims")])
-def test_each_verdict_is_one_of_five_words_and_stands_in_the_answer(name):
+def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
     experiment = load(name)
     logs = [experiment.read(ROOT / path) for path in experiment.existing_logs()]
     verdicts = {claim.verdict for _, claim in experiment.judge(logs)}
     assert {type(verdict) for verdict in verdicts} == {Verdict}
-    answer = re.search(r"\*\*Answer\.\*\*(.*?)\n\n(?:!|\*\*How)", PAGES[experiment.page], re.DOTALL)[1]
-    bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\*\*", answer)}
+    bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\.?\*\*", opening(experiment.page))}
     assert bold & {*Verdict}
 
 

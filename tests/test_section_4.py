@@ -161,7 +161,7 @@ def test_a_single_deeper_net_counts_if_another_seed_would(log, as_in_the_paper, 
     deep = [replace(log.deep[0], trained=replace(as_in_the_paper, gates=gates))]
     biases, *others = claims(replace(log, nets=nets, deep=deep))
     assert (biases.verdict, {claim.verdict for claim in others}) == (verdict, {REPRODUCED})
-    assert "one 6-block net: " in biases.why
+    assert "one 6-block net: " in biases.measured
 
 
 def test_a_smoke_run_leaves_the_nets_of_whole_runs_alone(digits):

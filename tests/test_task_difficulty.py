@@ -151,7 +151,7 @@ def verdict(changed: dict[str, list[td.Seen | None]]) -> Verdict:
 def test_harder_tasks_that_need_more_blocks_reproduce_the_claim():
     assert verdict({}) == REPRODUCED
     (claim,) = claims(log_of())
-    assert "tanh from −2 +8.0 ± 1.5, n = 5 and 5, rank correlation +1.0 over 5 tasks" in claim.why
+    assert "tanh from −2 +8.0 ± 1.5, n = 5 and 5, rank correlation +1.0 over 5 tasks" in claim.measured
 
 
 def test_as_many_blocks_for_the_harder_task_refute_it():
@@ -190,7 +190,7 @@ def test_nets_that_have_not_learned_are_in_no_mean_but_are_counted():
     assert row[2] == "2 of 5 (1 diverged)"
     assert row[5].startswith("2.0 ± ")
     (claim,) = claims(log)
-    assert "ReLU +8.0 ± 1.5, n = 5 and 5, rank correlation +1.0 over 4 tasks" in claim.why
+    assert "ReLU +8.0 ± 1.5, n = 5 and 5, rank correlation +1.0 over 4 tasks" in claim.measured
 
 
 @pytest.mark.parametrize(

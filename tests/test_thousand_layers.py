@@ -151,7 +151,7 @@ def log_of(**made: tuple[float, float, float]) -> tl.ThousandLayersLog:
 def test_nets_that_train_must_use_their_blocks_not_to_stall(made, verdict, why):
     claim, _, _ = claims(log_of(**made))
     assert claim.verdict == verdict
-    assert why in claim.why
+    assert why in claim.measured
 
 
 def test_training_is_judged_by_the_interval_of_the_loss():
@@ -166,9 +166,9 @@ def test_training_is_judged_by_the_interval_of_the_loss():
 
 def test_nets_of_one_seed_are_not_said_to_stall():
     log = log_of(b4_1000=STALLED)
-    assert "n = 3: b_T −4: still guesses; " in claims(log)[0].why
+    assert "n = 3: b_T −4: still guesses; " in claims(log)[0].measured
     log.runs = [run for run in log.runs if run.config.seed == 0]
-    assert claims(log)[0].why.endswith("−4: may still guess; −6: may still guess; −20: may still guess")
+    assert claims(log)[0].measured.endswith("−4: may still guess; −6: may still guess; −20: may still guess")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_nets_of_one_seed_are_not_said_to_stall():
 def test_the_blogs_net_reaches_about_95_percent_by_about_15_blocks(score, lost, verdict):
     _, claim, _ = claims(log_of(b20_1000=(score, 0.2, lost)))
     assert claim.verdict == verdict
-    assert "; no blocks: 95.00 ± 0.25 %; n = 3; " in claim.why
+    assert "; no blocks: 95.00 ± 0.25 %; n = 3; " in claim.measured
 
 
 def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
@@ -195,15 +195,15 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_uses_its_blocks():
     stall, blog, struggle = claims(short, long)
     assert (
         "−4: +0.00 ± 0.00 (not reproduced) after 12 epochs; −6: +2.00 ± 0.00 (reproduced) after 30 epochs; "
-        in stall.why
+        in stall.measured
     )
-    assert "% after 30 epochs; no blocks" in blog.why
+    assert "% after 30 epochs; no blocks" in blog.measured
     assert struggle == claims(short)[-1]
 
 
 def test_deeper_nets_struggle_if_they_surely_lose_accuracy():
     *_, claim = claims(log_of(b4_1000=(0.93, 0.3, 0.1), b6_1000=(0.948, 0.2, 0.1), b20_1000=(0.8, 0.2, 0.0)))
     assert claim.verdict == Verdict.PARTLY
-    assert claim.why.endswith("+2.00 ± 0.23 at b_T −4, +0.20 ± 0.23 at b_T −6; reproduced at b_T −4")
+    assert claim.measured.endswith("+2.00 ± 0.23 at b_T −4, +0.20 ± 0.23 at b_T −6; reproduced at b_T −4")
     *_, claim = claims(log_of())
     assert claim.verdict == Verdict.NOT_REPRODUCED

@@ -123,7 +123,7 @@ def made_up_log(highway: list[float], plain: list[float], wide: list[float]) -> 
 def test_verdicts_follow_the_rules(highway, plain, wide, lead, parameters):
     found = claims(made_up_log(highway, plain, wide))
     assert [claim.verdict for claim in found] == [lead, parameters]
-    parts = [claim.why.partition("; reproduced at ")[2] for claim in found]
+    parts = [claim.measured.partition("; reproduced at ")[2] for claim in found]
     assert parts == ["50" * (lead == "partly"), "10, 20" * (parameters == "partly")]
 
 
@@ -142,7 +142,7 @@ def test_a_net_is_judged_with_the_initial_weights_that_validate_best():
     best = tp.strongest(log.tried)
     assert best[tp.PLAIN, 50] == tp.PLAIN._replace(orthogonal=True)
     assert best[tp.WIDE, 50] == tp.WIDE
-    assert claims(log)[1].why.count("+0.0") == 3, "the wide nets with older weights"
+    assert claims(log)[1].measured.count("+0.0") == 3, "the wide nets with older weights"
 
 
 @pytest.mark.parametrize(

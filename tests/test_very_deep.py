@@ -57,7 +57,7 @@ def log_of(low: float, high: float, spread: float = 0.01) -> VeryDeepLog:
 def test_both_extreme_biases_must_fail(log, verdict):
     (claim,) = claims(log)
     assert claim.verdict == verdict
-    assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 (" in claim.why
+    assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 (" in claim.measured
 
 
 def small_net(depth: int, bias: float, dtype: type = np.float32, block: str = "highway") -> DeepNet:

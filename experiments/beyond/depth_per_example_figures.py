@@ -134,15 +134,17 @@ def claims(log: DepthPerExampleLog) -> list[Claim]:
         Claim(
             "4.2",
             "complex problems use more layers; here: harder images of one problem",
-            f"correlation of effective depth and hardness: {beside_untrained(log, hardness, '+.2f')}",
             combine(judge_hardness(trained, untrained) for untrained, trained in hardness),
+            "WHY",
+            f"correlation of effective depth and hardness: {beside_untrained(log, hardness, '+.2f')}",
             detail=True,
         ),
         Claim(
             "overview",
             "the net uses different effective depths for different inputs",
-            f"sd over images, % of the mean: {beside_untrained(log, varied, '.0f')}",
             combine(judge_variation(trained, untrained) for untrained, trained in varied),
+            "WHY",
+            f"sd over images, % of the mean: {beside_untrained(log, varied, '.0f')}",
             detail=True,
         ),
     ]

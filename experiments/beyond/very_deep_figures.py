@@ -129,9 +129,10 @@ def claims(log: VeryDeepLog) -> list[Claim]:
         Claim(
             "blog",
             "with very low or very high gate biases, nets fail to converge in reasonable time",
+            combine(verdicts),
+            "WHY",
             f"test accuracy (%) of {' and '.join(map(str, depths))} blocks, n = {len(cells[max(cells)])}, chance 10: "
             f"{'; '.join(shown)}",
-            combine(verdicts),
             detail=True,
         )
     ]

@@ -8,6 +8,7 @@ import sys
 from glob import glob
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import ROOT
 from sklearn.datasets import load_iris
@@ -24,18 +25,41 @@ def blocks(language: str) -> list[str]:
     return [block for name, block in found if name == language]
 
 
-def test_the_core_trains_saves_and_loads_in_three_lines(small_mnist, workdir, capsys):
-    code, _ = blocks("python")
+def test_the_layer_in_a_dozen_lines_is_that_of_the_core():
+    code, *_ = blocks("python")
+    exec(code, layer := {})
+    rng, net = np.random.default_rng(0), DeepNet(4, 3, hidden=4, depth=1, dtype="float64", rng=0)
+    x, dy = rng.normal(size=(2, 4, 5))
+    W_H, b_H, W_T, b_T = (net.params[name][0] for name in ("W_H", "b_H", "W_T", "b_T"))
+    y, H, T = layer["forward"](x, W_H, b_H[:, None], W_T, b_T[:, None])
+    ((z, expected),) = net.iterate_blocks(x)
+    np.testing.assert_allclose([y, H, T], [expected, *z], rtol=1e-12)
+    workspace = net.workspace(5)
+    workspace.x[0], workspace.x[1], workspace.branches[0] = x, y, z
+    net.params.output[...] = 0
+    net.params.output[:, :3] = np.eye(3)  # dlogits is dy, where that is not 0
+    dy[3] = 0
+    dx, *dW = layer["backward"](dy, x, H, T, W_H, W_T)
+    *_, expected_dx = net.backward_blocks(dy[:3].T, workspace)
+    np.testing.assert_allclose(dx, expected_dx, rtol=1e-12)
+    for name, gradient in zip(("W_H", "b_H", "W_T", "b_T"), dW, strict=True):
+        np.testing.assert_allclose(gradient, workspace.gradients[name][0], rtol=1e-12)
+
+
+def test_the_core_trains_saves_and_loads_in_a_few_lines(small_mnist, workdir, capsys):
+    _, code, _ = blocks("python")
     folder = next(path.parent for path in small_mnist.rglob("train-images*"))
     smaller = "Config(depth=10, epochs=1, n_train=60, n_test=20)"
-    exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), {})
-    assert 0 <= float(capsys.readouterr().out) <= 1
-    assert DeepNet.load("net.npz").depth == 10
+    exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), found := {})
+    net, score = capsys.readouterr().out.splitlines()
+    assert re.match(r"DeepNet\(\d+ → 10 highway blocks of 50 tanh units → 10; ", net)
+    assert 0 <= float(score) <= 1
+    assert found["logits"].shape == (5, 10)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
-    _, code = blocks("python")
+    *_, code = blocks("python")
     X, y = load_iris(return_X_y=True)
     exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
     score, *found = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))

@@ -1,0 +1,42 @@
+"""What it costs to repeat the measurements: the hours that their logs say."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from highway_lab.logs import Log
+from highway_lab.tables import markdown
+
+from .__main__ import STEPS
+from .common import Experiment, load
+
+
+def steps_of_logs() -> Iterator[tuple[Experiment, Path, list[str]]]:
+    """Yield, for each committed log that is there, its experiment, its path and the step that makes it."""
+    for experiment in map(load, STEPS):
+        for path, words in experiment.log_steps().items():
+            if path.exists():
+                yield experiment, path, words
+
+
+def seconds(of: Any) -> float:
+    """Return the sum of all fields named `seconds` in a log or in a part of one: of training, mostly."""
+    if isinstance(of, list):
+        return sum(map(seconds, of))
+    if not is_dataclass(of):
+        return 0.0
+    parts = {part.name: getattr(of, part.name) for part in fields(of)}
+    own = parts.pop("seconds", 0.0)
+    return (sum(own) if isinstance(own, list) else own) + seconds([*parts.values()])
+
+
+def costs(*logs: Log) -> str:
+    """Return the table of hours by command; `logs`: those of `steps_of_logs`, in order."""
+    found = [(of, words, seconds(log) / 3600) for (of, _, words), log in zip(steps_of_logs(), logs, strict=True)]
+    rows = [
+        [f"`{of.parser.prog} {' '.join(words)}`", f"{hours:.1f}" if hours else "not logged"]
+        for of, words, hours in found
+    ]
+    rows.append(["all", f"{sum(hours for *_, hours in found):.0f}"])
+    return f"{markdown(['command', 'core-hours'], rows)}\n\nThe seconds of training that the logs have."

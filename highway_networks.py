@@ -45,10 +45,12 @@ import math
 import os
 import time
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
@@ -284,6 +286,7 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
 FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
+MOST_EXPANSION = 10  # of a saved net, times the bytes of its file; what is saved here is not compressed
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
@@ -354,6 +357,12 @@ class InputError(ValueError):
 
 class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
+    words = f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    return " ".join(words[:3_000].split())[:300]
 
 
 KINDS = {int: int | np.integer, float: float | int | np.floating | np.integer, str: str, bool: bool | np.bool_}
@@ -551,13 +560,14 @@ class Net:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
             with np.load(as_path(path), allow_pickle=False) as arrays:
+                check_expansion(arrays.zip)
                 if (version := int(arrays["format"])) != FORMAT:
                     raise ValueError(f"format {version}, not {FORMAT}")
                 return restored(cls, json.loads(str(arrays["config"])), arrays)
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-            reason = " ".join(str(error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
-            raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
+            expected = f"expected what {cls.__name__}.save wrote"
+            raise InputError(f"{path}: {expected}, found: {reason_of(error)}{ending}") from error
 
     def __reduce__(self) -> tuple:
         """Return what a copy or a pickle is made by: each tensor once, though there are many views of it."""
@@ -565,6 +575,13 @@ class Net:
 
 
 NetT = TypeVar("NetT", bound=Net)
+
+
+def check_expansion(archive: zipfile.ZipFile) -> None:
+    """Raise ValueError for an archive whose members would take much more memory than its file takes bytes."""
+    size = os.path.getsize(archive.filename or "")
+    if (expanded := sum(member.file_size for member in archive.infolist())) > MOST_EXPANSION * size:
+        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
 
 
 def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
@@ -930,6 +947,8 @@ IDX_UINT8 = 0x08  # type code of an idx file
 IDX_OTHERS = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
+PIECE = 2**20  # bytes
+MOST_PIECES = 2**10  # of an idx file: a small one may decompress to fill the memory
 
 
 class Dataset(NamedTuple):
@@ -1053,12 +1072,16 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
     """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
 
     Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
-    damaged or has extra bytes.
+    damaged, has extra bytes or more than 1 GiB.
     """
-    path = as_path(path)
+    path, opened = as_path(path), cast(Any, {".gz": gzip.open, ".xz": lzma.open})
     try:
-        content = path.read_bytes()
-        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
+        with opened.get(path.suffix, open)(path, "rb") as file:
+            payload = b"".join(islice(iter(partial(file.read, PIECE), b""), MOST_PIECES + 1))
+        if len(payload) > MOST_PIECES * PIECE:
+            found = f"expected at most {MOST_PIECES * PIECE >> 20:,} MiB in it, found more"
+            raise InputError(f"{path}: {found}; choose a smaller file")
+        return parse_idx(payload, path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, "a whole and readable file", error) from error
 

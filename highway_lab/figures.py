@@ -29,8 +29,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import printable
-from highway_lab.files import atomic_write, make_place
+from highway_lab.files import atomic_write, make_place, printable
 from highway_networks import InputError
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch

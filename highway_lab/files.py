@@ -51,6 +51,11 @@ class DownloadError(InputError):
     """No mirror delivered the file."""
 
 
+def printable(text: str) -> str:
+    """Return a text as one line: what cannot be printed, such as line breaks, is escaped as Python writes it."""
+    return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
+
+
 # ------------------------------------------------------------------------------------------- reading
 
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
+from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, check_expansion, reason_of
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 MOST_MEMBERS = 10_000  # of an archive: the header of each is read
-MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
 
@@ -37,7 +36,7 @@ def origin_of(path: str | os.PathLike) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.comment.decode(errors="replace")
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # whatever zip says of a foreign or damaged file
         return None
 
 
@@ -85,7 +84,7 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Pac
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         expected = f"expected a net saved by {kind.__name__}.save"
         ending = "" if ADD_NAME in reason else "; choose another, or save it anew"
         raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error
@@ -145,11 +144,9 @@ class Packed:
 
 def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
     """Return the arrays in an .npz file by name; raises ValueError for too many, or if they expand too much."""
-    members, size = archive.infolist(), os.path.getsize(archive.filename or "")
-    if len(members) > MOST_MEMBERS:
-        raise ValueError(f"{len(members):,} arrays, more than {MOST_MEMBERS:,}")
-    if (expanded := sum(member.file_size for member in members)) > MOST_EXPANSION * size:
-        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
+    if (found := len(archive.infolist())) > MOST_MEMBERS:
+        raise ValueError(f"{found:,} arrays, more than {MOST_MEMBERS:,}")
+    check_expansion(archive)
     return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
 
 

@@ -75,12 +75,15 @@ def stop_at(monkeypatch, n: int) -> list:
 
 
 NET_OF_OTHERS = (ROOT / "models/conv-mnist-16.npz").read_bytes()
+AT_ENTRY = NET_OF_OTHERS.index(b"PK\1\2") + 6
+NET_OF_TOMORROW = NET_OF_OTHERS[:AT_ENTRY] + b"\x7f" + NET_OF_OTHERS[AT_ENTRY + 1 :]  # as version 12.7 of zip has it
 LOG_OF_OTHERS = (ROOT / "runs/lesions.json").read_bytes()
 
 
 @both_programs
 @pytest.mark.parametrize(
-    ("name", "content"), [("log.json", LOG_OF_OTHERS), ("net.npz", NET_OF_OTHERS), ("log.json", b"")]
+    ("name", "content"),
+    [("log.json", LOG_OF_OTHERS), ("net.npz", NET_OF_OTHERS), ("net.npz", NET_OF_TOMORROW), ("log.json", b"")],
 )
 def test_a_file_that_the_job_has_not_made_is_replaced_only_if_the_command_says_so(
     workdir, refused, monkeypatch, program, name, content

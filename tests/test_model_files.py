@@ -15,7 +15,7 @@ import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, refuse_net, small_conv_net, small_net
 
 from highway_lab import nets
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
 
 
 @pytest.fixture
@@ -190,7 +190,20 @@ def test_a_small_file_of_a_large_net_is_refused_before_it_is_unpacked(tmp_path):
     path, net = tmp_path / "net.npz", DeepNet(5, 3, hidden=300, depth=3, rng=None)
     net.save(path)
     np.savez_compressed(path, **contents(path))
-    refuse(path, f"{net.params.flat.nbytes:,}"[:2], f"in a file of {path.stat().st_size:,}, more than 10 times as many")
+    words = f"in a file of {path.stat().st_size:,}, more than 10 times as many"
+    refuse(path, f"{net.params.flat.nbytes:,}"[:2], words)
+    with pytest.raises(InputError, match=words):
+        DeepNet.load(path)
+
+
+@pytest.mark.parametrize("load", [DeepNet.load, partial(nets.load_net, kind=DeepNet)])
+def test_an_error_quotes_little_of_a_foreign_file(saved, load):
+    """Python's zipfile quotes a whole name that differs: here, by its length, all of the file."""
+    content = saved.read_bytes()
+    saved.write_bytes(content[:26] + b"\xff\x04" + content[28:])
+    with pytest.raises(InputError, match="File name in directory") as error:
+        load(saved)
+    assert len(str(error.value)) < 500
 
 
 def test_more_members_than_any_net_has_are_not_looked_at(saved):

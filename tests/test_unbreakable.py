@@ -89,6 +89,13 @@ def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
     assert Path("viz/a\udcff/highway_networks.gif").exists()
 
 
+def test_the_command_that_draws_a_log_can_be_typed_though_its_name_begins_as_a_flag(workdir, capsys):
+    assert programs.main([*DIGITS, "--depth", "1", "--out=-a b.json"]) == 0
+    *_, path = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert path == "./-a b.json"
+    assert viz.main([path]) == 0
+
+
 STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
 
 

@@ -361,7 +361,7 @@ class ArgumentError(InputError):
 
 def reason_of(error: Exception) -> str:
     """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
-    words = f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(words[:3_000].split())[:300]
 
 
@@ -390,6 +390,12 @@ def as_path(path: str | os.PathLike) -> Path:
     except RuntimeError as error:
         found = "expected a home folder in place of ~, found none"
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 class Usual(int):
@@ -545,8 +551,7 @@ class Net:
         """Write tensors and configuration as .npz, whole or not at all; raises InputError if it cannot."""
         place, tensors = Path(os.path.realpath(as_path(path))), cast(dict[str, Any], self.tensors())
         try:
-            if place.exists() and not place.is_file():
-                raise OSError(None, "a directory or a device")
+            check_regular(place)
             with TemporaryDirectory(dir=place.parent) as folder:
                 beside = Path(folder, place.name)
                 with open(beside, "wb") as file:
@@ -559,6 +564,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
+            check_regular(as_path(path))
             with np.load(as_path(path), allow_pickle=False) as arrays:
                 check_expansion(arrays.zip)
                 if (version := int(arrays["format"])) != FORMAT:
@@ -1076,6 +1082,7 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
     """
     path, opened = as_path(path), cast(Any, {".gz": gzip.open, ".xz": lzma.open})
     try:
+        check_regular(path)
         with opened.get(path.suffix, open)(path, "rb") as file:
             payload = b"".join(islice(iter(partial(file.read, PIECE), b""), MOST_PIECES + 1))
         if len(payload) > MOST_PIECES * PIECE:
@@ -1083,7 +1090,7 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
             raise InputError(f"{path}: {found}; choose a smaller file")
         return parse_idx(payload, path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, "a whole and readable file", error) from error
+        raise damaged(path, "a whole and readable file", reason_of(error)) from error
 
 
 def parse_idx(payload: bytes, path: Path) -> np.ndarray:

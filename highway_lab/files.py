@@ -22,7 +22,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from highway_networks import InputError, as_path, find_file
+from highway_networks import InputError, as_path, check_regular, find_file
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is not tried; all are asked at once
 READ_SECONDS = 30.0
@@ -106,12 +106,6 @@ def damaged(path: Path, expected: object, found: object) -> InputError:
     """Make the error of a file below the data directory that is not the published one."""
     remedy = f"move {path.name} away and run again to download it, or put an intact copy there"
     return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
@@ -244,10 +238,10 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
     or the disk is full; `path` is then as before.
     """
+    check_writable(path)
     place = _followed(path)
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        check_writable(path)
         remove_torn(path)
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
@@ -287,7 +281,7 @@ def check_writable(path: str | os.PathLike) -> None:
     if os.path.islink(place):
         raise unwritable(path, "a link that leads nowhere")
     try:
-        check_regular(path)
+        check_regular(place)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
     if not os.path.isdir(place.parent):

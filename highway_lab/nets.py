@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import Blocks
-from highway_lab.files import atomic_write, check_regular
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, check_expansion, reason_of
+from highway_lab.files import atomic_write
+from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, check_expansion, check_regular, reason_of
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 MOST_MEMBERS = 10_000  # of an archive: the header of each is read
@@ -77,7 +77,7 @@ def layers_of(net: Any) -> Iterator[tuple[str, str, str, int]]:
 def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
-        check_regular(path)
+        check_regular(as_path(path))
         with zipfile.ZipFile(as_path(path)) as archive:
             yield packed_arrays(archive)
     except OSError as error:

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import math
+import os
 import pickle
 import tracemalloc
 import zipfile
@@ -15,7 +16,7 @@ import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, refuse_net, small_conv_net, small_net
 
 from highway_lab import nets
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
+from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError, read_idx
 
 
 @pytest.fixture
@@ -245,3 +246,17 @@ def test_an_archive_with_a_flipped_bit_in_a_tensor_is_refused(saved):
 def test_a_missing_file_or_a_directory_is_refused(tmp_path):
     refuse(tmp_path / "missing.npz", "No such file")
     refuse(tmp_path, "directory")
+
+
+def test_a_device_is_not_read_as_a_pipe_may_have_no_end():
+    for load in (DeepNet.load, read_idx, partial(nets.load_net, kind=DeepNet)):
+        with pytest.raises(InputError, match=f"{os.devnull}: .* found:? a device or a pipe;"):
+            load(os.devnull)
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_no_file_is_written_in_the_place_of_a_folder(workdir, path):
+    net = small_net("highway", "tanh", 2)
+    for save in (net.save, partial(nets.save_net, net=net)):
+        with pytest.raises(InputError, match=r"expected a place to write, found: a directory"):
+            save(path)

@@ -25,6 +25,7 @@ from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.files import read_bytes
+from highway_lab.jobs import MOST_LINES
 from highway_lab.logs import LARGEST
 from highway_lab.training import Training, memory_of
 from highway_networks import InputError
@@ -179,6 +180,13 @@ def test_a_log_of_more_values_than_memory_should_hold_is_not_read(workdir, refus
         os.truncate(log, highway_lab.files.MAX_BYTES + 1)
         assert f"{log}: expected a " in (error := refused(viz.main, [log]))
         assert "found: more than 268,435,456 bytes" in error
+
+
+def test_more_lines_than_any_job_writes_are_not_looked_at(workdir, refused):
+    """Each would be hashed: minutes for a file of 100 MB."""
+    Path("log.digits.jsonl").write_bytes(b'{"environment": ' + b"\n" * (MOST_LINES + 1))
+    for program, words in ((viz, ["log.digits.jsonl"]), (programs, [*SHORT, "--out", "log.json"])):
+        assert "log.digits.jsonl: expected at most 1,048,576 lines, found more" in refused(program.main, words)
 
 
 def spoilt_log(change) -> dict:

@@ -17,10 +17,10 @@ import numpy as np
 
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
-from highway_lab.files import MAX_BYTES, atomic_write, make_place
+from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place, reason_of
 from highway_lab.logs import RunRecord
 from highway_lab.nets import check_like, described, packed_arrays
-from highway_networks import History, InputError, check_regular, reason_of
+from highway_networks import History, InputError
 
 
 @dataclass

@@ -29,6 +29,7 @@ from highway_lab.files import (
     printable,
     read_bytes,
     read_verified,
+    reason_of,
 )
 from highway_networks import (
     MNIST_FILES,
@@ -39,7 +40,6 @@ from highway_networks import (
     as_path,
     find_file,
     parse_idx,
-    reason_of,
 )
 
 CLASSES = 10

@@ -22,7 +22,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from highway_networks import InputError, as_path, check_regular, find_file
+from highway_networks import InputError, as_path, find_file
 
 ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is not tried; all are asked at once
 READ_SECONDS = 30.0
@@ -56,7 +56,19 @@ def printable(text: str) -> str:
     return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
 
 
+def reason_of(error: Exception) -> str:
+    """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(words[:3_000].split())[:300]
+
+
 # ------------------------------------------------------------------------------------------- reading
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def content_of(path: str | os.PathLike) -> bytes:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import Blocks
-from highway_lab.files import atomic_write
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, check_expansion, check_regular, reason_of
+from highway_lab.files import atomic_write, check_regular, reason_of
+from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
 MOST_MEMBERS = 10_000  # of an archive: the header of each is read
+MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
 
@@ -144,9 +145,11 @@ class Packed:
 
 def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
     """Return the arrays in an .npz file by name; raises ValueError for too many, or if they expand too much."""
-    if (found := len(archive.infolist())) > MOST_MEMBERS:
-        raise ValueError(f"{found:,} arrays, more than {MOST_MEMBERS:,}")
-    check_expansion(archive)
+    members, size = archive.infolist(), os.path.getsize(archive.filename or "")
+    if len(members) > MOST_MEMBERS:
+        raise ValueError(f"{len(members):,} arrays, more than {MOST_MEMBERS:,}")
+    if (expanded := sum(member.file_size for member in members)) > MOST_EXPANSION * size:
+        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
     return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
 
 

@@ -116,15 +116,6 @@ def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suf
     np.testing.assert_array_equal(read(path, COMPRESS[suffix](header(2**24 + 1) + most + b"\1"))[-1], 1)  # one's own
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_an_idx_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(hn, "MOST_PIECES", 1)
-    path, most = tmp_path / f"file{suffix}", 2**20 - len(header(1))
-    assert read(path, COMPRESS[suffix](header(most) + bytes(most))).shape == (most,)
-    with refused_with(path, "expected at most 1 MiB in it, found more; choose a smaller file"):
-        read(path, COMPRESS[suffix](header(most + 1) + bytes(most + 1)))
-
-
 def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
     with refused_with("file.xz", "Memory usage limit"):

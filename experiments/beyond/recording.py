@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_networks import Activation, Block, InputError, reason_of
+from highway_lab.files import reason_of
+from highway_networks import Activation, Block, InputError
 
 INFIX = {  # NumPy's functions that are signs: in JavaScript, in a formula, and how tightly they bind there
     "add": ("+", " + ", 1),

@@ -56,21 +56,10 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = [
-    "ACTIVATIONS",
-    "BLOCKS",
-    "INITS",
-    "LOSSES",
-    "OPTIMIZERS",
-    "SCHEDULES",
-    "Activation",
-    "Adam",
-    "Block",
-    "Config",
-]
-__all__ += ["Dataset", "DeepNet", "InputError", "Loss", "Momentum", "Run", "Workspace", "accuracy", "clip_global_norm"]
-__all__ += ["load_mnist", "read_idx", "sigmoid_backward", "sigmoid_forward", "softmax_cross_entropy", "train"]
-__all__ += ["weighted_mean"]
+__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "LOSSES", "OPTIMIZERS", "SCHEDULES", "Activation", "Adam", "Block"]
+__all__ += ["Config", "Dataset", "DeepNet", "History", "InputError", "Loss", "Momentum", "Run", "Workspace"]
+__all__ += ["accuracy", "clip_global_norm", "load_mnist", "read_idx", "sigmoid_backward", "sigmoid_forward"]
+__all__ += ["softmax_cross_entropy", "train", "weighted_mean"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of
@@ -953,13 +942,13 @@ class Dataset(NamedTuple):
     """Samples for training and for testing."""
 
     train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
+    train_y: np.ndarray  # classes (n,) as integers or texts, or targets as floats (n, K)
     test_x: np.ndarray
     test_y: np.ndarray
     outputs: int | None = None  # K, that a net needs; None: as many as the targets have
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
+    classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
 
 
 def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:

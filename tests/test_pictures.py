@@ -447,6 +447,16 @@ def test_a_title_with_a_long_name_is_not_cut_off():
     assert figure._suptitle.get_window_extent().x1 < figure.bbox.x1
 
 
+def test_long_names_stand_once_beside_the_curves_and_leave_these_their_room(monkeypatch):
+    names = ["a-long-name-of-a-block-with-forty-letters", "another-long-name-of-a-block"]
+    for name in names:
+        monkeypatch.setitem(BLOCKS, name, BLOCKS["highway"])
+    training, test = pictures.learning_curves(made_up_log(blocks=names))
+    assert not training.texts
+    assert {text.get_text() for text in test.texts} >= {*names}
+    assert test.bbox.width > test.figure.bbox.width / 4
+
+
 def test_no_text_of_a_log_is_a_format_or_mathematics():
     log = made_up_log(blocks=["highway"], epochs=1)
     log.dataset.test_set = r"{0} {x $\frac$ $_{$ %s"

@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_core_trains_saves_and_loads_in_three_lines(small_mnist, workdir, capsys):
-    code, _ = blocks("python")
+    code, *_ = blocks("python")
     folder = next(path.parent for path in small_mnist.rglob("train-images*"))
     smaller = "Config(depth=10, epochs=1, n_train=60, n_test=20)"
     exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), {})
@@ -33,9 +33,19 @@ def test_the_core_trains_saves_and_loads_in_three_lines(small_mnist, workdir, ca
     assert DeepNet.load("net.npz").depth == 10
 
 
+def test_own_arrays_train_in_four_lines(capsys):
+    _, code, _ = blocks("python")
+    X, y = load_iris(return_X_y=True)
+    found = {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]}
+    exec(f"from highway_networks import *\n{code}", found)
+    assert capsys.readouterr().out.startswith("Run(highway depth 10, seed 0; epoch 12: accuracy ")
+    assert found["outputs"].shape == (75, 3)
+    assert found["run"].history.test_score[-1] > 0.8  # chance: 1/3
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_three_lines_fit_and_score_and_one_looks_at_gates(capsys):
-    _, code = blocks("python")
+    *_, code = blocks("python")
     X, y = load_iris(return_X_y=True)
     exec(code, {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]})
     score, *found = map(float, re.findall(r"[\d.]+", capsys.readouterr().out))

@@ -16,7 +16,7 @@ run: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py my-run/run.json --out my-run
 	$(PYTHON) make_highway_networks_gif.py my-run/run.json --out my-run/highway_networks.gif
 	@echo "The log, its pictures and its animation are in my-run/; open my-run/highway_networks.gif first."
-	@echo "These accuracies are of one seed; README.md's table has the means of twenty."
+	@echo "These accuracies are of one seed; README.md's table has the means of twenty, on MNIST."
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)

@@ -687,7 +687,7 @@ class ConvNet(Net):
         """
         if np.shape(x)[-1:] + np.shape(x)[1:-1] == (shape := self.layers[0].x_shape) != np.shape(x)[1:]:
             raise InputError(f"x: expected images {shape}, found channels last; pass x.transpose(0, 3, 1, 2)")
-        x = prepared(x, shape)
+        x = prepared(x, shape, self.dtype)
         w = ConvWorkspace(self, len(x)) if workspace is None else workspace
         if len(x) != w.batch_size:
             raise ValueError(f"expected a batch of {w.batch_size} for this workspace, found {len(x)}")

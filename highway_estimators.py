@@ -677,7 +677,8 @@ def check_no_times(**given: Any) -> None:
             column = np.asarray(column)
             found = str(column.dtype) if column.dtype.kind in "mM" else None
             if column.dtype == object:
-                found = next((type(value).__name__ for value in column.flat if isinstance(value, TIMES)), None)
+                times = (value for value in column.flat if isinstance(value, TIMES) or hasattr(value, "year"))
+                found = next((type(value).__name__ for value in times), None)  # a Period of pandas has a year
             if found:
                 remedy = "subtract a date and divide by a unit of time"
                 raise ValueError(f"{name}: expected numbers, found {found}; {remedy}")

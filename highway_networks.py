@@ -56,10 +56,10 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "LOSSES", "OPTIMIZERS", "Activation", "Adam", "Block", "Config", "Dataset"]
-__all__ += ["DeepNet", "InputError", "Loss", "Momentum", "Run", "Workspace", "accuracy", "clip_global_norm"]
-__all__ += ["load_mnist", "read_idx", "sigmoid_backward", "sigmoid_forward", "softmax_cross_entropy", "train"]
-__all__ += ["weighted_mean"]
+__all__ = ["ACTIVATIONS", "BLOCKS", "INITS", "LOSSES", "OPTIMIZERS", "SCHEDULES", "Activation", "Adam", "Block"]
+__all__ += ["Config", "Dataset", "DeepNet", "History", "InputError", "Loss", "Momentum", "Run", "Workspace"]
+__all__ += ["accuracy", "clip_global_norm", "load_mnist", "read_idx", "sigmoid_backward", "sigmoid_forward"]
+__all__ += ["softmax_cross_entropy", "train", "weighted_mean"]
 
 # ---------------------------------------------------------------------------------------------- blocks
 # Each forward function stands above its backward; all blocks share one signature. z (G, D, B) holds the affine maps of
@@ -508,8 +508,9 @@ class Net:
 
     def take(self, net: "Net") -> None:
         """Take the parameters and buffers of a net of the same architecture; raises InputError for another."""
-        if any(net.config.get(name) != value for name, value in self.config.items() if name not in INITIAL):
-            raise InputError(f"net: expected {self}, found {net}; give the configuration of that net")
+        fixed = {name: value for name, value in self.config.items() if name not in INITIAL}
+        if not isinstance(net, Net) or any(net.config.get(name) != value for name, value in fixed.items()):
+            raise InputError(f"net: expected {self}, found {net!s:.200}; give the configuration of that net")
         for name, tensor in self.tensors().items():
             tensor[...] = net.tensors()[name]
 
@@ -550,7 +551,7 @@ class Net:
     def load(cls, path: str | os.PathLike) -> Self:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
-            with np.load(as_path(path), allow_pickle=False) as arrays:
+            with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
                 if (version := int(arrays["format"])) != FORMAT:
                     raise ValueError(f"format {version}, not {FORMAT}")
                 return restored(cls, json.loads(str(arrays["config"])), arrays)
@@ -665,7 +666,7 @@ class DeepNet(Net):
 
         The cache is `workspace`, which is overwritten, or new memory if there is none. Raises InputError for another x.
         """
-        x = prepared(x, (self.config["d_in"],))
+        x = prepared(x, (self.config["d_in"],), self.dtype)
         w, p = workspace or Workspace(self, len(x)), self.params
         if len(x) != len(w.input):
             raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
@@ -713,7 +714,7 @@ class DeepNet(Net):
 
     def predict(self, x: np.ndarray, rows: int = 512) -> np.ndarray:
         """Return the logits (n, K) of x (n, d_in), `rows` at a time, with no cache. Raises InputError for another x."""
-        x = prepared(x, (self.config["d_in"],))
+        x = prepared(x, (self.config["d_in"],), self.dtype)
         logits = np.empty((len(x), self.config["d_out"]), self.dtype)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
@@ -722,7 +723,7 @@ class DeepNet(Net):
 
     def embed(self, x: np.ndarray) -> np.ndarray:
         """Return the input (D, B) of the first block, given the net's input x (B, d_in)."""
-        x = prepared(x, (self.config["d_in"],))
+        x = prepared(x, (self.config["d_in"],), self.dtype)
         x_0 = np.empty((self.hidden, len(x)), self.dtype)
         affine_forward(self.params.input, with_ones(x.T, self.dtype), x_0)
         self.activation.forward(x_0)
@@ -756,12 +757,13 @@ class DeepNet(Net):
 
         Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
         """
-        if not {*blocks} <= {*range(self.depth)}:
-            raise InputError(f"blocks: expected some of 0 to {self.depth - 1}, found {list(blocks)}; count from 0")
+        chosen = np.array(blocks, dtype=None if np.size(blocks) else int)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(self.depth)}:
+            raise InputError(f"blocks: expected some of 0 to {self.depth - 1} in a list, found {blocks}; count from 0")
         if self.block is not BLOCKS[self.config["block"]]:
             found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
             raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
-        p, kept = self.params, np.delete(np.arange(self.depth), blocks)
+        p, kept = self.params, np.delete(np.arange(self.depth), chosen)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
         for tensor, source in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
             tensor[...] = source
@@ -803,8 +805,12 @@ def softmax_cross_entropy(
 ) -> tuple[float, np.ndarray]:
     """Return the mean loss in nats, and dlogits (B, K), of logits (B, K) and classes y (B,).
 
-    weights (B,): a factor on each sample's loss, 1 on average over the data set; None: all are 1.
+    weights (B,): a factor on each sample's loss, 1 on average over the data set; None: all are 1. Raises InputError for
+    a class that no logit has.
     """
+    first, last, K = np.min(y), np.max(y), logits.shape[1]
+    if first < 0 or last >= K:
+        raise InputError(f"y: expected classes from 0 to {K - 1}, found {first} to {last}; number them from 0")
     rows = np.arange(len(y))
     shifted = logits - logits.max(axis=1, keepdims=True)  # so that no exponential overflows
     dlogits = np.exp(shifted)
@@ -936,13 +942,13 @@ class Dataset(NamedTuple):
     """Samples for training and for testing."""
 
     train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes as integers (n,), or targets as floats (n, K)
+    train_y: np.ndarray  # classes (n,) as integers or texts, or targets as floats (n, K)
     test_x: np.ndarray
     test_y: np.ndarray
     outputs: int | None = None  # K, that a net needs; None: as many as the targets have
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
-    classes: tuple[str, ...] = ()  # names of the classes of a folder, in order
+    classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
 
 
 def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
@@ -962,18 +968,21 @@ def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
         array = x if hasattr(x, "toarray") else np.asarray(x)
     except ValueError:  # rows of different lengths
         array = np.empty(0, object)
-    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds or array.ndim == 0:
+        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}" if array.ndim else repr(x)[:40]
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
 
 
-def prepared(x: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a batch (B, *shape) as an array; raises InputError for another, and for what `preprocess` would change."""
-    x = as_numbers("x", x, "buifc")
+def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
+
+    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
+    """
+    x = as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif")
     if x.dtype == np.uint8:
         raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
-    if x.ndim == 0 or x.shape[1:] != shape:
+    if x.shape[1:] != shape:
         expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
         raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
     return x
@@ -983,8 +992,10 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
     """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
     low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
     if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
-        expected = f"finite numbers of shape {shape} from {least:g} to {most:g}"
-        raise InputError(f"{name}: expected {expected}, found {x.shape} from {low:g} to {high:g}; mend the data set")
+        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
+        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
+        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
+        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
 def as_dataset(data: Any, loss: str) -> Dataset:
@@ -992,8 +1003,12 @@ def as_dataset(data: Any, loss: str) -> Dataset:
 
     Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
     """
-    data = data if isinstance(data, Dataset) else Dataset(*data)
-    if isinstance(next(iter(data.train_y), None), str):
+    if not isinstance(data, Dataset):
+        found = f"{len(data)} arrays" if isinstance(data, tuple | list) else type(data).__name__
+        if found != "4 arrays":
+            raise InputError(f"data: expected (X, y, X_test, y_test), found {found}; give these four")
+        data = Dataset(*data)
+    if all(np.iterable(y) and isinstance(next(iter(y), None), str) for y in (data.train_y, data.test_y)):
         names, codes = np.unique(np.concatenate([data.train_y, data.test_y]).astype(str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
@@ -1004,7 +1019,13 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     target, classes = LOSSES[loss].target, "f" not in (data.train_y.dtype.kind, data.test_y.dtype.kind)
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss}; choose another")
+        halves = " and ".join(f"{of.dtype} {of.shape}" for of in (data.train_y, data.test_y))
+        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
+    pixels, other = (of.dtype == np.uint8 for of in (data.train_x, data.test_x))
+    if pixels != other:
+        found = f"{data.train_x.dtype} and {data.test_x.dtype}"
+        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     inferred = max(of.max(initial=0) for of in (data.train_y, data.test_y)) + 1 if classes else data.train_y.shape[-1]
     outputs = int(inferred) if data.outputs is None else data.outputs
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
@@ -1013,6 +1034,8 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
     if data.train_weights is not None:
         check_array("train_weights", data.train_weights, data.train_x.shape[:1], 0)
+        if not data.train_weights.any():
+            raise InputError("train_weights: expected some above 0, found none; mend the data set")
     return data._replace(outputs=outputs)
 
 
@@ -1032,7 +1055,7 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
     wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
     for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
         if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise ArgumentError(f"{names}: expected at most {x.shape[0]} images, found {wanted}; ask for fewer")
+            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
     train = rng.permutation(data.train_x.shape[0])[:wanted_train]
     test = rng.permutation(data.test_x.shape[0])[:n_test]
     return data._replace(
@@ -1121,7 +1144,7 @@ def scheduled_rate(schedule: str, done: float) -> float:
 
 
 GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
-SCHEDULE = (is_schedule, "constant, cosine or shares of the training like 0.5,0.75")
+SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75")
 
 
 @dataclass(frozen=True)
@@ -1139,7 +1162,7 @@ class TrainingConfig:
     loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
     optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
     lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
-    schedule: str = hyperparameter("constant", "of the learning rate: constant, cosine or steps", SCHEDULE)
+    schedule: str = hyperparameter("constant", "factor on lr over the training; shares: a tenth after each", SCHEDULE)
     lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
     momentum: float = hyperparameter(0.9, "momentum: share of the last step kept", BELOW_ONE)
     nesterov: bool = hyperparameter(False, "momentum: Nesterov's")
@@ -1160,7 +1183,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_hyperparameters(self)
         if self.drop_last and self.n_train < self.batch_size:
-            found = f"expected a full batch of {self.batch_size}, found {self.n_train} images"
+            found = f"expected a full batch of {self.batch_size}, found {self.n_train} samples"
             raise ArgumentError(f"`drop_last`: {found}; lower `batch_size`")
 
     def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -1245,6 +1268,7 @@ class Run:
     def __repr__(self) -> str:
         of = self.history
         last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
+        last = "diverged" if self.diverged else last
         return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
 
 
@@ -1266,6 +1290,8 @@ class Training:
 
     def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
+        if not isinstance(config, TrainingConfig):
+            raise InputError(f"config: expected one such as Config(depth=10), found {config!r:.40}; give it first")
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
         self.config = config = fitted(config, data)
@@ -1344,13 +1370,14 @@ class Training:
 def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
     """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
-    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. If classes are
+    texts, the outputs are in their alphabetical order. A loss that is not finite ends the run as diverged, with a
+    warning. Raises InputError if the arguments do not suit each other.
     """
     training = Training(config, data, net)
     for _ in training.epochs():
         pass
     if training.diverged:
-        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, or clip"
+        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
     return training.so_far()

@@ -21,6 +21,7 @@ import numpy as np
 import visualize_highway_networks as viz
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import (
+    check_drawn,
     drawing,
     fingerprint,
     label_ends,
@@ -97,6 +98,7 @@ def animate(path: Path, out: Path | None = None) -> Path:
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
     if out is None:
         out = Path(NAME) if viz.own_folder(path) == Path("viz") else viz.own_folder(path) / NAME
+    check_drawn(out)
     with drawing(out.name, path), own_style():
         pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]

@@ -56,6 +56,7 @@ __all__ = ["draw", "main", "read_log", "watch"]
 
 Log = RunLog  # of dense or convolutional nets
 MOST_PANELS = 8
+LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones beside the last panel only
 
 
 # ---------------------------------------------------------------------------------- from logs to arrays
@@ -189,7 +190,8 @@ def learning_curves(log: Log) -> np.ndarray:
         draw_history(axes, log, field)
         mark_guessing(axes, log, field)
         axes.set_title(f"{images} images")
-    label_ends(*panels)
+    longest = max(len(line.get_label()) for line in panels[0].lines)
+    label_ends(*(panels[1:] if longest > LONG_LABEL else panels))
     return panels
 
 

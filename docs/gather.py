@@ -9,6 +9,9 @@ import json
 import posixpath
 import re
 import subprocess
+from importlib import import_module
+from inspect import getdoc
+from linecache import getline
 from pathlib import Path
 from textwrap import indent
 
@@ -35,7 +38,15 @@ class Docstrings(Extension):
     """Lets the reference show what the code says in its own way."""
 
     def on_instance(self, *, obj, **_):
-        """Keep the columns of a paragraph that has columns."""
+        """Keep the columns of a paragraph that has columns; leave out what Python calls, such as __repr__.
+
+        A class whose hyperparameters are listed by `documented` has the docstring that `help` shows, as a list.
+        """
+        if obj.name.startswith("__"):
+            obj.public = False
+        if obj.is_class and any(str(of.value).startswith("documented(") for of in obj.decorators):
+            text = getdoc(getattr(import_module(obj.module.path), obj.name))
+            obj.docstring = Docstring(re.sub(r"(?m)^(?=\w+ = )", "\n- ", text), parent=obj)
         if obj.docstring:
             parts = obj.docstring.value.split("\n\n")
             columns = (re.search(r"^\S.*\S {2,}\S", part) for part in parts)
@@ -43,10 +54,16 @@ class Docstrings(Extension):
             obj.docstring.value = "\n\n".join(kept)
 
     def on_attribute_instance(self, *, node, attr, **_):
-        """Take the help text of a hyperparameter, `hyperparameter(DEFAULT, TEXT, ...)`."""
+        """Show what a comment behind a field says, and a hyperparameter in signatures only: a docstring lists it."""
+        if isinstance(node, ast.AnnAssign):
+            _, _, comment = getline(str(attr.filepath), node.end_lineno).partition("  # ")
+            attr.docstring = attr.docstring or (Docstring(comment.strip(), parent=attr) if comment else None)
         match getattr(node, "value", None):
-            case ast.Call(func=ast.Name("hyperparameter"), args=[_, ast.Constant(str(text)), *_]):
-                attr.docstring = Docstring(text, parent=attr)
+            case ast.Call(func=ast.Name("hyperparameter")):
+                attr.value = repr(getattr(getattr(import_module(attr.module.path), attr.parent.name), attr.name))
+                attr.public = False
+        if attr.analysis == "dynamic" and "property" not in attr.labels:
+            attr.docstring = None  # it is that of the default's type
 
 
 def on_config(config):

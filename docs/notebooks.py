@@ -33,7 +33,12 @@ def notebook_of(program: str) -> nbformat.NotebookNode:
 def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
     """Run all cells in a folder, and keep what they print and draw; raises CellExecutionError."""
     client = NotebookClient(
-        notebook, timeout=600, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
+        notebook,
+        timeout=600,
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],  # of the kernel, which warns of its own socket
+        resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})  # the same bits on any number of CPUs
 

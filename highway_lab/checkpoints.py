@@ -17,7 +17,7 @@ import numpy as np
 
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
-from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place
+from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place, reason_of
 from highway_lab.logs import RunRecord
 from highway_lab.nets import check_like, described, packed_arrays
 from highway_networks import History, InputError
@@ -96,8 +96,7 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
             raise ValueError("another content than was written, or one of an older version")
         rng = _check_state(state, training)
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
-        reason = " ".join(str(error).split()) or type(error).__name__
-        print(f"{path}: damaged, found: {reason}; its run is trained anew", file=sys.stderr)
+        print(f"{path}: damaged, found: {reason_of(error)}; its run is trained anew", file=sys.stderr)
         return False
     for name, array in own.items():
         array[...] = arrays[name]

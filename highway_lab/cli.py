@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from highway_lab import Interrupted, __version__
-from highway_lab.console import printable, unfailing_output
-from highway_lab.files import check_suffix, sweep
+from highway_lab.console import unfailing_output
+from highway_lab.files import check_suffix, printable, sweep
 from highway_lab.logs import environment, imported
 from highway_networks import (
     ACTIVATIONS,
@@ -187,7 +187,7 @@ def check_names() -> None:
 
 def import_words(files: Sequence[str]) -> str:
     """Return the words of a command line that import these files, each after a space."""
-    return "".join(f" --import {quote(file)}" for file in files)
+    return "".join(f" --import {quote(Path(file))}" for file in files)
 
 
 def in_flags(error: InputError) -> str:
@@ -197,8 +197,12 @@ def in_flags(error: InputError) -> str:
 
 
 def quote(word: str | os.PathLike) -> str:
-    """Return a word as a shell takes it, in one line: $'...' if it holds bytes that cannot be printed."""
-    word = os.fspath(word)
+    """Return a word as a shell takes it, in one line: $'...' if it holds bytes that cannot be printed.
+
+    A path that begins as a flag does is told as ./-PATH.
+    """
+    is_no_flag = isinstance(word, Path) and str(word).startswith("-")
+    word = f"./{word}" if is_no_flag else os.fspath(word)
     if word.isprintable():
         return shlex.quote(word)
     escaped = re.sub(rb"[^\w./=-]", lambda found: b"\\x%02x" % found[0][0], os.fsencode(word))

@@ -14,16 +14,12 @@ from typing import Any, TextIO
 import numpy as np
 
 from highway_lab.datasets import DATASETS
+from highway_lab.files import printable
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunRecord
 from highway_networks import TEST_IMAGES
 
 STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
-
-
-def printable(text: str) -> str:
-    """Return a text as one line: what cannot be printed, such as line breaks, is escaped as Python writes it."""
-    return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
 
 
 class Unfailing:

@@ -26,8 +26,10 @@ from highway_lab.files import (
     decompress,
     fetch,
     prepare_folder,
+    printable,
     read_bytes,
     read_verified,
+    reason_of,
 )
 from highway_networks import (
     MNIST_FILES,
@@ -264,9 +266,9 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
 
 # ------------------------------------------------------------------------------------ folders of images
 
-SPLIT = re.compile(  # in a folder's name, such as Training, test_set or seg_train, but not in test_tube_stand
+SPLIT = re.compile(  # in a folder's name, such as Training, test_set, seg_train or trainA, but not in train_station
     r"(?<![a-z])(?:(?P<train>train(?:ing|val)?)|(?P<test>test(?:ing)?)"
-    r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)(?=(?:set|data|images)?(?![a-z]))"
+    r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)(?=(?:set|data|images)?[a-z]?(?![a-z]))"
 )
 FILLER = re.compile(r"set|data|images|[\W_]")  # what else may stand in the name of a split
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
@@ -276,6 +278,7 @@ DEPTHS = (8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
 CUT = "16-bit colours of which the upper 8 bits are taken"  # all that Pillow reads
 MAX_PIXEL_BYTES = 2**32  # of all images of a folder
+MOST_LEVELS = 100  # of folders below that of a class
 
 
 class Walk:
@@ -296,7 +299,7 @@ class Walk:
             for what, paths in self.noted.items()
         )
         if self.noted:
-            print(f"{self.folder}: {'; '.join(parts)}", file=sys.stderr)
+            print(printable(f"{self.folder}: {'; '.join(parts)}"), file=sys.stderr)
 
     def entries(self, folder: Path) -> list[tuple[Path, bool]]:
         """Return files and folders in a folder, links followed, and whether each is a folder; raises InputError."""
@@ -327,6 +330,9 @@ class Walk:
     def files(self, folder: Path, seen: set[Path]) -> list[Path]:
         """Return the files below a folder; those of folders that have been `seen` are not taken again."""
         found, real = [], folder.resolve()
+        if len(folder.parts) - len(self.folder.parts) > MOST_LEVELS:
+            expected = f"expected at most {MOST_LEVELS} folders in each other below that of a class"
+            raise InputError(f"{folder}: {expected}, found more; move its images up")
         seen |= {real, *real.parents}
         for path, is_folder in self.entries(folder):
             if not is_folder:
@@ -435,7 +441,8 @@ def _class_files(walk: Walk, folder: Path, places: Sequence[Path]) -> dict[str, 
         inner = (path.relative_to(place).parts for path in paths)
         if splits := _splits({place / parts[0] for parts in inner if len(parts) > 1}):
             found = ", ".join(sorted(split.name for _, split in splits))
-            raise InputError(f"{place}: expected images of a class, found {found}; put the classes into these folders")
+            remedy = f"put the classes into these folders, or choose {place} itself"
+            raise InputError(f"{place}: expected images of a class, found {found}; {remedy}")
         files.setdefault(composed(place), []).extend(paths)
     if len(files) < 2:
         raise InputError(f"{folder}: expected two subfolders or more, one a class, found {len(files)}; sort the images")
@@ -469,7 +476,7 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
         except InputError:
             raise
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
-            unreadable.append((path, " ".join(str(error).split())))
+            unreadable.append((path, reason_of(error)))
             continue
         is_deep, largest = image.ndim == 2, int(image.max())
         if size is not None:

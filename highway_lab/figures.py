@@ -29,8 +29,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import printable
-from highway_lab.files import atomic_write, make_place
+from highway_lab.files import atomic_write, make_place, printable, read_bytes
 from highway_networks import InputError
 
 WIDTH = 8.3  # inches: the width of a README's column at 100 pixels an inch
@@ -316,8 +315,10 @@ def drawing(what: object, *sources: str | os.PathLike) -> Iterator[None]:
 def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str | os.PathLike) -> None:
     """Draw pictures, functions that return a figure or a page of HTML by their paths, and only then write all of them.
 
-    Their metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written.
+    Their metadata name their logs, `sources`. Raises InputError if one cannot be drawn or written, or if a file is in
+    its place that is no picture of a log.
     """
+    check_drawn(*pictures)
     with drawing("pictures", *sources):
         origin, drawn = "\n".join(map(fingerprint, sources)), {}
     for path, draw in pictures.items():
@@ -327,6 +328,14 @@ def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str 
         make_place(path)
         with atomic_write(path, "wb") as file:
             file.write(content)
+
+
+def check_drawn(*paths: Path) -> None:
+    """Raise InputError for a file that is no picture of a log, as it has no fingerprint of one in it."""
+    for path in paths:
+        if path.is_file() and b" sha256 " not in read_bytes(path):
+            found = "expected no file, or a picture of a log, found another"
+            raise InputError(f"{path}: {found}; move it, or choose another place")
 
 
 def _content(picture: Figure | str, origin: str) -> bytes:

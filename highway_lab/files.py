@@ -51,7 +51,24 @@ class DownloadError(InputError):
     """No mirror delivered the file."""
 
 
+def printable(text: str) -> str:
+    """Return a text as one line: what cannot be printed, such as line breaks, is escaped as Python writes it."""
+    return "".join(of if of.isprintable() else ascii(of)[1:-1] for of in text)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, as one line of at most 300 characters: it may quote a whole foreign file."""
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(words[:3_000].split())[:300]
+
+
 # ------------------------------------------------------------------------------------------- reading
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def content_of(path: str | os.PathLike) -> bytes:
@@ -101,12 +118,6 @@ def damaged(path: Path, expected: object, found: object) -> InputError:
     """Make the error of a file below the data directory that is not the published one."""
     remedy = f"move {path.name} away and run again to download it, or put an intact copy there"
     return InputError(f"{path}: expected {expected}, found {found}; {remedy}")
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raise OSError if `path` is a directory, a pipe or a device: reading those may never end."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(None, "a directory" if os.path.isdir(path) else "a device or a pipe")
 
 
 def data_directory(data_dir: str | os.PathLike | None = None) -> Path:
@@ -239,10 +250,10 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     A symbolic link stays, and the file that it leads to is replaced. Raises InputError if the folder cannot be written
     or the disk is full; `path` is then as before.
     """
+    check_writable(path)
     place = _followed(path)
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        check_writable(path)
         remove_torn(path)
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
@@ -282,7 +293,7 @@ def check_writable(path: str | os.PathLike) -> None:
     if os.path.islink(place):
         raise unwritable(path, "a link that leads nowhere")
     try:
-        check_regular(path)
+        check_regular(place)
     except OSError as error:
         raise unwritable(path, error.strerror) from error
     if not os.path.isdir(place.parent):

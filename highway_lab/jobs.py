@@ -31,6 +31,7 @@ from highway_lab.logs import Result, imported
 from highway_networks import ArgumentError, InputError
 
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
+MOST_LINES = 2**20  # of a file of results: several times as many as the epochs and runs of the largest job
 CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
 
@@ -127,6 +128,8 @@ class ResultFile(Generic[ResultT]):
             raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
+        if content.count(b"\n") > MOST_LINES:
+            raise InputError(f"{self.path}: expected at most {MOST_LINES:,} lines, found more; move the file")
         return content
 
     def _texts(self) -> list[bytes | None]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from conv_highway_networks import Blocks
-from highway_lab.files import atomic_write, check_regular
+from highway_lab.files import atomic_write, check_regular, reason_of
 from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
@@ -37,7 +37,7 @@ def origin_of(path: str | os.PathLike) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.comment.decode(errors="replace")
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # whatever zip says of a foreign or damaged file
         return None
 
 
@@ -78,14 +78,14 @@ def layers_of(net: Any) -> Iterator[tuple[str, str, str, int]]:
 def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
-        check_regular(path)
+        check_regular(as_path(path))
         with zipfile.ZipFile(as_path(path)) as archive:
             yield packed_arrays(archive)
     except OSError as error:
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
     except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-        reason = " ".join(str(error).split())
+        reason = reason_of(error)
         expected = f"expected a net saved by {kind.__name__}.save"
         ending = "" if ADD_NAME in reason else "; choose another, or save it anew"
         raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error

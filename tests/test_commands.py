@@ -75,12 +75,15 @@ def stop_at(monkeypatch, n: int) -> list:
 
 
 NET_OF_OTHERS = (ROOT / "models/conv-mnist-16.npz").read_bytes()
+AT_ENTRY = NET_OF_OTHERS.index(b"PK\1\2") + 6
+NET_OF_TOMORROW = NET_OF_OTHERS[:AT_ENTRY] + b"\x7f" + NET_OF_OTHERS[AT_ENTRY + 1 :]  # as version 12.7 of zip has it
 LOG_OF_OTHERS = (ROOT / "runs/lesions.json").read_bytes()
 
 
 @both_programs
 @pytest.mark.parametrize(
-    ("name", "content"), [("log.json", LOG_OF_OTHERS), ("net.npz", NET_OF_OTHERS), ("log.json", b"")]
+    ("name", "content"),
+    [("log.json", LOG_OF_OTHERS), ("net.npz", NET_OF_OTHERS), ("net.npz", NET_OF_TOMORROW), ("log.json", b"")],
 )
 def test_a_file_that_the_job_has_not_made_is_replaced_only_if_the_command_says_so(
     workdir, refused, monkeypatch, program, name, content
@@ -308,12 +311,12 @@ BAD_ARGUMENTS = {
     "--depth -1": "--depth: expected zero or a positive number, found -1",
     "--depth 1 --depths 1,2": "argument --depths: not allowed with argument --depth",
     "--seed 0 --seeds 1,2": "argument --seeds: not allowed with argument --seed",
-    "--n-train 1438": "--n-train: expected at most 1437 images, found 1438",
+    "--n-train 1438": "--n-train: expected at most 1437 samples, found 1438",
     "--lr 0": "--lr: expected a positive number, found 0.0",
     "--jobs 0": "argument --jobs: expected a number from 1 to 999999, found '0'",
     "--block brick": "--block: expected one of",
     "--loss squared-error": "--loss: expected a loss of classes, found squared-error",
-    "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 images",
+    "--drop-last --batch-size 2000": "--drop-last: expected a full batch of 2000, found 1437 samples",
     "--save-model net.npz": "--save-model: expected a single run, found 2",
     "--save-model missing/net.npz --block plain": "missing/net.npz: expected a place to write, found: no directory",
     "--save-model . --block plain": "--save-model: expected a name like net.npz, found .",
@@ -335,7 +338,7 @@ for words in ("--seeds 0-999999", "--seeds 0-99999 --depths 0-999999"):
     BAD_ARGUMENTS[words] = "runs: expected at most 100,000, found more; "
 BAD_CONV_ARGUMENTS = {
     "--seeds 0,1 --save-model net.npz": "--save-model: expected a single run, found 2",
-    "--n-train 9999": "--n-train and --n-validation: expected at most 1437 images",
+    "--n-train 9999": "--n-train and --n-validation: expected at most 1437 samples",
 }
 BAD = [(programs, f"--dataset digits {words}", message) for words, message in BAD_ARGUMENTS.items()]
 BAD += [(cn, f"--net digits {words}", message) for words, message in BAD_CONV_ARGUMENTS.items()]

@@ -670,6 +670,8 @@ def test_dates_and_times_are_no_samples(kind):
             use(times)
     with pytest.raises(ValueError, match=r"^X: expected numbers, found datetime64"):
         small().fit(FRAME.assign(b=pd.Timestamp("2020-01-01")), Y)
+    with pytest.raises(ValueError, match=r"^X: expected numbers, found Period; subtract a date"):
+        small().fit(FRAME.assign(b=pd.Period("2020-01", "M")), Y)
 
 
 MOMENT = datetime.datetime(2020, 1, 2, 3)

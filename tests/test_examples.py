@@ -84,12 +84,13 @@ def test_a_notebook_has_the_cells_of_its_program_with_what_they_print_and_draw(n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_notebook_runs(name, workdir, request, monkeypatch):
+def test_a_notebook_runs(name, workdir, request, monkeypatch, capfd):
     if 'load_dataset("mnist")' in EXAMPLES[name]:
         monkeypatch.setenv("HIGHWAY_DATA_DIR", str(request.getfixturevalue("real_mnist")))
     notebook = notebook_of(quick(name))
     run(notebook, workdir)
     assert printed(notebook)
+    assert "WARNING" not in capfd.readouterr().err  # of the kernel
 
 
 @pytest.mark.slow

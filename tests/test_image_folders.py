@@ -167,7 +167,7 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
         (flowers / "rose" / name).parent.mkdir(exist_ok=True)
         (flowers / "rose" / name).write_text("of the system")
     write_images(flowers / "__MACOSX" / "rose", 2)
-    (flowers / "labels.csv").write_text("rose")
+    (flowers / "la\nbels.csv").write_text("rose")
     (flowers / "tulip/05.png").symlink_to("nowhere")
     Image.new("L", (8, 6)).save(flowers / "tulip/black.png")
     frames = [Image.new("L", (8, 6), colour) for colour in (50, 60)]
@@ -177,7 +177,7 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     for words in (
-        *("those of systems left out: 5 (__MACOSX, ...)", "outside the folders of classes left out: 1 (labels.csv)"),
+        *("those of systems left out: 5 (__MACOSX, ...)", r"outside the folders of classes left out: 1 (la\nbels.csv)"),
         *("nowhere, and other non-files, left out: 1 (tulip/05.png)", "of one colour: 1 (tulip/black.png)"),
         "several frames or pages of which the first is taken: 1 (tulip/pages.tif)",
     ):
@@ -236,6 +236,7 @@ def test_folders_for_training_and_testing_have_their_usual_names(workdir, halves
     [
         *(["test", "train", "unlabeled"], ["Train", "Val"], ["Testing", "Training", "Validation"], ["DEV", "train"]),
         *(["extra", "test", "train"], ["test_set", "train", "training_set"], ["seg_pred", "seg_test", "seg_train"]),
+        ["testA", "testB", "trainA", "trainB"],
         ["cats", "test", "train"],
     ],
 )
@@ -249,7 +250,7 @@ def test_classes_that_look_like_splits_are_refused_by_name(workdir, found):
 def test_a_class_that_holds_splits_is_refused(workdir):
     for place in ("a/train", "a/test", "b/train", "b/test"):
         write_images(Path("images", place), 2)
-    with refused_with("images/a: ", "found test, train", "put the classes into these folders"):
+    with refused_with("images/a: ", "found test, train", "put the classes into these folders, or choose images/a"):
         load_folder("images")
 
 
@@ -310,6 +311,10 @@ SPOIL = {
     "another shape": (
         lambda: iio.imwrite("flowers/tulip/09.png", np.zeros((9, 9), np.uint8)),
         ("tulip/09.png", "6 x 8", "9 x 9", "`size`"),
+    ),
+    "folders in folders": (
+        lambda: Path("flowers/rose", *["in"] * 101).mkdir(parents=True),
+        ("in/in", "at most 100 folders in each other", "found more"),
     ),
     "an empty class": (lambda: Path("flowers/lily").mkdir(), ("flowers/lily", "found none")),
     "one image": (lambda: write_images(Path("flowers/lily"), 1), ("flowers/lily", "found one")),

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import math
+import os
 import pickle
 import tracemalloc
 import zipfile
@@ -15,7 +16,7 @@ import pytest
 from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, refuse_net, small_conv_net, small_net
 
 from highway_lab import nets
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet
+from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
 
 
 @pytest.fixture
@@ -190,7 +191,17 @@ def test_a_small_file_of_a_large_net_is_refused_before_it_is_unpacked(tmp_path):
     path, net = tmp_path / "net.npz", DeepNet(5, 3, hidden=300, depth=3, rng=None)
     net.save(path)
     np.savez_compressed(path, **contents(path))
-    refuse(path, f"{net.params.flat.nbytes:,}"[:2], f"in a file of {path.stat().st_size:,}, more than 10 times as many")
+    words = f"in a file of {path.stat().st_size:,}, more than 10 times as many"
+    refuse(path, f"{net.params.flat.nbytes:,}"[:2], words)
+
+
+def test_an_error_quotes_little_of_a_foreign_file(saved):
+    """Python's zipfile quotes a whole name that differs: here, by its length, all of the file."""
+    content = saved.read_bytes()
+    saved.write_bytes(content[:26] + b"\xff\x04" + content[28:])
+    with pytest.raises(InputError, match="File name in directory") as error:
+        nets.load_net(saved, DeepNet)
+    assert len(str(error.value)) < 500
 
 
 def test_more_members_than_any_net_has_are_not_looked_at(saved):
@@ -232,3 +243,16 @@ def test_an_archive_with_a_flipped_bit_in_a_tensor_is_refused(saved):
 def test_a_missing_file_or_a_directory_is_refused(tmp_path):
     refuse(tmp_path / "missing.npz", "No such file")
     refuse(tmp_path, "directory")
+
+
+def test_a_device_is_not_read_as_a_pipe_may_have_no_end():
+    with pytest.raises(InputError, match=f"{os.devnull}: .* found: a device or a pipe;"):
+        nets.load_net(os.devnull, DeepNet)
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_no_file_is_written_in_the_place_of_a_folder(workdir, path):
+    net = small_net("highway", "tanh", 2)
+    for save in (net.save, partial(nets.save_net, net=net)):
+        with pytest.raises(InputError, match=r"expected a place to write, found: a directory"):
+            save(path)

@@ -28,7 +28,7 @@ def test_own_arrays_train_and_the_record_says_how_many_there_were():
 
 
 def test_a_number_of_samples_that_was_asked_for_is_no_default():
-    with pytest.raises(InputError, match="`n_train`: expected at most 60 images, found 6000"):
+    with pytest.raises(InputError, match="`n_train`: expected at most 60 samples, found 6000"):
         train(Config(n_train=6000), (X, Y, X_TEST, Y_TEST))
 
 
@@ -77,9 +77,13 @@ BAD = {
     "infinity in the test": {"test_x": holed(X_TEST, math.inf)},
     "infinity in a sparse matrix": {"train_x": csr_array(holed(X, math.inf))},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
+    "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
+    "one class for all": {"train_y": 0},
+    "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "negative weights": {"train_weights": -np.ones(60)},
     "infinite weights": {"train_weights": np.full(60, math.inf)},
+    "weights of zero": {"train_weights": np.zeros(60)},
     "too few weights": {"train_weights": np.ones(59)},
 }
 
@@ -90,6 +94,25 @@ def test_a_data_set_that_cannot_be_trained_on_is_refused_in_one_line(changed):
         train(SMALL, Dataset(**GOOD | changed))
     assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`"))
     assert "\n" not in str(refused.value)
+
+
+def test_what_is_no_data_set_no_configuration_and_no_net_is_refused_in_one_line():
+    good = tuple(GOOD.values())
+    for data in (good[:3], (*good, X), X, None, GOOD):
+        with pytest.raises(InputError, match=r"data: expected \(X, y, X_test, y_test\), found .*; give these four"):
+            train(SMALL, data)
+    for config in (Config, good):
+        with pytest.raises(InputError, match=r"config: expected one such as Config\(depth=10\), found "):
+            train(config, good)
+    for net in ("net.npz", train(SMALL, good)):
+        with pytest.raises(InputError, match=r"net: expected DeepNet\(.*, found (net\.npz|Run\()"):
+            train(SMALL, good, net=net)
+
+
+def test_targets_of_another_kind_are_named_in_the_order_in_which_they_came():
+    expected = r"expected a loss of numbers, found cross-entropy for targets of float64 \(20, 4\) and int64 \(20,\)"
+    with pytest.raises(InputError, match=expected):  # scikit-learn's order of a split
+        train(SMALL, (X, X_TEST, Y, Y_TEST))
 
 
 def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_no_labels():
@@ -151,6 +174,7 @@ WRONG_BATCHES = {
     "texts": [["a"] * 20],
     "rows of different lengths": [[0.0] * 20, [0.0] * 19],
     "bytes": np.zeros((5, 20), np.uint8),
+    "complex numbers": np.zeros((5, 20), complex),
 }
 
 
@@ -171,8 +195,22 @@ def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
     net = DeepNet(4, 2, depth=1, hidden=3, rng=0)
     net.params["W_H"] = 7
     assert (net.params.flat == 7).sum() == 9
-    with pytest.raises(InputError, match=r"blocks: expected some of 0 to 0, found \[99\]"):
-        net.without([99])
+    for blocks in ([99], [-1], 0, [False], [0.0], "0"):
+        with pytest.raises(InputError, match=r"blocks: expected some of 0 to 0 in a list, found .*; count from 0"):
+            net.without(blocks)
+    assert net.without([]).depth == 1
+
+
+@pytest.mark.parametrize("y", [[-1, 0], [0, 2]], ids=str)
+def test_the_loss_refuses_a_class_that_no_logit_has(y):
+    with pytest.raises(InputError, match="y: expected classes from 0 to 1, found "):
+        hn.softmax_cross_entropy(np.zeros((2, 2)), np.array(y))
+
+
+def test_a_file_that_is_no_archive_is_not_praised_as_one_to_unpickle(tmp_path):
+    (tmp_path / "net.npz").write_text("text")
+    with pytest.raises(InputError, match="found: File is not a zip file; choose another"):
+        DeepNet.load(tmp_path / "net.npz")
 
 
 # -------------------------------------------------------------------------------------------- a run
@@ -200,6 +238,7 @@ def test_a_run_that_diverges_says_so_at_once():
     with pytest.warns(UserWarning, match="training has diverged: the loss is not finite in epoch 1"):
         run = train(Config(activation="relu", lr=1e20, clip=0.0, optimizer="momentum"), (X, Y, X_TEST, Y_TEST))
     assert run.diverged
+    assert repr(run).endswith("epoch 1: diverged)")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -247,6 +247,19 @@ def test_a_log_elsewhere_does_not_replace_the_pictures_of_the_committed_one(work
         assert not Path(gif.NAME).exists()
 
 
+@pytest.mark.parametrize("program", [pictures, gif])
+def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, program):
+    write("mine.json", made_up_log(epochs=1))
+    mine = [Path("mine.gif")] if program is gif else [Path("here", f"{name}.png") for name in RUN_PICTURES]
+    out = str(mine[0] if program is gif else mine[0].parent)
+    assert program.main(["mine.json", "--out", out]) == program.main(["mine.json", "--out", out]) == 0
+    mine[-1].write_bytes(b"a photograph")
+    before = files_below(workdir)
+    error = refused(program.main, ["mine.json", "--out", out])
+    assert f"{mine[-1]}: expected no file, or a picture of a log, found another; move it" in error
+    assert files_below(workdir) == before
+
+
 def test_a_log_that_is_named_is_drawn_alone_into_the_folder_that_is_named(workdir):
     write("mine.json", made_up_log(blocks=["plain"], epochs=1))
     write("run_sweep.json", made_up_log(depths=(1, 2), epochs=1))
@@ -434,6 +447,16 @@ def test_a_title_with_a_long_name_is_not_cut_off():
     assert figure._suptitle.get_window_extent().x1 < figure.bbox.x1
 
 
+def test_long_names_stand_once_beside_the_curves_and_leave_these_their_room(monkeypatch):
+    names = ["a-long-name-of-a-block-with-forty-letters", "another-long-name-of-a-block"]
+    for name in names:
+        monkeypatch.setitem(BLOCKS, name, BLOCKS["highway"])
+    training, test = pictures.learning_curves(made_up_log(blocks=names))
+    assert not training.texts
+    assert {text.get_text() for text in test.texts} >= {*names}
+    assert test.bbox.width > test.figure.bbox.width / 4
+
+
 def test_no_text_of_a_log_is_a_format_or_mathematics():
     log = made_up_log(blocks=["highway"], epochs=1)
     log.dataset.test_set = r"{0} {x $\frac$ $_{$ %s"
@@ -489,13 +512,13 @@ def test_a_block_without_a_colour_gets_one_of_its_own():
 
 def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):
     write("run.json", made_up_log())
-    (workdir / "a.png").write_text("old")
+    (workdir / "a.png").write_text("old, of a log with sha256 0")
     whole, (broken, axes) = figures.new_figure("whole", 2)[0], figures.new_figure("broken", 2)
     axes.set_title("$\\nosuchcommand$")
     with refused_with("run.json: expected a log to make b.png of, found: ValueError", "nosuchcommand", "anew"):
         figures.save_all({Path("a.png"): lambda: whole, Path("b.png"): lambda: broken}, "run.json")
     assert set(files_below(workdir)) == {"a.png", "run.json"}
-    assert (workdir / "a.png").read_text() == "old"
+    assert (workdir / "a.png").read_text() == "old, of a log with sha256 0"
 
 
 def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):

@@ -47,14 +47,24 @@ def test_the_layer_in_a_dozen_lines_is_that_of_the_core():
 
 
 def test_the_core_trains_saves_and_loads_in_a_few_lines(small_mnist, workdir, capsys):
-    _, code, _ = blocks("python")
+    _, code, *_ = blocks("python")
     folder = next(path.parent for path in small_mnist.rglob("train-images*"))
     smaller = "Config(depth=10, epochs=1, n_train=60, n_test=20)"
-    exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), found := {})
+    exec(code.replace("FOLDER", str(folder)).replace("Config(depth=10)", smaller), {})
     net, score = capsys.readouterr().out.splitlines()
     assert re.match(r"DeepNet\(\d+ → 10 highway blocks of 50 tanh units → 10; ", net)
     assert 0 <= float(score) <= 1
-    assert found["logits"].shape == (5, 10)
+    assert DeepNet.load("net.npz").depth == 10
+
+
+def test_own_arrays_train_in_four_lines(capsys):
+    _, _, code, _ = blocks("python")
+    X, y = load_iris(return_X_y=True)
+    found = {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]}
+    exec(f"from highway_networks import *\n{code}", found)
+    assert capsys.readouterr().out.startswith("Run(highway depth 10, seed 0; epoch 12: accuracy ")
+    assert found["logits"].shape == (75, 3)
+    assert found["run"].history.test_score[-1] > 0.8  # chance: 1/3
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -25,10 +25,15 @@ def test_the_site_has_pages_programs_notebooks_reference_and_article_and_loads_n
         "index.html": "What we found",
         "highway_networks.py.html": "highway_backward",
         "examples/highway_layer.ipynb.html": "data:image/png",
-        "reference/highway_networks.html": "units in each block",  # of hyperparameters
+        "reference/highway_networks.html": "units in each block (a positive number)",  # as `help` lists them
+        "reference/highway_networks.html#fields": "factors on the losses of the training samples",
         "reference/highway_estimators.html": "trained on the cross-entropy",  # of a class that is made
     }.items():
-        assert words in pages[page], page
+        assert words in pages[page.partition("#")[0]], page
+    for page in (page for page in pages if page.startswith("reference/")):
+        shown = re.sub("<[^>]*>", "", re.sub(r"(?s)<details class=\"mkdocstrings-source.*?</details>", "", pages[page]))
+        for noise in ("hyperparameter(", "str(object", "__repr__"):  # how a field is made, what its type says of itself
+            assert noise not in shown, page
     folded = pages["experiments/depth_search.html"].partition("<details>")[2].partition("</details>")[0]
     assert "<table>" in folded
     assert (tmp_path / "viz/gate_explorer.html").read_bytes() == (ROOT / "viz/gate_explorer.html").read_bytes()

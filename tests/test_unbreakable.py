@@ -25,6 +25,7 @@ from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.files import read_bytes
+from highway_lab.jobs import MOST_LINES
 from highway_lab.logs import LARGEST
 from highway_lab.training import Training, memory_of
 from highway_networks import InputError
@@ -87,6 +88,13 @@ def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
     assert viz.main([log]) == gif.main([log]) == 0
     assert Path("viz/a\udcff/learning_curves.png").read_bytes().count(rb"a\udcff.json sha256 ") == 1
     assert Path("viz/a\udcff/highway_networks.gif").exists()
+
+
+def test_the_command_that_draws_a_log_can_be_typed_though_its_name_begins_as_a_flag(workdir, capsys):
+    assert programs.main([*DIGITS, "--depth", "1", "--out=-a b.json"]) == 0
+    *_, path = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert path == "./-a b.json"
+    assert viz.main([path]) == 0
 
 
 STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
@@ -172,6 +180,13 @@ def test_a_log_of_more_values_than_memory_should_hold_is_not_read(workdir, refus
         os.truncate(log, highway_lab.files.MAX_BYTES + 1)
         assert f"{log}: expected a " in (error := refused(viz.main, [log]))
         assert "found: more than 268,435,456 bytes" in error
+
+
+def test_more_lines_than_any_job_writes_are_not_looked_at(workdir, refused):
+    """Each would be hashed: minutes for a file of 100 MB."""
+    Path("log.digits.jsonl").write_bytes(b'{"environment": ' + b"\n" * (MOST_LINES + 1))
+    for program, words in ((viz, ["log.digits.jsonl"]), (programs, [*SHORT, "--out", "log.json"])):
+        assert "log.digits.jsonl: expected at most 1,048,576 lines, found more" in refused(program.main, words)
 
 
 def spoilt_log(change) -> dict:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from highway_lab.files import reason_of
 from highway_networks import Activation, Block, InputError
 
 INFIX = {  # NumPy's functions that are signs: in JavaScript, in a formula, and how tightly they bind there
@@ -123,7 +124,7 @@ class Equation:
             self.y, self.z = y.numbers.item(), z.numbers.ravel().tolist()
             found = None if self.holds(block, activation, D) else "a step that depends on other units"
         except Exception as error:  # whatever a user's function raises
-            found = " ".join(str(error).split())
+            found = reason_of(error)
         if found:
             expected = "expected a forward function of elementwise NumPy functions that the page knows"
             remedy = "write it with others, or use gate_maps, class_routing and lesions, which need no page"

@@ -35,7 +35,7 @@ from .claims import OURS, Claim, Verdict, combine, holds, judge_as_good, judge_b
 from .common import group_by
 from .common_figures import draw_dots, joined, name_setting
 from .lesions import PAPER_IDLE
-from .lesions_figures import ABOUT, NEARLY_ALL, draw_idle, judge_any, judge_idle, rise
+from .lesions_figures import ABOUT, NEARLY_ALL, TIMES, draw_idle, idle_at, idle_range, judge_any, judge_idle, rise
 from .section_4 import NetSeen, Section4Log, Seen
 
 PAPER = "tanh from −2"  # the setting of the paper's net for MNIST
@@ -43,7 +43,6 @@ SELECTIVE = 10  # points: least rise of the share of selective gates by training
 SUBSTANTIAL = 0.01  # least difference of mean T that is substantial, chosen after the data
 HALF = 50  # %: more is most
 RULES = ("error", "loss", "predictions")  # by which a block is idle
-TIMES = (0.5, 1, 2)  # the threshold of the error, at which "about 60 %" is asked
 THRESHOLDS = np.geomspace(0.01, 1, 81)  # points of error, drawn
 TICKS = (0.01, 0.1, 1)  # of these
 STATES = ("trained", "untrained")
@@ -80,11 +79,6 @@ def deep_nets(log: Section4Log) -> dict[str, list[NetSeen]]:
 def change_so_far(seen: Seen) -> np.ndarray:
     """Return how many % of the change in outputs happen up to and with each block, (L,)."""
     return 100 * np.cumsum(seen.gates.change) / np.sum(seen.gates.change)
-
-
-def idle_at(seen: Seen, points: float) -> float:
-    """Return the % of the blocks whose closing changes the error by less than so many points."""
-    return float(100 * np.mean(np.abs(rise(seen)) < points))
 
 
 def idle_blocks(seen: Seen, log: Section4Log) -> dict[str, np.ndarray]:
@@ -395,10 +389,7 @@ def questions(log: Section4Log) -> list[Question]:
             f"about {PAPER_IDLE:.0%} of the layers do not contribute",
             once,
             lambda of: combine(judge_idle(of(name)) for name in (half, once, twice)),
-            lambda of: (
-                f"A block is idle if closing it changes the training error by less than {idle:g} points. Between half "
-                f"and twice that threshold, single nets have {of(half).min():.0f} to {of(twice).max():.0f} % of them."
-            ),
+            lambda of: idle_range(idle, of(half), of(twice)),
         ),
     ]
 

@@ -33,12 +33,11 @@ from highway_lab.tables import markdown
 
 from .claims import OURS, Claim, Verdict, combine, holds, judge_as_good, judge_better, require, share_of_nets
 from .common import group_by
-from .common_figures import draw_dots, joined, name_setting
+from .common_figures import PAPER, draw_dots, joined, name_setting
 from .lesions import PAPER_IDLE
 from .lesions_figures import ABOUT, NEARLY_ALL, TIMES, draw_idle, idle_at, idle_range, judge_any, judge_idle, rise
 from .section_4 import NetSeen, Section4Log, Seen
 
-PAPER = "tanh from −2"  # the setting of the paper's net for MNIST
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
 SUBSTANTIAL = 0.01  # least difference of mean T that is substantial, chosen after the data
 HALF = 50  # %: more is most

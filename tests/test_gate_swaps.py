@@ -164,9 +164,14 @@ def test_the_papers_setting_and_ours_are_judged_by_intervals_and_not_by_means(pa
     """Each setting's two seeds, in points by which the mean gates of all images cost more than an image's own."""
 
     def net(gate_bias: float, rise: float) -> NetSwaps:
-        gates = {kind: Swap(0.1, error, 0, 0) for kind, error in ((OWN, 0.3), (OVERALL_MEAN, 0.3 + rise / 100))}
+        errors = {OWN: 0.3, OVERALL_MEAN: 0.3 + rise / 100, SAME: 0.3 - 0.2 * rise / 100}
+        gates = {kind: Swap(0.1, error, 0, 0) for kind, error in errors.items()}
         return NetSwaps(None, Task("", Source("net.npz", "sum", Config(gate_bias=gate_bias))), 0.3, gates, {}, {}, {})
 
     nets = [net(-2.0 - place, rise) for place, seeds in enumerate((papers, *others)) for rise in seeds]
     log = made_up.log(gate_swaps.GateSwapsLog, DatasetInfo("mnist", 100, 50), nets=nets)
-    assert tuple(claim.verdict for claim in gate_swaps_figures.claims(log)) == verdicts
+    *found, same_class = gate_swaps_figures.claims(log)
+    assert tuple(claim.verdict for claim in found) == verdicts
+    assert (same_class.verdict == "not reproduced") == (verdicts == ("reproduced", "reproduced")), (
+        "they cost nothing there"
+    )

@@ -85,8 +85,10 @@ def claims(log: GateMapsLog) -> list[Claim]:
                 "4, figure 2", f"on CIFAR-100, most of the change happens in about the first {CIFAR_LAYERS} layers"
             ),
         ]
-        return [*papers, *(claim(log) for claim in (bias_claim, gradient_claim, average_claim, change_claim))]
-    return [claim(log) for claim in (bias_claim, sparse_claim, selective_claim, change_claim, gradient_claim)]
+        ours = bias_claim, gradient_claim, average_claim, change_claim
+        return [*papers, *(claim(log) for claim in ours), open_claim(log)]
+    ours = bias_claim, sparse_claim, selective_claim, change_claim, gradient_claim
+    return [*(claim(log) for claim in ours), open_claim(log)]
 
 
 def of_our_net(log: GateMapsLog | ClassRoutingLog, sentence: str, verdict: Verdict, why: str, measured: str) -> Claim:
@@ -132,6 +134,16 @@ def average_claim(log: GateMapsLog) -> Claim:
     return of_our_net(
         log, sentence, judge_beside(min(mean, 1 - one), HALF), why, f"untrained {untrained:.1%} on average"
     )
+
+
+def open_claim(log: GateMapsLog) -> Claim:
+    """Return the overview's claim on early layers, judged by whichever block has the most open gates."""
+    by_block = np.mean(log.maps.mean_T, axis=1)
+    block, most = int(by_block.argmax()) + 1, float(by_block.max())
+    why = f"The block with the most open gates, block {block}, has a mean T of {most:.2f}."
+    measured = f"{name_data(log.dataset.name)}: highest mean T of a block {most:.3f}; 1 net"
+    sentence = "the gates of early layers tend to be open, with T near 1"
+    return Claim("overview", sentence, judge_beside(most, HALF), why, measured, detail=True)
 
 
 def gradient_claim(log: GateMapsLog) -> Claim:

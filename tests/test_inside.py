@@ -399,7 +399,19 @@ def test_the_blocks_of_most_change_are_judged_beside_an_even_spread(share, verdi
 def test_no_net_for_cifar_10_judges_a_sentence_on_cifar_100():
     for name in NAMES:
         for claim in load(name).figures.claims(of_cifar(name)):
-            assert ("CIFAR-100" in claim.paper) == (claim.verdict == NOT_TESTED) == (claim.section != OURS)
+            assert (
+                ("CIFAR-100" in claim.paper)
+                == (claim.verdict == NOT_TESTED)
+                == (claim.section not in (OURS, "overview"))
+            )
+
+
+@pytest.mark.parametrize(("T", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.39, NOT_REPRODUCED)])
+def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
+    log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
+    log.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
+    (claim,) = (claim for claim in load("gate_maps").figures.claims(log) if claim.section == "overview")
+    assert (claim.verdict, "block 4," in claim.why) == (verdict, True)
 
 
 @pytest.mark.parametrize(("name", "first"), [("gate_maps", 40), ("class_routing", 15)])
@@ -562,10 +574,13 @@ def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, caps
     for path in paths[1:]:
         shutil.copy(paths[0], path)
     (workdir / "models").symlink_to(ROOT / "models")
-    for path, verdicts in zip(paths, (5, 0, 0), strict=True):
+    for path, verdicts in zip(paths, (6, 0, 0), strict=True):
         assert load("gate_maps").main(["plot", str(path)]) == 0
         words = "|".join(Verdict)
-        assert len(re.findall(rf"^ours: .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE)) == verdicts
+        assert (
+            len(re.findall(rf"^(?:ours|overview): .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE))
+            == verdicts
+        )
 
 
 def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir):

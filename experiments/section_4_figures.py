@@ -41,7 +41,7 @@ from .section_4 import NetSeen, Section4Log, Seen
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
 SUBSTANTIAL = 0.01  # least difference of mean T that is substantial, chosen after the data
 HALF = 50  # %: more is most
-RULES = ("error", "loss", "predictions")  # by which a block is idle
+RULES = ("loss", "predictions")  # by which a block is idle, beside the error
 THRESHOLDS = np.geomspace(0.01, 1, 81)  # points of error, drawn
 TICKS = (0.01, 0.1, 1)  # of these
 STATES = ("trained", "untrained")
@@ -83,7 +83,7 @@ def change_so_far(seen: Seen) -> np.ndarray:
 def idle_blocks(seen: Seen, log: Section4Log) -> dict[str, np.ndarray]:
     """Return which blocks are idle, (L,), by each of RULES."""
     cost = np.array(seen.lesioned_loss) - seen.loss
-    idle = (np.abs(rise(seen)) < 100 * log.idle, cost < log.idle_of_most * cost.max(), np.array(seen.flips) < log.idle)
+    idle = (cost < log.idle_of_most * cost.max(), np.array(seen.flips) < log.idle)
     return dict(zip(RULES, idle, strict=True))
 
 
@@ -274,7 +274,8 @@ def classes_table(*logs: Section4Log) -> str:
 def lesions_table(*logs: Section4Log) -> str:
     """Tabulate figure 4: shares of idle blocks, and the mean rise in error by a closed block."""
     log = joined("nets", logs)
-    shares = [*(f"idle by the {rule}, %" for rule in RULES), "costly early blocks, %", "costly late blocks, %"]
+    idle = name_idle(100 * log.idle), *(f"idle by the {rule}, %" for rule in RULES)
+    shares = *idle, "costly early blocks, %", "costly late blocks, %"
     rises = ("rise, early", "rise, late", "early minus late", "all closed")
     begin, end = log.late
     table = states_table(log, dict.fromkeys(shares, ".0f") | dict.fromkeys(rises, ".3f"))
@@ -406,7 +407,7 @@ def claims(*logs: Section4Log) -> list[Claim]:
     gradient = "the lower correlation (with depth; with −mean T)"
     rises = "in nets for MNIST, gate biases rise with depth, inversely to mean T"
     found.append(judge_ours(log, groups, rises, gradient, lambda of: judge_better(interval(of(gradient)), 0)))
-    for name in RULES[1:]:
+    for name in RULES:
         about, share = f"about {PAPER_IDLE:.0%} of the blocks are idle by the {name}", f"idle by the {name}, %"
         found.append(judge_ours(log, groups, about, share, lambda of, share=share: judge_idle(of(share))))
     return found

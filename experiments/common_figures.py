@@ -18,6 +18,7 @@ from highway_networks import Config
 from .claims import Verdict, combine, holds
 from .common import curve, final_values, points
 
+PAPER = "tanh from −2"  # the setting of the paper's net for MNIST, as `name_setting` names it
 FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
 LogT = TypeVar("LogT", bound=Log)
 Runs = Sequence[Any]  # with a `config` and a `history` each

@@ -101,3 +101,20 @@ def test_the_verdict_follows_its_rule(learned, mean, noise, verdict):
         for seed in (0, 1, 2)
     ]
     assert claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))[0].verdict == verdict
+
+
+def test_beside_the_verdict_stands_the_lead_by_pairs_of_one_seed():
+    """What seeds share cancels in pairs, in which a diverged net counts as chance."""
+    scores = {cg.HIGHWAY: 0.97, cg.LEARNED: 0.95, cg.MEAN: 0.95}
+    runs = [
+        made_up.trained_run(cg.Task("", kind, replace(SHORT, seed=seed)), [0.1, score - 0.2 * seed])
+        for kind, score in scores.items()
+        for seed in (0, 1, 2)
+    ]
+    (claim,) = claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))
+    assert claim.verdict == "inconclusive"
+    assert "Over all 3 pairs of nets of one seed, highway leads learned constants by 2.00 points" in claim.why
+    assert "all +2.00 ± 0.00" in claim.measured
+    runs[3] = made_up.trained_run(cg.Task("", cg.LEARNED, replace(SHORT, seed=0)), [0.1, None])
+    (claim,) = claims(made_up.log(cg.ConstantGatesLog, margin=ACCURACY_MARGIN, runs=runs))
+    assert f"by {(87 + 2 + 2) / 3:.2f} points" in claim.why

@@ -1,6 +1,10 @@
-"""Pictures, tables and verdicts of depth, image by image: its correlation with hardness, and early exits."""
+"""Pictures, tables and verdicts of depth, image by image: its correlation with hardness, and early exits.
 
-from collections.abc import Sequence
+The paper speaks of harder problems, which task_difficulty judges; harder images of one problem are a question of ours.
+The rules, at `judge_hardness` and `judge_variation`, were written after the runs.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +15,8 @@ from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_f
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
-from ..claims import Claim, Verdict, combine, judge_better
-from ..common_figures import legend_below, name_setting, scale_by_logarithm
+from ..claims import OURS, Claim, Verdict, combine, holds, judge_better
+from ..common_figures import PAPER, legend_below, name_setting, scale_by_logarithm
 from .depth_per_example import EFFECTIVE, JUDGE, MARGIN, OTHERS, PARTS, DepthPerExampleLog, Depths, SettingDepth
 
 HARDNESS = (MARGIN, JUDGE, OTHERS)  # in the table; a net's loss ranks images nearly as its margin does
@@ -128,33 +132,41 @@ def judge_variation(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
 
 def claims(log: DepthPerExampleLog) -> list[Claim]:
     """Return the verdicts on depth that adapts to the image, beside the nets before training."""
-    hardness = [[correlations(depths_of(of, state), JUDGE) for state in STATES] for of in log.settings]
-    varied = [[variation(depths_of(of, state)) for state in STATES] for of in log.settings]
+    settings = {name(of): of for of in log.settings}
+    hardness, varied = (
+        {setting: [measure(depths_of(of, state)) for state in STATES] for setting, of in settings.items()}
+        for measure in (lambda nets: correlations(nets, JUDGE), variation)
+    )
+    harder = {of: judge_hardness(trained, untrained) for of, (untrained, trained) in hardness.items()}
+    differ = {of: judge_variation(trained, untrained) for of, (untrained, trained) in varied.items()}
+    untrained, trained = (values.mean() for values in varied[PAPER])
     return [
         Claim(
-            "4.2",
-            "complex problems use more layers; here: harder images of one problem",
-            combine(judge_hardness(trained, untrained) for untrained, trained in hardness),
-            "WHY",
+            OURS,
+            "a harder image of one problem uses more blocks",
+            combine(harder.values()),
+            f"{holds(harder, 'for {}')} For {PAPER}, effective depth has a correlation of "
+            f"{hardness[PAPER][1].mean():.2f} with hardness.",
             f"correlation of effective depth and hardness: {beside_untrained(log, hardness, '+.2f')}",
             detail=True,
         ),
         Claim(
             "overview",
             "the net uses different effective depths for different inputs",
-            combine(judge_variation(trained, untrained) for untrained, trained in varied),
-            "WHY",
+            combine(differ.values()),
+            f"{holds(differ, 'for {}')} For {PAPER}, effective depth varies over images by {trained:.0f} % of its "
+            f"mean; before training it is {untrained:.0f} %.",
             f"sd over images, % of the mean: {beside_untrained(log, varied, '.0f')}",
             detail=True,
         ),
     ]
 
 
-def beside_untrained(log: DepthPerExampleLog, found: list[list[np.ndarray]], form: str) -> str:
+def beside_untrained(log: DepthPerExampleLog, found: Mapping[str, list[np.ndarray]], form: str) -> str:
     """Write the mean of each setting with its interval, given its values (untrained, trained) by seed."""
     words = (
-        f"{name(of)} {interval(trained):{form}} (untrained {np.mean(untrained):{form}})"
-        for of, (untrained, trained) in zip(log.settings, found, strict=True)
+        f"{of} {interval(trained):{form}} (untrained {np.mean(untrained):{form}})"
+        for of, (untrained, trained) in found.items()
     )
     return f"{'; '.join(words)}; {count_of(len(log.settings[0].nets), 'net')} each"
 

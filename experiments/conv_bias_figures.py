@@ -131,7 +131,8 @@ def comparison_table(*logs: RunLog[ConvConfig]) -> str:
     compared = comparisons(logs[-1]).items()
     rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in compared]
     header = ["nets", "compared with", "nets that learn", "compared that learn", "p"]
-    return f"{markdown(header, rows)}\n\nFisher's exact test, two-sided. Our two verdicts rest on the last two rows."
+    note = "Fisher's exact test, two-sided, newest seeds. Our two verdicts rest on the last two rows."
+    return f"{markdown(header, rows)}\n\n{note}"
 
 
 def judge(runs: Runs, others: Runs) -> Verdict:

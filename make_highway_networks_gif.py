@@ -3,8 +3,8 @@
     python make_highway_networks_gif.py               every run*.json of one depth here
     python make_highway_networks_gif.py LOG.json ...  these
 
-Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block,
-in a panel for each kind of block that has T.
+Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block, from closed (0) to open (1), in a panel
+for each kind of block that has T. The last frame says what each kind of block has reached, and stays for a while.
 """
 
 if __name__ == "__main__":
@@ -37,7 +37,7 @@ from highway_networks import InputError
 __all__ = ["animate", "main"]
 
 NAME = "highway_networks.gif"
-FRAME_MS, LAST_FRAME_MS = 500, 3000
+FRAME_MS, LAST_FRAME_MS = 500, 6000
 PALETTE_COLORS = 64
 MOST_FRAMES = 200  # in memory at once; if there are more epochs, evenly spaced ones are shown
 
@@ -60,14 +60,14 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
     bars = {}
     for gates, (kind, of_kind) in zip(panels, kinds.items(), strict=True):
         bars[kind] = viz.draw_gates(gates, of_kind, epoch=0)
-        gates.set_ylim(min(0, 1.05 * means[kind].min()), max(0, 1.05 * means[kind].max()))
         gates.set_title(kind if len(kinds) > 1 else "")
     labels = label_ends(accuracy, *panels)[accuracy]
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
-    for epoch in viz.evenly_spaced(len(next(iter(means.values()))), MOST_FRAMES):
-        set_title(figure, f"{title}{epoch}")
+    last = len(next(iter(means.values()))) - 1
+    for epoch in viz.evenly_spaced(last + 1, MOST_FRAMES):
+        set_title(figure, message(log, field) if epoch == last else f"{title}{epoch}")
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
         for kind, of_kind in bars.items():
@@ -76,6 +76,13 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
         place_labels(accuracy, labels)
         canvas.draw()
         yield np.array(canvas.buffer_rgba())[..., :3]
+
+
+def message(log: viz.Log, field: str) -> str:
+    """Return the accuracy that the nets of each kind of block have reached, in words."""
+    reached = {kind: np.mean(viz.curves(runs, field)[:, -1]) for kind, runs in viz.group(log.runs, "block").items()}
+    words = (f"{kind} {'diverged' if np.isnan(of) else f'{100 * of:.0f} %'}" for kind, of in reached.items())
+    return f"{viz.describe(log, log.runs)}, after training: {', '.join(words)}"
 
 
 def share_palette(pictures: np.ndarray) -> np.ndarray:

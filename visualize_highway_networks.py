@@ -43,7 +43,6 @@ from highway_lab.figures import (
     label_ends,
     new_figure,
     number_layers,
-    pale,
     picture_folder,
     save_all,
     set_title,
@@ -222,37 +221,49 @@ def depth_sweep(log: Log) -> np.ndarray:
 
 
 def T_gate_evolution(log: Log) -> Axes:
-    """Draw the mean T of each block (row) after each epoch (column); epoch 0 is the untrained net."""
+    """Draw what training changes: the mean T of each block (row) by epoch (column); white: as in the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    figure, axes = new_figure(f"Mean transform gate by block and epoch: {describe(log, runs_with_gates(log))}", 4.6)
-    cells = axes.imshow(means.T, vmin=min(0, means.min()), aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5))
+    title = f"What training opens (red) and closes (blue): {describe(log, runs_with_gates(log))}"
+    figure, axes = new_figure(title, 4.6)
+    colors, bounds = beside_untrained(means[0].mean(), means)
+    cells = axes.imshow(means.T, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5), **colors)
     axes.set_ylabel("block, front to back")
     number_epochs(axes)
     number_layers(axes.yaxis, depth)
-    scale = figure.colorbar(cells, label="mean T (white line: untrained)", pad=0.02)
-    scale.ax.axhline(means[0].mean(), color="white", linewidth=2)
+    scale = figure.colorbar(cells, label=f"mean T (white: untrained, {means[0].mean():.2g})", pad=0.02)
+    scale.ax.set_ylim(*bounds)
     return axes
 
 
+def beside_untrained(untrained: float, means: np.ndarray) -> tuple[dict[str, Any], tuple[float, float]]:
+    """Return imshow's keywords for mean gates, white where they are as before training, and the ends of their scale."""
+    lowest, highest = min(0, means.min()), means.max()
+    norm = CenteredNorm(untrained, max(highest - untrained, untrained - lowest))
+    return {"cmap": "RdBu_r", "norm": norm}, (lowest, highest)
+
+
 def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
-    """Draw a bar for the mean T of each block after an epoch, and a line for the untrained net."""
+    """Draw a bar for the mean T of each block after an epoch, from closed (0) to open (1); a line: before training."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
     bars = axes.bar(np.arange(1, depth + 1), means[epoch], color=COLORS[runs_with_gates(log)[0].config.block])
     edges = np.arange(depth + 1) + 0.5
     axes.step(edges, [*means[0], means[0, -1]], where="post", color=INK, linewidth=1, label="untrained")
-    axes.set(xlabel="block, front to back", ylabel="mean T", xlim=edges[[0, -1]])
+    axes.set(xlabel="block, front to back", ylabel="mean T (0: closed, 1: open)", xlim=edges[[0, -1]])
+    axes.set_ylim(min(0, 1.05 * means.min()), max(1, 1.05 * means.max()))  # a user's gates may lie beyond
     axes.yaxis.set_major_locator(MaxNLocator(5))
     number_layers(axes.xaxis, depth)
     return bars
 
 
-def T_gate_final(log: Log) -> Axes:
-    """Draw the mean T of each block after the last epoch, a line for the untrained net, a dot for each seed."""
-    _, axes = new_figure(f"Mean transform gate after training: {describe(log, runs_with_gates(log))}", 3.6)
+def T_gate_bars(log: Log) -> Axes:
+    """Draw how far each block's gate is open after training, a line for the untrained net, a dot for each seed."""
+    means = gate_means(log)
+    title = f"Gates after training are open by {means[:, -1].mean():.2f} on average"
+    _, axes = new_figure(f"{title}: {describe(log, runs_with_gates(log))}", 3.6)
     bars = draw_gates(axes, log, epoch=-1)
-    draw_dots(axes, bars, gate_means(log)[:, -1])
+    draw_dots(axes, bars, means[:, -1])
     label_ends(axes)
     return axes
 
@@ -264,20 +275,6 @@ def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
         axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
 
 
-def T_gate_bars(log: Log) -> Axes:
-    """Draw the mean T of each block before and after training, a dot for each seed."""
-    runs, means = runs_with_gates(log), gate_means(log)
-    figure, axes = new_figure(f"Mean transform gate before and after training: {describe(log, runs)}", 3.5)
-    color, blocks = COLORS[runs[0].config.block], np.arange(1, means.shape[2] + 1)
-    for when, epoch, shift, shade in (("before", 0, -0.2, pale(color, 0.4)), ("after", -1, 0.2, color)):
-        bars = axes.bar(blocks + shift, means[:, epoch].mean(axis=0), 0.4, color=shade, label=f"{when} training")
-        draw_dots(axes, bars, means[:, epoch])
-    axes.set(xlabel="block, front to back", ylabel="mean T", xlim=(0.5, blocks[-1] + 0.5))
-    number_layers(axes.xaxis, blocks[-1])
-    figure.legend(loc="outside lower right", ncols=2, frameon=False)
-    return axes
-
-
 def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     """Draw the mean T after training, a panel a depth (at most MOST_PANELS), a row a run; white: before training."""
     logs = [dataclasses.replace(log, runs=runs) for _, runs in sorted(group(log.runs, "depth").items())]
@@ -287,17 +284,16 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     title = f"Mean transform gate after training, one row per run: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
     untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
-    lowest, highest = (edge(edge(run.gate_means[-1]) for run in shown) for edge in (min, max))
-    norm = CenteredNorm(untrained, max(highest - untrained, untrained - lowest))
+    colors, bounds = beside_untrained(untrained, np.concatenate([run.gate_means[-1] for run in shown]))
     for axes, runs in zip(panels[:, 0], groups, strict=True):
         means = np.array([run.gate_means[-1] for run in runs])
         seeds, depth = means.shape
-        cells = axes.imshow(means, cmap="RdBu_r", norm=norm, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5))
+        cells = axes.imshow(means, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5), **colors)
         axes.set(ylabel=name_depth(depth), yticks=())
         number_layers(axes.xaxis, depth)
     axes.set_xlabel("block, front to back")
     scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
-    scale.ax.set_ylim(min(0, lowest), highest)
+    scale.ax.set_ylim(*bounds)
     return panels[:, 0]
 
 
@@ -310,9 +306,9 @@ def evenly_spaced(n: int, most: int) -> np.ndarray:
 
 COMMAND = "python highway_networks.py --seed 0"
 SWEEP_COMMAND = "python highway_networks.py --seeds 0-19 --depths 5,10,20,30,50 --jobs 2"
-RUN_FIGURES = (learning_curves, training_loss, T_gate_evolution, T_gate_final, T_gate_bars)
+RUN_FIGURES = (learning_curves, training_loss, T_gate_evolution, T_gate_bars)
 SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
-GATE_FIGURES = (T_gate_evolution, T_gate_final, T_gate_bars, T_gate_bars_by_depth)  # of them
+GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
 
 
 def read_log(path: Path) -> Log:

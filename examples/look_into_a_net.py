@@ -1,4 +1,4 @@
-"""Look into a trained net of 50 layers: its gates by layer and class, and the error without each layer.
+"""Look into a trained net of 49 blocks: its gates by block and class, and what each block is good for.
 
 Needs MNIST: it is downloaded if it is not there. The net, in models/, was trained on MNIST's training images.
 """
@@ -22,32 +22,34 @@ print(f"{net.depth} {net.config['block']} blocks of {net.hidden} units, b_T {net
 # %% Gates: T (D, B) of each block in turn. A column is an image; we take the mean over units and images of a class.
 gates = np.array([[T[:, y == digit].mean() for digit in range(10)] for T, _ in net.iterate_gates(net.embed(x))])
 most_open = gates.mean(axis=1).argmax()
-print(f"mean T: {gates.mean():.3f}; of the most open layer, {most_open + 1}: {gates[most_open].mean():.3f}")
+print(f"mean T: {gates.mean():.3f}; of the most open block, {most_open + 1}: {gates[most_open].mean():.3f}")
 
-# %% Close each layer: it then copies its input. `without` counts blocks from 0; we count layers from 1.
+# %% Close each block: it then copies its input. `without` counts blocks from 0; we count them from 1.
 error = 1 - accuracy(net.predict(x), y)
 closed = np.array([1 - accuracy(net.without([l]).predict(x), y) for l in range(net.depth)])
-print(f"error {error:.1%}; without one layer {np.median(closed):.1%} in the median")
-print(f"without layer {closed.argmax() + 1}, the most important: {closed.max():.1%}")
+print(f"error {error:.1%}; without one block {np.median(closed):.1%} in the median")
+print(f"without block {closed.argmax() + 1}, the most important: {closed.max():.1%}")
 for first in range(0, net.depth, 10):
     ten = range(first, min(first + 10, net.depth))
-    print(f"without layers {first + 1} to {ten[-1] + 1}: {1 - accuracy(net.without(ten).predict(x), y):.1%}")
-print(f"without all layers: {1 - accuracy(net.without(range(net.depth)).predict(x), y):.1%}")
+    print(f"without blocks {first + 1} to {ten[-1] + 1}: {1 - accuracy(net.without(ten).predict(x), y):.1%}")
+print(f"without all blocks: {1 - accuracy(net.without(range(net.depth)).predict(x), y):.1%}")
 
-# %% Draw all three against the layer. The middle one shows how classes differ from the mean of all.
+# %% Draw all three against the block. Read it so: at the top, all gates are nearly closed, and the first are open most.
+# In the middle, red is where a class opens a block further than others do. At the bottom, the error rises when one of
+# the first blocks is closed; most others are not missed, and a net may even err less without one.
 figure, (top, middle, bottom) = plt.subplots(3, figsize=(7, 6), layout="constrained", sharex=True)
-layers = np.arange(1, net.depth + 1)
-top.bar(layers, gates.mean(axis=1), color="tab:blue")
-top.set_title("Mean gate T", loc="left")
+blocks = np.arange(1, net.depth + 1)
+top.bar(blocks, gates.mean(axis=1), color="tab:blue")
+top.set(ylim=(0, 1))
+top.set_title("Mean gate T: 0 is closed, 1 is open", loc="left")
 difference = (gates - gates.mean(axis=1, keepdims=True)).T
 limit, extent = abs(difference).max(), (0.5, net.depth + 0.5, 9.5, -0.5)
 cells = middle.imshow(difference, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", extent=extent)
 middle.set_title("Mean gate of each class, minus the mean of all", loc="left")
 middle.set(ylabel="digit", yticks=range(10))
 figure.colorbar(cells, ax=middle, label="difference in T")
-bottom.bar(layers, closed, color="tab:orange")
-bottom.axhline(error, color="black", linestyle=":", label=f"whole net, {error:.1%}")
-bottom.set_title("Test error without this layer", loc="left")
-bottom.set(xlabel="layer", xticks=[1, *range(10, net.depth + 1, 10)])
-bottom.legend(frameon=False)
+bottom.bar(blocks, 100 * (closed - error), color="tab:orange")
+bottom.axhline(0, color="black", linewidth=0.8)
+bottom.set_title(f"Rise of the test error without this block (points; whole net: {error:.1%})", loc="left")
+bottom.set(xlabel="block", xticks=[1, *range(10, net.depth + 1, 10)])
 figure.savefig("look_into_a_net.png", dpi=100)

@@ -42,7 +42,9 @@ score, closed = net.score(data.test_x, data.test_y), net.lesion_scores(data.test
 print(f"test accuracy {score:.1%}; with each block closed in turn: {', '.join(f'{share:.1%}' for share in closed)}")
 print(f"mean T of each block: {', '.join(f'{mean:.3f}' for mean in net.gate_means(data.test_x))}")
 
-# %% Draw an image of each class, and the gates of each block at each pixel (mean over the block's maps).
+# %% Draw an image of each class, and the gates of each block at each pixel (mean over the block's maps). Read it so:
+# bright pixels are those that a block computes anew, dark ones it mostly copies. The first block works on the shape and
+# leaves the noise around it. The second works at the shape's edge, the last two, on half as many rows, on parts of it.
 chosen = data.test_x[[np.flatnonzero(data.test_y == label)[0] for label in range(data.outputs)]]
 gates = [T.mean(axis=1) for T in net.transform_gates(chosen)]
 figure, axes = plt.subplots(len(chosen), 1 + len(gates), figsize=(7, 3.8), layout="constrained")

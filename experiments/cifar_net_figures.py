@@ -22,7 +22,7 @@ def grid_figure(log: CifarNetLog) -> Figure:
     """
     by_rate, scores, losses = group(log.runs, "lr"), means(log.runs, "test_score"), means(log.runs, "train_loss")
     lowest = np.nanmax([values[1:] for values in scores.values()]) - log.margin
-    title = f"{name_data(log.dataset.name)}: {log.runs[0].config.depth} highway blocks by learning rate"
+    title = f"{name_data(log.dataset.name)}: rate {log.lr:g} and {log.epochs} epochs are chosen"
     figure, grid = new_figure(title, 5, nrows=2, ncols=len(by_rate), sharex=True, sharey="row", squeeze=False)
     for column, ((lr,), runs) in zip(grid.T, by_rate.items(), strict=True):
         within = [epoch for epoch, score in enumerate(scores[lr]) if epoch and score >= lowest]

@@ -17,18 +17,19 @@ from matplotlib.figure import Figure, FigureBase
 
 from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final_of_finished, name_data, name_tested
-from highway_lab.figures import COLORS, SETTINGS, draw_level, label_ends, part_each, set_title
+from highway_lab.figures import COLORS, INK, SETTINGS, label_ends, pale, part_each, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.logs import RunRecord
 from highway_lab.tables import markdown
 
-from .claims import ACCURACY_MARGIN, Claim, Verdict, judge_as_good
+from .claims import ACCURACY_MARGIN, Claim, Verdict, combine, judge_as_good
 from .common import group_by, points
 from .common_figures import Runs, draw_epochs, gains, joined
 from .conv_tables import ConvTablesLog, Cost
 
 STEPS = 200_000  # of a run of table 2, taken from the authors' file of table 3's net
 TEST_IMAGES = 10_000  # of MNIST and of CIFAR-10, in the paper
+NORMAL = 1.96  # standard errors of a 95 % interval
 TABLE_1_MARGIN = 0.07  # points: errors are about 0.5 %; half of what lies between table 1's two nets
 
 
@@ -92,15 +93,62 @@ def images_error(runs: Runs) -> float:
 
 def lead(runs: Runs, level: float) -> Interval:
     """Return the points by which the mean test accuracy exceeds a level, by the interval of the rules above."""
-    over_seeds, over_images = interval(points(runs)), 1.96 * images_error(runs)
+    over_seeds, over_images = interval(points(runs)), NORMAL * images_error(runs)
     both = math.hypot(over_seeds.half, over_images * (runs[0].config.n_test < TEST_IMAGES))
     return Interval(over_seeds.value - level, over_images if len(runs) == 1 else both)
 
 
-@part_each(height=3.5)
+@part_each(height=3.2)
+def draw_finals(figure: FigureBase, log: ConvTablesLog) -> None:
+    """Draw final test errors beside the paper's, a row a net and budget: a dot a seed, a bar for the images."""
+    set_title(figure, f"{name_data(log.dataset.name)}: {gist(log)}")
+    axes, lines = figure.subplots(), list(dict.fromkeys((net, epochs) for net, epochs, _ in rows(log)))
+    shifts = {"highway": 0.2, "plain": -0.2}
+    for (net, epochs, of), runs in rows(log).items():
+        height = shifts.get(of, 0) - lines.index((net, epochs))
+        color, errors = COLORS.get(of, SETTINGS[2]), 100 - points(runs)
+        bar = np.mean(errors) + NORMAL * images_error(runs) * np.array([-1, 1])
+        axes.plot(bar, [height, height], color=pale(color, 0.35), linewidth=5, solid_capstyle="butt", zorder=1)
+        axes.plot(errors, [height] * len(errors), "o", color=color, markersize=5)
+        words = f"{of.removeprefix('highway, ')}, {count_of(len(runs), 'seed')}"
+        axes.annotate(
+            words,
+            (1, height),
+            (6, 0),
+            axes.get_yaxis_transform(),
+            "offset points",
+            color=color,
+            va="center",
+            fontsize=9,
+        )
+    for row, (net, _) in enumerate(lines):
+        if net in PAPER:
+            axes.plot(100 - PAPER[net].mean, -row, "|", color=INK, markersize=32, markeredgewidth=2)
+    names = [f"{name_net(net)}\n{epochs} epochs{of_papers(net)}" for net, epochs in lines]
+    axes.set_yticks([-row for row in range(len(lines))], names)
+    axes.set(xlabel=f"error on {log.dataset.test_set} (%); black: the paper's", ylim=(0.6 - len(lines), 0.5))
+
+
+def gist(log: ConvTablesLog) -> str:
+    """Return what was found of a data set's nets, as a picture's title says it."""
+    words = {
+        Verdict.REPRODUCED: "highway nets reach the paper's accuracy",
+        Verdict.PARTLY: "some highway nets reach the paper's accuracy",
+        Verdict.NOT_REPRODUCED: "highway nets fall short of the paper's accuracy",
+        Verdict.INCONCLUSIVE: "highway nets come near the paper's accuracy",
+    }
+    runs = [runs for (net, of), runs in longest(log).items() if of == "highway" and net in PAPER]
+    return words[combine(map(judge_net, runs))] if runs else "highway and plain nets"
+
+
+def of_papers(net: str) -> str:
+    return f" (paper: {PAPER[net].epochs})" if net in PAPER else ""
+
+
+@part_each(height=3.3)
 def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
-    """Draw validation error by epoch, a panel for each net and budget; right of it each seed's test error."""
-    set_title(figure, f"{name_data(log.dataset.name)}: error (%) on validation images; dots: {log.dataset.test_set}")
+    """Draw error by epoch, a panel for each net and budget: on validation images, on test images if there are none."""
+    set_title(figure, f"{name_data(log.dataset.name)}: how the nets got there")
     panels = list(dict.fromkeys((net, epochs) for net, epochs, _ in rows(log)))
     grid = figure.subplots(ncols=len(panels), sharey=True, squeeze=False)[0]
     for axes, (net, epochs) in zip(grid, panels, strict=True):
@@ -108,23 +156,33 @@ def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
         colors = {of: COLORS.get(of, SETTINGS[2]) for of in arms}
         lines = {of.removeprefix("highway, "): ({"color": colors[of]}, runs) for of, runs in arms.items()}
         draw_epochs(axes, "validation_score", lines)
-        tested = [(100 - score, colors[of]) for of, runs in arms.items() for score in points(runs)]
-        places = epochs * (1.12 + 0.05 * np.arange(len(tested)))
-        for place, (error, color) in zip(places, tested, strict=True):  # side by side: none hides another
-            axes.plot(place, error, "o", color=color, markersize=4, clip_on=False, zorder=4)
-        title = f"{name_net(net)}\n{epochs} epochs"
-        if net in PAPER:
-            draw_level(axes, 100 - PAPER[net].mean, "paper, test")
-            title += f" (paper: {PAPER[net].epochs})"
-        if not all(run.config.n_validation for runs in arms.values() for run in runs):
-            title += "\ncurves: test images"
-        axes.set_xticks([1, epochs // 2, epochs, places.mean()], ["1", f"{epochs // 2}\nepoch", epochs, "\ntest"])
-        axes.set(xlim=(1, places[-1] + 0.06 * epochs), xlabel="", title=title)
+        on = "validation" if all(run.config.n_validation for runs in arms.values() for run in runs) else "test"
+        axes.set_xticks([1, epochs // 2, epochs])
+        axes.set(xlim=(1, epochs), title=f"{name_net(net)}\n{on} error (%)")
     label_ends(*grid)
+
+
+def finals_figure(*logs: ConvTablesLog) -> Figure:
+    return draw_finals(*by_dataset(logs))
 
 
 def curves_figure(*logs: ConvTablesLog) -> Figure:
     return draw_curves(*by_dataset(logs))
+
+
+def finals_table(*logs: ConvTablesLog) -> str:
+    """Tabulate the mean test accuracy of the paper's nets and of plain ones in the longest budget."""
+    cells = []
+    for log in by_dataset(logs):
+        by_net = longest(log)
+        for net in dict.fromkeys(net for net, _ in by_net if net in PAPER):
+            both = [by_net[net, of] for of in ("highway", "plain")]
+            seeds = " and ".join(dict.fromkeys(str(len(runs)) for runs in both))
+            scores = [f"{points(runs).mean():.2f}" for runs in both]
+            name = f"{name_data(log.dataset.name)}: {name_net(net)}"
+            cells.append([name, str(both[0][0].config.epochs), seeds, *scores, f"{PAPER[net].mean:.2f}"])
+    header = ["net", "epochs", "seeds", "highway (%)", "plain (%)", "the paper's highway (%)"]
+    return f"{markdown(header, cells)}\n\nMean test accuracy."
 
 
 def main_table(*logs: ConvTablesLog) -> str:
@@ -133,11 +191,12 @@ def main_table(*logs: ConvTablesLog) -> str:
         cells += [row_cells(rows(log), *row) for row in rows(log)]
         quoted = QUOTED.get(log.dataset.name, {})
         cells += [[net, "quoted by the paper", n_params, *[""] * 6, score] for net, (n_params, score) in quoted.items()]
-    header = ["net", "blocks", "parameters", "epochs", "seeds", "validation accuracy (%)", "test accuracy (%)", "SE"]
-    header += ["minus plain", "paper's accuracy (%)"]
+    header = ["net", "blocks", "parameters", "epochs", "seeds", "validation accuracy (%)", "test accuracy (%)"]
+    header += ["± images", "minus plain", "paper's accuracy (%)"]
     return (
-        f"{markdown(header, cells)}\n\n±: 95 % interval over seeds. SE: binomial, of the test images. Minus plain: "
-        f"points, over seeds that both have. Tested on: {'; '.join(name_tested(log.dataset) for log in logs)}."
+        f"{markdown(header, cells)}\n\n±: 95 % interval over seeds; ± images: that of a mean for another sample of as "
+        "many test images. Minus plain: points, over seeds that both have. Tested on: "
+        f"{'; '.join(name_tested(log.dataset) for log in logs)}."
     )
 
 
@@ -150,7 +209,7 @@ def row_cells(arms: Mapping[tuple[str, int, str], Runs], net: str, epochs: int, 
     validation = final_of_finished(runs, "validation_score", percent=True) if runs[0].config.n_validation else "none"
     test = final_of_finished(runs, "test_score", percent=True)
     cells = [name_net(net), of, f"{runs[0].n_params:,}", str(epochs), str(len(runs)), validation, test]
-    return [*cells, f"{images_error(runs):.2f}", gain, paper]
+    return [*cells, f"{NORMAL * images_error(runs):.2f}", gain, paper]
 
 
 def choosing_table(*logs: ConvTablesLog) -> str:
@@ -206,58 +265,95 @@ def days(cost: Cost) -> float:
     return STEPS * cost.seconds_a_step / (24 * 60 * 60)
 
 
+def longest(log: ConvTablesLog) -> dict[tuple[str, str], Runs]:
+    """Return, by net and kind, the runs of most epochs."""
+    return {(net, of): runs for (net, _, of), runs in rows(log).items()}  # epochs rise
+
+
 def claims(*logs: ConvTablesLog) -> list[Claim]:
     """Judge each net of the paper that was trained, and plain nets of its layers; name what was not tested."""
     (log,) = by_dataset(logs)
-    longest = {(net, of): runs for (net, _, of), runs in rows(log).items()}  # epochs rise
-    nets = [net for net, of in longest if of == "highway" and net in PAPER]
-    found = [net_claim(log, longest[net, "highway"], longest[net, "plain"]) for net in nets]
+    by_net = longest(log)
+    nets = [net for net, of in by_net if of == "highway" and net in PAPER]
+    found = []
+    for net in nets:
+        runs = by_net[net, "highway"]
+        found.append(net_claim(log, runs, by_net[net, "plain"], before=runs[0] not in logs[0].runs))
     if "highway-a" in nets:
-        found.append(depth_claim(longest["highway-a", "plain"]))
-    costs = {cost.net: f"{days(cost):.0f} days a run on one core" for cost, _ in untrained(log)}
+        found.append(depth_claim(by_net["highway-a", "plain"]))
+    costs = {cost.net: days(cost) for cost, _ in untrained(log)}
     for net, cost in costs.items():
         paper = PAPER[net]
-        found.append(
-            Claim(paper.section, f"{paper.net}: {paper.mean:.2f} %", Verdict.NOT_TESTED, "WHY", cost, detail=True)
-        )
+        found.append(not_tested(paper.section, f"{paper.net}: {paper.mean:.2f} %", "A run", cost))
     if "highway-b" in costs:
         reported = "19 layers: 92.31 % on CIFAR-10, 67.61 % on CIFAR-100"
-        why = f"{costs['highway-b']}: Highway B's layers"
-        found.append(Claim("3.3, table 3", reported, Verdict.NOT_TESTED, "WHY", why, detail=True))
+        what = "The net has the layers of Highway B, of which a run"
+        found.append(not_tested("3.3, table 3", reported, what, costs["highway-b"]))
     return found
 
 
-def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs) -> Claim:
-    """Judge whether a net is as good as the paper's; beside it stands the plain net of its layers, in its budget."""
-    epochs, shared = runs[0].config.epochs, plain[0].config.epochs
+def not_tested(section: str, paper: str, what: str, days: float) -> Claim:
+    why = f"{what} would take {days:.0f} days on one core."
+    return Claim(section, paper, Verdict.NOT_TESTED, why, f"{days:.0f} days a run", detail=True)
+
+
+def judge_net(runs: Runs) -> Verdict:
+    """Judge whether a net is as good as the paper's; fewer epochs than the paper's cannot refute it."""
     paper = PAPER[runs[0].config.net]
     verdict = judge_as_good(lead(runs, paper.mean), paper.margin)
-    if verdict == Verdict.NOT_REPRODUCED and epochs < int(paper.epochs.strip("~")):
-        verdict = Verdict.INCONCLUSIVE
+    shorter = runs[0].config.epochs < int(paper.epochs.strip("~"))
+    return Verdict.INCONCLUSIVE if verdict == Verdict.NOT_REPRODUCED and shorter else verdict
+
+
+def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs, before: bool) -> Claim:
+    """Judge a net of the paper; beside it stands the plain net of its layers, in its budget."""
+    epochs, shared = runs[0].config.epochs, plain[0].config.epochs
+    paper, verdict = PAPER[runs[0].config.net], judge_net(runs)
     beside = f"plain net: {score(plain)}"
     if len(plain) != len(runs):
         beside += f", {count_of(len(plain), 'seed')}"
     if shared != epochs:
         beside = f"after {shared} epochs: {score(rows(log)[runs[0].config.net, shared, 'highway'])}, {beside}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
-    why = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
-    return Claim(paper.section, reported, verdict, "WHY", why, detail=paper is PAPER["mnist-32"])
+    judged = {
+        Verdict.REPRODUCED: "as good as the paper's",
+        Verdict.NOT_REPRODUCED: "short of the paper's",
+        Verdict.INCONCLUSIVE: "which leaves open whether they are as good as the paper's",
+    }
+    why = f"Our nets reach {points(runs).mean():.2f} % after {epochs} epochs, {judged[verdict]}."
+    why += f" Without gates, nets of the same layers reach {points(plain).mean():.2f} %."
+    measured = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
+    return Claim(paper.section, reported, verdict, why, measured, detail=paper is PAPER["mnist-32"], before=before)
 
 
 def depth_claim(plain: Runs) -> Claim:
     """Show what a plain net of 11 layers reaches: no test of what Romero et al. found for maxout nets."""
     paper = "plain maxout nets of 250 K parameters train only up to 5 layers"
     net = f"11 layers of ReLU (not maxout), {plain[0].n_params / 1000:.0f} K parameters"
-    why = f"{net}, reach {score(plain)}, {count_of(len(plain), 'seed')}; chance: 10 %"
-    return Claim("3.3.1", paper, Verdict.NOT_TESTED, "WHY", why, detail=True)
+    why = f"We trained no maxout nets. Plain ReLU nets of 11 layers reach {points(plain).mean():.2f} %."
+    measured = f"{net}, reach {score(plain)}, {count_of(len(plain), 'seed')}; chance: 10 %"
+    return Claim("3.3.1", paper, Verdict.NOT_TESTED, why, measured, detail=True)
 
 
 def score(runs: Runs) -> str:
-    """Return the mean test accuracy in %, with the standard error of the images where `lead` counts it."""
-    note = f" (SE {images_error(runs):.2f})" * (len(runs) == 1 or runs[0].config.n_test < TEST_IMAGES)
-    diverged = sum(run.diverged for run in runs)
-    return f"{interval(points(runs)):.2f} %{note}" + f" ({diverged} diverged)" * (diverged > 0)
+    """Return the mean test accuracy in %, with what makes it uncertain: seeds, and images where `lead` counts them."""
+    found, n = interval(points(runs)), runs[0].config.n_test
+    diverged, notes = sum(run.diverged for run in runs), []
+    if len(runs) > 1:
+        notes.append(f"± {found.half:.2f} between seeds")
+    if n < TEST_IMAGES:
+        notes.append(f"± {NORMAL * images_error(runs):.1f} because only {n:,} test images are at hand")
+    elif len(runs) == 1:
+        notes.append(f"± {NORMAL * images_error(runs):.2f} because of the choice of test images")
+    if diverged:
+        notes.append(f"{diverged} diverged")
+    return f"{found.value:.2f} % ({', '.join(notes)})"
 
 
-FIGURES = {"conv_tables.png": curves_figure}
-TABLES = {"conv_tables": main_table, "conv_choosing": choosing_table, "conv_costs": costs_table}
+FIGURES = {"conv_tables.png": finals_figure, "conv_curves.png": curves_figure}
+TABLES = {
+    "conv_finals": finals_table,
+    "conv_tables": main_table,
+    "conv_choosing": choosing_table,
+    "conv_costs": costs_table,
+}

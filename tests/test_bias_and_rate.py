@@ -31,18 +31,25 @@ def log_of(scores: dict[tuple[str, float, int], float], poor: int = 0, spread: f
 
 
 @pytest.mark.parametrize(
-    ("log", "verdict", "enough"),
+    ("log", "verdict", "where"),
     [
-        (log_of(SCORES), Verdict.REPRODUCED, "−2 and −4"),
-        (log_of(SCORES, poor=1), Verdict.PARTLY, "−4"),
-        (log_of(SCORES, poor=1, spread=-0.01), Verdict.INCONCLUSIVE, "none"),
-        (log_of(SCORES | {LOWER: 0.92}, poor=1), Verdict.NOT_REPRODUCED, "none"),  # learns like no blocks
-        (log_of(SCORES | {("highway", 0.0, 50): 0.95}, poor=1), Verdict.PARTLY, "−4"),  # 0 is not negative
+        (log_of(SCORES), Verdict.REPRODUCED, "It holds from b_T = −2 and −4."),
+        (log_of(SCORES, poor=1), Verdict.REPRODUCED, "It holds from b_T = −4; it does not hold from b_T = −2."),
+        (log_of(SCORES, poor=1, spread=-0.01), Verdict.INCONCLUSIVE, "It does not hold from b_T = −2; from b_T = −4"),
+        (  # learns like no blocks
+            log_of(SCORES | {LOWER: 0.92}, poor=1),
+            Verdict.NOT_REPRODUCED,
+            "It does not hold from b_T = −2 and −4.",
+        ),
+        (  # 0 is not negative
+            log_of(SCORES | {("highway", 0.0, 50): 0.95, LOWER: 0.92}, poor=1),
+            Verdict.NOT_REPRODUCED,
+            "It does not hold from b_T = −2 and −4.",
+        ),
     ],
 )
-def test_a_bias_suffices_if_every_run_learns_and_blocks_help(log, verdict, enough):
+def test_a_bias_suffices_if_every_run_learns_and_blocks_help_and_one_bias_is_enough(log, verdict, where):
     (claim,) = claims(log)
     assert claim.verdict == verdict
-    assert claim.measured.startswith(
-        f"b_T that suffice: {enough}; points over nets without blocks, mean of 12 pairs, n = 2, "
-    )
+    assert claim.why.startswith(where)
+    assert claim.measured.endswith("points over nets without blocks (mean of 12 pairs, n = 2)")

@@ -165,7 +165,7 @@ def test_gates_of_several_kinds_of_block_are_drawn_apart_each_in_its_colour(two_
     ]
     shown = {}
     for kind, of_kind in pictures.kinds_with_gates(two_kinds).items():
-        bars = pictures.T_gate_final(of_kind).patches
+        bars = pictures.T_gate_bars(of_kind).patches
         shown[kind] = bars[0].get_facecolor(), np.array([bar.get_height() for bar in bars])
     np.testing.assert_allclose(shown["own"][1], 2 * shown["highway"][1])
     assert shown["own"][0] != shown["highway"][0]
@@ -186,7 +186,7 @@ def test_an_animation_has_a_panel_for_the_gates_of_each_kind_of_block(two_kinds)
 
 
 RUN_PICTURES = ["learning_curves", "plain_loss_collapse"]
-GATE_PICTURES = ["T_gate_evolution", "T_gate_final", "T_gate_bars"]
+GATE_PICTURES = ["T_gate_evolution", "T_gate_bars"]
 SOME_DIVERGED = {"seeds": (0, 1), "diverged": [("highway", 1), ("plain", 0), ("plain", 1)]}
 
 
@@ -329,26 +329,25 @@ def test_a_diverged_seed_ends_the_mean_and_is_named():
     assert any(np.array_equal(other.get_ydata(), finished) for other in axes.lines)
 
 
-def test_final_gates_are_bars_beside_the_untrained_value():
-    log = made_up_log(seeds=(0, 1, 2), diverged=[("highway", 2)])
-    axes = pictures.T_gate_final(log)
-    means = np.mean([run.gate_means for run in log.runs if run.gate_means and not run.diverged], axis=0)
-    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], means[-1])
-    np.testing.assert_allclose(line(axes, "untrained").get_ydata()[:-1], means[0])
-    assert "2 seeds" in axes.figure.get_suptitle()
-
-
-def test_gate_bars_are_means_over_seeds_and_each_seed_is_a_dot():
+def test_gates_are_bars_from_closed_to_open_beside_the_untrained_value_and_each_seed_is_a_dot():
     log = made_up_log(depths=(5,), seeds=(0, 1, 2), diverged=[("highway", 2)])
     axes, means = pictures.T_gate_bars(log), pictures.gate_means(log)
     assert means.shape == (2, 4, 5)
-    for bars, dots, epoch in zip(axes.containers, np.split(np.array(axes.lines), 2), (0, -1), strict=True):
-        np.testing.assert_allclose([bar.get_height() for bar in bars], means[:, epoch].mean(axis=0))
-        np.testing.assert_allclose([line.get_ydata() for line in dots], means[:, epoch])
-        middles = [bar.get_center()[0] for bar in bars]
-        assert np.rint(middles).tolist() == [1, 2, 3, 4, 5]
-        assert all(list(line.get_xdata()) == middles for line in dots)
-    assert [bars.get_label() for bars in axes.containers] == ["before training", "after training"]
+    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], means[:, -1].mean(axis=0))
+    np.testing.assert_allclose(line(axes, "untrained").get_ydata()[:-1], means[:, 0].mean(axis=0))
+    dots = [other for other in axes.lines if other.get_marker() == "o"]
+    np.testing.assert_allclose([dot.get_ydata() for dot in dots], means[:, -1])
+    assert all(list(dot.get_xdata()) == [1, 2, 3, 4, 5] for dot in dots)
+    assert axes.get_ylim() == (0, 1)
+    assert "2 seeds" in axes.figure.get_suptitle()
+
+
+def test_gates_by_epoch_are_white_where_they_are_as_before_training():
+    log = made_up_log(depths=(5,))
+    (image,) = pictures.T_gate_evolution(log).images
+    means = pictures.gate_means(log).mean(axis=0)
+    np.testing.assert_allclose(image.get_array(), means.T)
+    assert image.norm(means[0].mean()) == pytest.approx(0.5)
 
 
 def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
@@ -394,7 +393,7 @@ def test_pictures_of_an_unfinished_log_show_its_epochs(epochs, words, tmp_path, 
     drawn, log = [], made_up_log(seeds=(0, 1), diverged=[("plain", 0)])
     monkeypatch.setattr(pictures, "save_all", lambda made, _: drawn.extend(draw() for draw in made.values()))
     pictures.draw_log(cut(log, epochs) if epochs else log, Path("log.json"), tmp_path)
-    assert [figure.get_supxlabel() for figure in drawn] == [words] * 5
+    assert [figure.get_supxlabel() for figure in drawn] == [words] * 4
 
 
 def test_gates_are_shown_of_the_runs_that_are_furthest_until_all_are():
@@ -428,8 +427,15 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
         durations = [frame.info["duration"] for frame in ImageSequence.Iterator(animation)]
     assert len(frames) == 5
     assert durations == [gif.FRAME_MS] * 4 + [gif.LAST_FRAME_MS]
+    assert gif.LAST_FRAME_MS >= 10 * gif.FRAME_MS, "there is time to read it"
     colors = np.unique(np.concatenate([np.asarray(frame).reshape(-1, 3) for frame in frames]), axis=0)
     assert len(colors) <= gif.PALETTE_COLORS
+
+
+def test_the_last_frame_says_what_each_kind_of_block_has_reached():
+    log = made_up_log(blocks=["highway", "plain"], seeds=(0, 1), diverged=[("plain", 1)])
+    score = np.mean([run.history.test_score[-1] for run in log.runs if run.config.block == "highway"])
+    assert gif.message(log, "test_score").endswith(f"after training: highway {100 * score:.0f} %, plain diverged")
 
 
 def test_epochs_that_change_nothing_keep_their_frames(workdir):

@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 from conv_recipes import ConvConfig
 from highway_lab.console import final_of_finished, name_tested, seeds_of
 from highway_lab.figures import COLORS, FAINT_INK, label_ends, new_figure
-from highway_lab.intervals import interval, judge
+from highway_lab.intervals import Interval, interval, judge
 from highway_lab.logs import RunLog
 from highway_lab.tables import markdown
 
-from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
+from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, in_words
 from ..common import final_values, group
-from ..common_figures import FIELDS, draw_epochs, gains
+from ..common_figures import FIELDS, Runs, draw_epochs, gains
 
 WITH = {False: "without", True: "with"}
 COMPARED = {  # block and whether it is normalised: of the net, of the one it is compared with
@@ -26,8 +26,11 @@ def norm_figure(log: RunLog[ConvConfig]) -> Figure:
     """Draw validation error and training loss by epoch, a row each; a column for each kind of block."""
     arms = group(log.runs, "block", "batch_norm")
     blocks = list(dict.fromkeys(block for block, _ in arms))
-    title = f"{name_tested(log.dataset)}: convolutional nets with and without batch normalisation"
-    figure, grid = new_figure(title, 6, nrows=len(FIELDS), ncols=len(blocks), sharey="row")
+    lowered = [block for block in blocks if lowers_loss(arms[block, True], arms[block, False]).sign > 0]
+    whose = f"the training loss of {in_words(lowered)} nets" if lowered else "no training loss"
+    figure, grid = new_figure(
+        f"Batch normalisation lowers {whose}", 6, nrows=len(FIELDS), ncols=len(blocks), sharey="row"
+    )
     for row, field in zip(grid, FIELDS, strict=True):
         for axes, block in zip(row, blocks, strict=True):
             colors = {False: FAINT_INK, True: COLORS[block]}
@@ -48,12 +51,17 @@ def norm_table(log: RunLog[ConvConfig]) -> str:
     return f"{markdown(header, rows)}\n\n{name_tested(log.dataset)}. {seeds_of(run.config for run in log.runs)}"
 
 
+def lowers_loss(runs: Runs, others: Runs) -> Interval:
+    """Return by how many orders of magnitude the final training loss of runs is below that of others, by seed."""
+    own, theirs = (np.log10(final_values(group, "train_loss")) for group in (runs, others))
+    return interval(theirs - own)
+
+
 def gains_table(log: RunLog[ConvConfig]) -> str:
     """Tabulate what normalisation gains in accuracy and in training loss, seed by seed."""
     arms, rows = group(log.runs, "block", "batch_norm"), []
     for name, (arm, other) in COMPARED.items():
-        losses = [np.log10(final_values(arms[of], "train_loss")) for of in (other, arm)]
-        accuracy, loss = interval(gains(arms[arm], arms[other])), interval(losses[0] - losses[1])
+        accuracy, loss = interval(gains(arms[arm], arms[other])), lowers_loss(arms[arm], arms[other])
         rows.append([name, f"{accuracy} ({judge(accuracy, ACCURACY_MARGIN)})", f"{loss} ({judge(loss, LOSS_MARGIN)})"])
     header = ["batch normalisation", "points of test accuracy", "orders of magnitude of training loss"]
     return (

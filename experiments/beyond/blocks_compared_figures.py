@@ -15,7 +15,7 @@ from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
 from ..common import group_by, points
-from ..common_figures import draw_against, title
+from ..common_figures import draw_against
 from ..rates import edge_note
 from .blocks_compared import BLOCKS, WIDTHS, BlocksComparedLog, ComparedRun, arm
 
@@ -26,7 +26,6 @@ COLUMNS = {  # of panels: their blocks, and ticks of the test error in %
     "blocks with gates": (("highway", "highway-uncoupled", "lstm"), (6, 7, 8, 9, 10)),
 }
 NAMES = {**{block: block for block in BLOCKS}, "residual-scaled": "residual / L", "highway-uncoupled": "uncoupled"}
-TUNED = "best rate of each"  # in titles
 STEPS = 2  # of the grid of rates that are to lie beyond a chosen one
 
 
@@ -38,8 +37,11 @@ def depths_of(log: BlocksComparedLog) -> list[int]:
 def error_figure(log: BlocksComparedLog) -> Figure:
     """Draw test error against depth, log scales: a row for equal width and one for equal parameters."""
     arms = group_by(log.runs, arm)
-    figure, grid = new_figure(title(log.dataset, log.runs, TUNED), 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
-    for panels, (equal, words) in zip(grid, EQUAL.items(), strict=True):
+    deepest = depths_of(log)[-1]
+    best = max(BLOCKS, key=lambda block: points(arms["depth", block, deepest]).mean())
+    words = f"With {deepest} blocks, {NAMES[best]} nets err least"
+    figure, grid = new_figure(words, 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
+    for panels, (equal, name) in zip(grid, EQUAL.items(), strict=True):
         for axes, (blocks, ticks) in zip(panels, COLUMNS.values(), strict=True):
             for block in blocks:
                 by_depth = {key[2]: runs for key, runs in arms.items() if key[:2] == (equal, block)}
@@ -49,7 +51,7 @@ def error_figure(log: BlocksComparedLog) -> Figure:
             axes.set_xticks([*by_depth], [*by_depth])
             axes.set_yticks(ticks, ticks)
             axes.minorticks_off()
-        panels[0].set_ylabel(f"test error (%), {words}")
+        panels[0].set_ylabel(f"test error (%), {name}")
     for (top, bottom), column in zip(grid.T, COLUMNS, strict=True):
         top.set_title(column, fontsize=11)
         bottom.set_xlabel("blocks")
@@ -61,7 +63,8 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
     """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each block."""
     arms, depth = group_by(log.runs, arm), depths_of(log)[-1]
     width = arms["depth", "highway", depth][0].config.hidden
-    words = f"{title(log.dataset, log.runs, TUNED)}, {depth} blocks, {width} wide"
+    change = {block: np.abs(growth(arms["depth", block, depth], "untrained")).mean() for block in BLOCKS}
+    words = f"Untrained, {depth} {NAMES[min(change, key=change.get)]} blocks keep gradients best"
     figure, grid = new_figure(words, 5.6, nrows=2, ncols=len(BLOCKS), sharey="row")
     for (norms, values), block in zip(grid.T, BLOCKS, strict=True):
         runs = arms["depth", block, depth]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import name_data
-from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends
+from highway_lab.figures import COLORS, FAINT_INK, empty_figure, label_ends, set_title
 from highway_lab.tables import markdown
 
 from .conv_gates import ConvGatesLog, Gates
@@ -20,7 +20,9 @@ GAP = 1  # pixels about each image of a mosaic
 
 def gates_figure(log: ConvGatesLog) -> Figure:
     """Draw T of each block at each pixel for every other digit, trained and untrained; below, its means by block."""
-    figure = empty_figure(6)
+    figure = empty_figure(6.3)
+    strokes, background = np.array([log.trained.strokes, log.trained.background], float)
+    set_title(figure, f"Gates open more on strokes in {(strokes > background).sum()} of {len(strokes)} trained blocks")
     upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
     pixels, blocks = inner_pixels(log), len(log.trained.strokes)
     side = len(pixels[0])

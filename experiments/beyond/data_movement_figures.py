@@ -38,7 +38,9 @@ def sizes(comparisons: list[dm.Comparison], name: str) -> list[int]:
 
 def multiples_figure(log: dm.DataMovementLog) -> Figure:
     """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
-    figure, axes = new_figure("Data movement, forward and backward, beside a plain net's", 7.2, nrows=2, ncols=2)
+    costs = [of.relative(block, rule) for of in log.comparisons for block in CARRYING for rule in dm.RULES]
+    title = f"Carry paths cost more in {sum(cost > 1 for cost in costs)} of {len(costs)} comparisons"
+    figure, axes = new_figure(title, 7.2, nrows=2, ncols=2)
     panels = (("depth", "width"), ("depth", "parameters"), ("width", "parameters"), ("batch", "parameters"))
     for panel, (name, equal) in zip(axes.flat, panels, strict=True):
         comparisons = log.varied(name, equal)
@@ -54,7 +56,7 @@ def multiples_figure(log: dm.DataMovementLog) -> Figure:
         panel.set_xticks(sizes(comparisons, name), sizes(comparisons, name))
         panel.minorticks_off()
     for panel in axes[:, 0]:
-        panel.set_ylabel("% more than plain")
+        panel.set_ylabel("data moved, % more than plain")
     label_ends(*axes.flat)
     return figure
 

@@ -91,7 +91,10 @@ def returns_figure(log: FactorModelLog) -> Figure:
 
 def regimes_figure(log: FactorModelLog) -> Figure:
     """Draw the AUC for the second regime's days: a row for each signal; grey: with shifted regimes."""
-    title = "Second regime detected by mean T (grey: by chance)"
+    signal = f"{COMPARED}: mean T"
+    noise, nonlinearity = (auc(log, market, signal).mean() for market in ("noise", "nonlinear"))
+    found = ("noise", "nonlinearity") if noise > nonlinearity else ("nonlinearity", "noise")
+    title = f"Mean T marks {' better than '.join(found)}"
     figure, panels = rows_figure(log, SIGNALS, auc, title, "AUC", height=5.2)
     for market, axes in panels.items():
         low, high = (np.array([auc(log, market, name, of).mean() for name in SIGNALS]) for of in ("low", "high"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from http.server import ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -163,8 +164,10 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
             yield
             return
         gc.collect()  # what needs root's permissions to go
+        for module in ("joblib", "pooch"):  # the code imports them late; root's Python may be closed to others
+            import_module(module)
         for config in (hn.Config(), ConvConfig()):
-            environment(programs=mathematics(config))  # reads the checkout, which may be closed to others
+            environment(programs=mathematics(config))  # reads the checkout, which may be closed, too
         try:
             os.setresuid(nobody, nobody, 0)
         except PermissionError:

@@ -300,7 +300,7 @@ def test_the_lead_is_judged_without_diverged_runs_and_with_them(n_lost, verdict,
     assert found[4].verdict == verdict
     assert found[4].measured.startswith("+4.22 ± 0.02 orders of magnitude after 400 epochs ")
     assert found[4].measured.endswith(f", reproduced; counting the lowest earlier loss of diverged runs: {with_them}")
-    assert f"{n_lost} of 6 highway runs. Without them the training loss is 17,000 times lower" in found[4].why
+    assert f"{n_lost} of 6 highway runs diverged. Without them the training loss is 17,000 times lower" in found[4].why
 
 
 def test_the_lead_is_drawn_by_every_way_to_count():
@@ -404,9 +404,23 @@ def test_plain_nets_may_be_faster_and_a_partly_names_the_depths():
     assert slow.why == "It holds at 10, 20 and 50 layers; it does not hold at 100 layers."
 
 
+@pytest.mark.parametrize(
+    ("points", "verdict"), [(0.0, REPRODUCED), (-0.3, REPRODUCED), (-0.8, NOT_REPRODUCED), (0.8, REPRODUCED)]
+)
+def test_highway_nets_may_be_worse_on_test_images_by_less_than_the_margin(points, verdict):
+    runs = trained(PAPER)
+    for run in runs:
+        shallow_highway = run.task.block == "highway" and run.task.depth <= 20
+        run.history.test_score[-1] = 0.97 + points / 100 * shallow_highway + 1e-5 * run.task.repeat
+    searched = [result(arm, index, loss) for arm, loss in PAPER.items() for index in (0, 1)]
+    claim = claims(made_up.search_log(searched, runs))[6]
+    assert claim.verdict == verdict
+    assert f"differ from plain nets by {points:+.1f} points at 10 layers" in claim.why
+
+
 def test_one_seed_is_inconclusive_and_a_missing_arm_allows_no_verdict():
     verdicts = [claim.verdict for claim in judged(PAPER, spread=(1.0,))]
-    assert verdicts == [INCONCLUSIVE] * 3 + [REPRODUCED] + [INCONCLUSIVE] * 2, "all but that of the search"
+    assert verdicts == [INCONCLUSIVE] * 3 + [REPRODUCED] + [INCONCLUSIVE] * 3, "all but that of the search"
     assert claims(made_up.search_log()) == []
 
 

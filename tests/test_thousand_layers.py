@@ -205,7 +205,7 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_stalls():
     short, long = log_of(**idle), log_of(b20_1000=IDLE)
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
     long.runs = [replace(run, task=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
-    stall, blog, struggle, better = claims(short, long)
+    stall, blog, struggle, better, _ = claims(short, long)
     costs = "nothing from −4, 2.0, 2.0 and 2.0 points from −6 and nothing from −20."
     assert stall.why.endswith(f"Closing all 1,000 blocks costs {costs}")
     assert "−4: 0.200 ± 0.002 after 12 epochs; −6: 0.200 ± 0.002 after 30 epochs; " in stall.measured
@@ -224,6 +224,16 @@ def test_deeper_nets_struggle_if_they_surely_lose_accuracy():
 
 @pytest.mark.parametrize(("score", "verdict"), [(0.97, Verdict.PARTLY), (0.95, Verdict.NOT_REPRODUCED)])
 def test_depth_helps_where_nets_surely_outperform_those_of_no_blocks(score, verdict):
-    stall, *_, better = claims(log_of(b6_1000=(score, 0.2, 0.0)))
+    stall, _, _, better, _ = claims(log_of(b6_1000=(score, 0.2, 0.0)))
     assert better.verdict == verdict
     assert ("These nets do not outperform" in stall.why) == (verdict == Verdict.NOT_REPRODUCED)
+
+
+@pytest.mark.parametrize(("mean_T", "share", "verdict"), [(0.99, "0.01", "reproduced"), (0.5, "0.5", "not reproduced")])
+def test_copies_compound_if_hardly_anything_of_an_input_arrives_from_any_bias(mean_T, share, verdict):
+    log = log_of()
+    for run in deepest(log)[-6.0]:
+        run.measured.untrained = [mean_T, 0.01]
+    claim = claims(log)[-1]
+    assert claim.verdict == verdict
+    assert claim.why.endswith(f"is 1 from −4, {share} from −6 and 1 from −20.")

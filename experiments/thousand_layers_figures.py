@@ -8,8 +8,9 @@ runs from a bias: those of --long, where there are any. Deeper nets struggle if 
 shallower ones of the same bias, after 3 epochs; BLOG_BIAS is left out there, as its nets use no block at any depth.
 The factors 1 − T compound if they leave less than CARRIED of an input in the deepest untrained nets from any bias.
 Deep nets outperform those of no blocks if the interval of the difference of their accuracies lies above 0; this was
-fixed before the runs of 30 epochs. All other rules were written after runs of 3 epochs, and two were changed after all:
-"does not stall" asked for use of the blocks, too, and "about 95 %" allowed for no more than the margin on either side.
+fixed before the runs of 30 epochs. All other rules were written after runs of 3 epochs, that of the factors 1 − T after
+all runs, and two were changed then: "does not stall" asked for use of the blocks, too, and "about 95 %" allowed for no
+more than the margin on either side.
 """
 
 import math

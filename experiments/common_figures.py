@@ -69,11 +69,13 @@ def draw_against(
     draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
 
 
-def draw_dots(axes: Axes, values: Sequence[float], height: float, *, label: str = "", **style: Any) -> None:
-    """Draw at a height the value of every seed as a faint dot and their mean as a bold one."""
+def draw_dots(
+    axes: Axes, values: Sequence[float], height: float, *, label: str = "", center: Any = np.mean, **style: Any
+) -> None:
+    """Draw at a height the value of every seed as a faint dot and their `center` as a bold one."""
     style |= {"marker": "o", "linestyle": "none", "clip_on": False}
     axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
-    axes.plot(np.mean(values), height, markersize=7, label=label, **style)
+    axes.plot(center(values), height, markersize=7, label=label, **style)
 
 
 def legend_below(figure: Figure, axes: Axes, ncols: int | None = None) -> None:

@@ -13,9 +13,10 @@ from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
 from . import hundred_layers as hl
-from .claims import LOSS_MARGIN, Claim, Verdict, combine, judge_better
+from .claims import LOSS_MARGIN, OURS, Claim, Verdict, combine, holds, judge_better
 from .common import CHANCE, group_by
-from .common_figures import loss_in_words, minus, title
+from .common_figures import loss_in_words, minus, times, title
+from .depth_search_figures import FIGURE_1
 from .paired import holm
 
 LINE_COLORS = {
@@ -25,6 +26,13 @@ LINE_COLORS = {
     hl.RESIDUAL: COLORS["residual-scaled"],
     hl.REZERO: COLORS["residual"],
 }
+NAMES = {
+    hl.PLAIN: "plain nets",
+    hl.ORTHOGONAL: "plain nets with orthogonal weights",
+    hl.RESIDUAL: "residual nets whose branches are scaled by depth",
+    hl.REZERO: "ReZero nets",
+}
+MISSING = "Its runs have not ended."
 ORDERS = 2  # of magnitude, by which highway nets are better in the paper's sentence
 ERROR_RATE = 0.05  # of all comparisons of one budget together
 
@@ -236,35 +244,36 @@ def claims(*logs: hl.HundredLayersLog) -> list[Claim]:
 def orders_claim(long: hl.HundredLayersLog | None, other: str) -> Claim:
     """Judge whether highway nets are more than ORDERS orders of magnitude better than another arm."""
     of_paper = other == hl.PLAIN
-    section = "3.1, figure 1" if of_paper else "ours, beside 3.1"
-    beside = {
-        hl.PLAIN: "plain ones, gradients clipped in both",
-        hl.ORTHOGONAL: "plain ones with orthogonal weights (our comparison)",
-        hl.RESIDUAL: "residual ones whose branches are scaled by depth (our comparison)",
-    }
-    paper = f"at 100 layers highway nets are more than {ORDERS} orders of magnitude better than {beside[other]}"
+    section, clipped = FIGURE_1 if of_paper else OURS, ", gradients clipped in both" * of_paper
+    paper = f"at 100 layers highway nets are more than {ORDERS} orders of magnitude better than {NAMES[other]}{clipped}"
     if long is None:
-        return Claim(section, paper, Verdict.NOT_TESTED, "WHY", "needs the runs of 400 epochs", detail=not of_paper)
+        return Claim(section, paper, Verdict.NOT_TESTED, MISSING, "", detail=not of_paper, before=True)
     lead = find_leads(long)[other].orders
     verdict = judge_better(Interval(lead.value - ORDERS, lead.half), 0)
     runs = standing(long)
-    failed = "; ".join(f"{arm}: {sum(run.failed for run in runs[arm])}" for arm in (hl.HIGHWAY, other))
-    seeds = count_of(len(runs[hl.HIGHWAY]), "seed")
-    after = f"after {epochs_of(long)} epochs ({seeds}, none left out; failed runs: {failed})"
-    why = f"{lead:+.2f} orders of magnitude {after}"
-    return Claim(section, paper, verdict, "WHY", why, detail=not of_paper)
+    failed = {arm: f"{sum(run.failed for run in runs[arm])} of {len(runs[arm])}" for arm in (hl.HIGHWAY, other)}
+    side = "lower" if lead.value > 0 else "higher"
+    why = (
+        f"The training loss of highway nets is {times(abs(lead.value))} times {side} than that of {NAMES[other]}. Runs "
+        f"that diverge or end at chance count as guesses: {failed[hl.HIGHWAY]} highway nets and {failed[other]} others."
+    )
+    after = f"after {epochs_of(long)} epochs ({count_of(len(runs[hl.HIGHWAY]), 'seed')}, none left out)"
+    measured = f"{lead:+.2f} orders of magnitude {after}"
+    return Claim(section, paper, verdict, why, measured, detail=not of_paper, before=True)
 
 
 def lead_claim(log: hl.HundredLayersLog | None, others: list[str], epochs: int) -> Claim:
     """Judge, in a row of our own, whether highway nets reach a lower loss than every other arm."""
-    section, paper = "ours, beside 3.1", f"at 100 layers highway nets reach a lower loss than others, {epochs} epochs"
+    paper = f"at 100 layers highway nets reach a lower loss than other nets, after {epochs} epochs"
     if log is None:
-        return Claim(section, paper, Verdict.NOT_TESTED, "WHY", f"needs the runs of {epochs} epochs", detail=True)
+        return Claim(OURS, paper, Verdict.NOT_TESTED, MISSING, "", detail=True, before=True)
     leads = find_leads(log)
-    judged = "; ".join(f"{leads[arm].orders:+.2f} over {arm} ({leads[arm].verdict})" for arm in others)
+    why = holds({NAMES[arm]: leads[arm].verdict for arm in others}, "beside {}")
+    judged = "; ".join(f"{leads[arm].orders:+.2f} over {NAMES[arm]}" for arm in others)
     seeds = count_of(len(standing(log)[hl.HIGHWAY]), "seed")
-    why = f"orders of magnitude ({seeds}; p corrected after Holm): {judged}"
-    return Claim(section, paper, combine(leads[arm].verdict for arm in others), "WHY", why, detail=True)
+    measured = f"orders of magnitude ({seeds}; p corrected after Holm): {judged}"
+    verdict = combine(leads[arm].verdict for arm in others)
+    return Claim(OURS, paper, verdict, why, measured, detail=True, before=True)
 
 
 FIGURES = {"hundred_layers.png": loss_figure}

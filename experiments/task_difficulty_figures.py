@@ -14,7 +14,7 @@ from highway_lab.figures import FAINT_INK, SEQUENTIAL, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
-from .claims import Claim, Verdict, combine, judge_better, of_learners
+from .claims import Claim, Verdict, combine, holds, judge_better, of_learners
 from .common import group_by
 from .common_figures import draw_dots, name_setting
 from .inside import IDLE, count_spared
@@ -58,21 +58,22 @@ def judge_setting(lead: Interval, rank: float, counts: bool, margin: float) -> V
 
 def claims(log: TaskDifficultyLog) -> list[Claim]:
     """Return the verdict on the paper's sentence, with the lead and the rank correlation of each setting."""
-    verdicts, words = [], []
+    verdicts, words = {}, []
     for setting, tasks in by_setting(log).items():
         needed = needed_by_task(log, tasks)
         counting = {name: found for name, found in needed.items() if len(found) >= log.least_nets}
         lead, rank = difference(needed[HARDER], needed[EASIER]), tau([np.mean(found) for found in counting.values()])
-        verdicts.append(judge_setting(lead, rank, {EASIER, HARDER} <= counting.keys(), log.margin))
+        verdicts[setting] = judge_setting(lead, rank, {EASIER, HARDER} <= counting.keys(), log.margin)
         before = difference(*([result.untrained.needed for result in tasks[name]] for name in (HARDER, EASIER)))
         n = f"n = {len(needed[HARDER])} and {len(needed[EASIER])}"
         words.append(
             f"{setting} {lead:+.1f}, {n}, rank correlation {rank:+.1f} over {count_of(len(counting), 'task')}, "
-            f"untrained {before:+.1f} ({verdicts[-1]})"
+            f"untrained {before:+.1f}"
         )
     paper = "a complex problem makes a net use more of its layers, a simpler one leaves many idle"
-    why = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
-    return [Claim("4.2", paper, combine(verdicts), "WHY", why, detail=True)]
+    why = f"{holds(verdicts, 'with {}')} The nets see the same pictures and learn easier or harder labels."
+    measured = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
+    return [Claim("4.2", paper, combine(verdicts.values()), why, measured, detail=True, before=True)]
 
 
 def difficulty_figure(log: TaskDifficultyLog) -> Figure:

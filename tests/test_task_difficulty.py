@@ -169,6 +169,7 @@ def test_settings_that_disagree_make_it_partly():
     same = {"sum": [seen(12 + spread) for spread in (-1, -1, 0, 1, 1)]}
     (claim,) = claims(log_of({"relu": same}))
     assert claim.verdict == PARTLY
+    assert claim.why.startswith("It holds with tanh from −2 and tanh from −4; it does not hold with ReLU.")
 
 
 @pytest.mark.parametrize("missing", [None, seen(20, 0.46)], ids=["diverged", "has not learned"])

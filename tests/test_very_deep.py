@@ -7,8 +7,8 @@ import made_up
 import numpy as np
 import pytest
 
-from experiments.beyond.very_deep import BIAS_DEPTHS, BIASES, VeryDeepLog, run_config
-from experiments.beyond.very_deep_figures import claims
+from experiments.beyond.very_deep import BIAS_DEPTHS, BIASES, Gates, VeryDeepLog, run_config
+from experiments.beyond.very_deep_figures import bias_figure, claims, lowest_failing
 from experiments.claims import Verdict
 from experiments.common import final_values, group
 from highway_lab.logs import DatasetInfo
@@ -34,12 +34,12 @@ def test_runs_are_grouped_by_what_they_share_and_the_diverged_score_none():
     np.testing.assert_array_equal(final_values(grouped["highway", 3], "test_score"), [0.8, math.nan])
 
 
-def log_of(low: float, high: float, spread: float = 0.01) -> VeryDeepLog:
-    """Return a log of these test accuracies of the lowest and the highest bias, which differ between seeds."""
+def log_of(low: float, high: float, spread: float = 0.01, middle: float = 0.9) -> VeryDeepLog:
+    """Return a log of these test accuracies of the lowest, the highest and another bias, which differ between seeds."""
     by_bias = [
         made_up.trained_run(Config(depth=depth, gate_bias=bias, seed=seed), [score + spread * seed])
         for depth in BIAS_DEPTHS
-        for bias, score in ((-40.0, low), (-6.0, 0.9), (4.0, high))
+        for bias, score in ((-40.0, low), (-6.0, middle), (4.0, high))
         for seed in (0, 1, 2)
     ]
     return made_up.log(VeryDeepLog, DatasetInfo("mnist", 6000, 2000), by_depth=[], by_bias=by_bias)
@@ -55,9 +55,50 @@ def log_of(low: float, high: float, spread: float = 0.01) -> VeryDeepLog:
     ],
 )
 def test_both_extreme_biases_must_fail(log, verdict):
-    (claim,) = claims(log)
+    claim, _ = claims(log)
     assert claim.verdict == verdict
-    assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 (" in claim.measured
+    assert "of 20 and 100 blocks, n = 3, chance 10: b_T 4 " in claim.measured
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.9, 0.1, Verdict.REPRODUCED),
+        (0.1, 0.9, Verdict.NOT_REPRODUCED),
+        (0.9, 0.9, Verdict.INCONCLUSIVE),  # as seeds differ by more than the margin
+    ],
+)
+def test_in_doubt_the_lowest_bias_must_beat_the_highest(low, high, verdict):
+    _, claim = claims(log_of(low, high, middle=0.95))
+    assert claim.verdict == verdict
+    costs = f"To start at −40 costs {95 - 100 * low:.1f} points with 20 blocks"
+    assert costs in claim.why
+    assert claim.why.endswith("compared with the best bias tried (−6).")
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "high", "failing"),
+    [(0.9, 0.9, 0.1, 4.0), (0.9, 0.1, 0.1, -6.0), (0.1, 0.9, 0.1, 4.0), (0.1, 0.1, 0.9, None)],
+)
+def test_the_picture_names_the_bias_from_which_on_nets_fail(low, middle, high, failing):
+    found = lowest_failing(log_of(low, high, middle=middle))
+    assert found == ({} if failing is None else dict.fromkeys(BIAS_DEPTHS, failing))
+
+
+def test_no_line_joins_biases_that_are_far_apart():
+    log = log_of(0.9, 0.1)
+    log.by_bias += [
+        made_up.trained_run(replace(run.config, gate_bias=0.0), [0.5])
+        for run in log.by_bias
+        if run.config.gate_bias == 4
+    ]
+    for run in log.by_bias:
+        run.measured = Gates([0.1] * run.config.depth)
+    upper, lower = bias_figure(log).axes
+    for axes in (upper, lower):
+        for line in axes.get_lines():
+            if len(line.get_xdata()) > 2:  # no level
+                np.testing.assert_array_equal(line.get_xdata(), [0, np.nan, 1, np.nan, 2, 3])
 
 
 def small_net(depth: int, bias: float, dtype: type = np.float32, block: str = "highway") -> DeepNet:

@@ -625,10 +625,13 @@ def right_images(run: ArmRun) -> np.ndarray:
 
 
 def compare(runs: Sequence[ArmRun], others: Sequence[ArmRun], criterion: str) -> Paired:
-    """Return the difference of two nets over the seeds that both have, in points or orders of magnitude."""
+    """Return the difference of two nets over the seeds that both have, in points or orders of magnitude.
+
+    The images of short runs are not kept: their accuracy is compared over seeds alone.
+    """
     theirs = {run.config.seed: run for run in others}
     pairs = [(run, theirs[run.config.seed]) for run in runs if run.config.seed in theirs]
-    if criterion == "loss":
+    if criterion == "loss" or not all(run.right or run.diverged for pair in pairs for run in pair):
         return over_seeds(np.subtract(*(values_of(of, criterion) for of in zip(*pairs, strict=True))))
     return over_seeds_and_images(100 * np.array([right_images(a) - right_images(b) for a, b in pairs]))
 

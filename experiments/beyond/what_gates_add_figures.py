@@ -115,7 +115,9 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
+        gated = {cell.depth: wga.scored_runs(log, cell, "accuracy") for cell in cells_of(log) if cell.arm == "highway"}
         for cell in cells_of(log):
+            highway = gated.get(cell.depth) or gated.get(max(gated, default=0), [])
             accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
             points = wga.values_of(accuracy, "accuracy")
             rows.append(
@@ -123,6 +125,7 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
                     log.study,
                     name_cell(cell),
                     f"{interval(points):.1f}",
+                    f"{wga.compare(highway, accuracy, 'accuracy').interval():+.1f}" if highway != accuracy else "",
                     f"{10 ** -wga.values_of(loss, 'loss').mean():.2g}",
                     f"{np.count_nonzero(points < AT_CHANCE)} of {len(points)}",
                     f"{100 * np.mean([run.clipped for run in accuracy]):.0f} %",
@@ -130,8 +133,9 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
                     name_setting(log, cell),
                 ]
             )
-    header = ["study", "net", "test accuracy, %", "training loss", "at chance or diverged", "steps clipped"]
-    return markdown([*header, "workable candidates", "setting"], rows)
+    header = ["study", "net", "test accuracy, %", "highway minus it", "training loss", "at chance or diverged"]
+    table = markdown([*header, "steps clipped", "workable candidates", "setting"], rows)
+    return f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; paired by seed."
 
 
 def workable(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
@@ -184,7 +188,8 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, accuracy by depth."""
     digits = [log for log in logs if wga.STUDIES[log.study].of != wga.SUM]
     pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
-    figure, panels = new_figure("Surviving depth, and using it", 6.4, ncols=bool(digits) + bool(pairs), squeeze=False)
+    names = ["Surviving depth: 100 blocks, and shallow nets"] * bool(digits) + ["using it"] * bool(pairs)
+    figure, panels = new_figure("; ".join(names), 6.4, ncols=len(names), squeeze=False)
     if digits:
         draw_survival(panels[0, 0], digits[0])
     if pairs:
@@ -196,7 +201,8 @@ def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
     """Draw the test accuracy of the cells with as many parameters, a dot a seed."""
     cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) or cell.hidden == wga.ARMS[cell.arm].widths[0]]
     for height, cell in enumerate(reversed(cells)):
-        color = COLORS["highway"] if cell.arm == "highway" else INK if wga.is_shallow(cell) else COLORS["plain"]
+        kind = "highway" if cell.arm.startswith("highway") else "plain"
+        color = INK if wga.is_shallow(cell) else COLORS[kind]
         draw_dots(axes, wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy"), height, color=color)
     axes.set_yticks(range(len(cells)), [name_cell(cell) for cell in reversed(cells)], fontsize=8)
     axes.set_xlabel("test accuracy (%), digits")

@@ -17,6 +17,7 @@ import pytest
 from helpers import ROOT, log_of_net, swapped_block
 from picture_helpers import committed_log
 from test_contributing import EXAMPLES
+from test_gate_explorer import as_the_page
 
 from experiments import lesions, tuned_plain
 from experiments.beyond import gate_explorer
@@ -135,6 +136,11 @@ def log() -> gate_explorer.GateExplorerLog:
     return gate_explorer.EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
 
 
+def shown_net(log: gate_explorer.GateExplorerLog) -> DeepNet:
+    """Return the net of the log with the weights that the page has."""
+    return as_the_page(DeepNet.load(ROOT / log.model.source.file))
+
+
 @pytest.fixture(scope="module")
 def sweep() -> dict[tuple[str, int], list]:
     """Return the runs of the depth sweep, by block and depth."""
@@ -229,9 +235,10 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)
+    as_the_page(net)
     expected = (net.predict(x), gate_explorer.untrained(net).predict(x), net.without((1, 3)).predict(x))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-    for shown, there in (("break", False), ("measured", lesioned), ("others", False)):  # there is no log of a sweep
+    for shown, there in (("sweep", False), ("measured", lesioned), ("others", False)):  # there is no log of a sweep
         assert browser.find("id", shown).is_displayed() == there
     assert browser.text("[data-is=block]") == block
     assert browser.find("id", "own-block").is_displayed() == (block != "highway")
@@ -264,15 +271,22 @@ def test_a_stroke_changes_the_prediction(opened):
         assert not opened.pixels().any()
         draw(opened, stroke)
         opened.enter("step", 49)
-        assert (opened.text("tr.best th"), opened.text("#best")) == (label, label)
+        assert (opened.text("tr.best th"), opened.text("[data-is=best]")) == (label, label)
 
 
 def test_an_empty_canvas_says_so_everywhere(opened):
     drag(opened, 3, 5)
     opened.click("#way .clear")
-    for place in ("#sure", "#way-says", "#unit-equation", "#verdict-trained", "#verdict-untrained", "#answer-says"):
+    for place in (
+        "[data-is=sure]",
+        "#way-says",
+        "#unit-equation",
+        "#verdict-trained",
+        "#verdict-untrained",
+        "#answer-says",
+    ):
         assert "nothing drawn" in opened.text(place).lower(), place
-    assert (opened.text("#best"), opened.text("#your-depth")) == ("–", "–")
+    assert (opened.text("[data-is=best]"), opened.text("#your-depth")) == ("–", "–")
     assert opened.text("#classes tbody") == "".join(f"{label}––" for label in range(10))
     assert opened.driver.find_elements("css selector", "tr.best") == []
     ink = "return [...document.querySelectorAll('.paper, .strip canvas')].map(c => c.getContext('2d')."
@@ -378,7 +392,7 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
 
 
 def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
-    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels, np.uint8))
+    net, x = shown_net(log), as_inputs(np.array(log.pixels, np.uint8))
     label, L = 7, net.depth
     answers = {
         end: [int(net.without(order[:k]).predict(x[[label]]).argmax()) for k in range(L + 1)]
@@ -423,7 +437,7 @@ def test_the_keyboard_does_what_the_mouse_does(opened, log):
 
 def test_each_state_is_read_by_the_output_layer(opened, log):
     """The logits after layer l are those of the net whose later layers are closed."""
-    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels[:1], np.uint8))
+    net, x = shown_net(log), as_inputs(np.array(log.pixels[:1], np.uint8))
     for l in (0, 1, 30, net.depth):
         opened.enter("step", l)
         found = opened.run(
@@ -454,7 +468,7 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
     assert (layer, unit) == ((log.model.net["depth"] + 1) / 2, log.model.net["hidden"] / 2 + 1)
     H, x, T, _, y = numbers  # y = (H − x)·T + x
     assert y == pytest.approx((H - x) * T + x, abs=0.01 * (2 + abs(H - x)))
-    net = DeepNet.load(ROOT / log.model.source.file)
+    net = shown_net(log)
     _, cache = net.forward(as_inputs(np.array(log.pixels[0], np.uint8)[None]))
     expected = [of[layer - 1, unit - 1, 0] for of in (cache.H, cache.x, cache.T, cache.x, cache.x[1:])]
     np.testing.assert_allclose(numbers, expected, atol=0.0051)
@@ -474,19 +488,10 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
         opened.enter("depth", i)
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
             found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)
-            expected = (points(sweep[arm.block, depth]), accuracies(tuned[arm][depth]))
+            kinds = (tuned[of][depth] for of in (arm, arm._replace(orthogonal=True)))
+            expected = (points(sweep[arm.block, depth]), *map(accuracies, kinds))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
-
-
-def test_a_run_is_replayed_from_the_log(opened, sweep):
-    opened.enter("depth", 1)
-    for _ in range(2):
-        opened.click("#train")
-        seed, epoch, *found = map(float, re.findall(r"[\d.]+", opened.text("#curve-says")))
-        expected = [100 * sweep[block, 10][int(seed)].history.test_score[int(epoch)] for block in ("plain", "highway")]
-        np.testing.assert_allclose(found, expected, atol=0.0501)
-    assert len(opened.driver.find_elements("css selector", "#curves line.plain.mean")) == int(epoch) == 12
 
 
 # ----------------------------------------------------------------------------------------------- touch
@@ -557,7 +562,7 @@ def test_a_finger_draws_above_the_fold(phone):
         "gestureSourceType": "touch",
     }
     phone.driver.execute_cdp_cmd("Input.synthesizeScrollGesture", place | {"speed": 4000, "preventFling": True})
-    assert phone.text("#best") == "1"
+    assert phone.text("[data-is=best]") == "1"
     assert phone.run("return scrollY") == 0
 
 
@@ -591,8 +596,16 @@ def test_it_fits_its_window_and_can_be_touched(opened, width):
 def test_nothing_moves_when_words_change(opened, width, log):
     opened.resize(width)
     L = log.model.net["depth"]
-    changes = [("last", 19), ("last", L), ("first", L), ("first", 4), *(("depth", i) for i in range(5)), ("step", 1)]
-    changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]", "#train"]
+    changes = [
+        ("last", 19),
+        ("last", L),
+        ("first", L),
+        ("first", 4),
+        *(("depth", i) for i in range(5)),
+        ("closed", 9),
+        ("step", 1),
+    ]
+    changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]"]
     changes += [f"#way .samples button:nth-child({i})" for i in (8, 10)]
     moved = opened.run(
         """const elements = [...document.querySelectorAll("h2, h3, svg, .strip, button, details, footer")];

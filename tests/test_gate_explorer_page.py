@@ -20,14 +20,24 @@ from test_contributing import EXAMPLES
 from test_gate_explorer import as_the_page
 
 from experiments import lesions, tuned_plain
-from experiments.beyond import gate_explorer
+from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.blocks import VARIANTS
 from experiments.beyond.recording import Equation
 from experiments.common import group, points
 from experiments.tuned_plain_figures import accuracies, tuned_runs
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
-from highway_networks import ACTIVATIONS, BLOCKS, Config, DeepNet, as_inputs
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    INITS,
+    Adam,
+    Config,
+    DeepNet,
+    as_inputs,
+    clip_global_norm,
+    softmax_cross_entropy,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -265,13 +275,27 @@ def draw(browser: Browser, *strokes: list[tuple[int, int]]) -> None:
     browser.show()
 
 
-def test_a_stroke_changes_the_prediction(opened):
-    for label, stroke in (("1", [(0, -90), (0, 90)]), ("7", [(-70, -80), (70, -80), (0, 90)])):
-        opened.click("#draw .clear")
-        assert not opened.pixels().any()
-        draw(opened, stroke)
-        opened.enter("step", 49)
-        assert (opened.text("tr.best th"), opened.text("[data-is=best]")) == (label, label)
+DIGITS = {  # as strokes
+    0: [[(0, -85), (-45, -60), (-55, 0), (-45, 60), (0, 85), (45, 60), (55, 0), (45, -60), (0, -85)]],
+    1: [[(0, -90), (0, 90)]],
+    2: [[(-50, -50), (-25, -85), (25, -85), (50, -50), (35, -5), (-55, 85), (60, 85)]],
+    3: [[(-45, -75), (0, -90), (45, -60), (40, -20), (-10, -5), (45, 20), (50, 60), (0, 90), (-50, 70)]],
+    4: [[(-40, -80), (-50, 10), (60, 10)], [(35, -80), (30, 90)]],
+    5: [[(50, -80), (-40, -80), (-45, -10), (15, -20), (50, 20), (40, 70), (-10, 88), (-50, 70)]],
+    6: [[(30, -85), (-25, -40), (-45, 30), (-25, 80), (25, 80), (45, 40), (15, 10), (-40, 30)]],
+    7: [[(-70, -80), (70, -80), (0, 90)]],
+    8: [[(0, -5), (-45, -45), (0, -90), (45, -45), (-45, 45), (0, 90), (45, 45), (0, -5)]],
+    9: [[(45, -50), (0, -85), (-45, -50), (-10, -10), (45, -45), (40, 20), (20, 90)]],
+}
+
+
+def test_a_drawing_begins_anew_on_a_stored_image_and_is_read_right(opened):
+    found = {}
+    for label, strokes in DIGITS.items():
+        opened.click(f"#draw .samples :nth-child({(label + 3) % 10 + 1})")  # nobody presses Clear
+        draw(opened, *strokes)
+        found[label] = opened.text("[data-is=best]")
+    assert found == {label: str(label) for label in DIGITS}
 
 
 def test_an_empty_canvas_says_so_everywhere(opened):
@@ -492,6 +516,100 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
             expected = (points(sweep[arm.block, depth]), *map(accuracies, kinds))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
+
+
+# ------------------------------------------------------------------------------------ nets that train
+
+
+TRAINING = (gate_explorer_figures.ARTICLE / "training.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("block", "init"), [*itertools.product(("plain", "highway"), ("uniform", "orthogonal"))])
+def test_nets_train_in_javascript_as_in_numpy(browser, digits, block, init):
+    """In double precision the first gradient agrees to 1e-8 of its norm, the losses of twenty steps to 1e-6."""
+    kind = {"hidden": 20, "depth": 10, "block": block, "init": init, "gate_bias": -1.0}
+    net, lr, clip, size, steps = DeepNet(64, 10, **kind, dtype="float64", rng=1), 5e-3, 1.0, 30, 20
+    x, y = as_inputs(digits.train_x[: size * steps], np.float64), digits.train_y[: size * steps]
+    losses, gradient = browser.run(
+        f"""{TRAINING}
+        const [config, weights, x, y, lr, clip, B] = arguments, net = new DeepNet(config), w = net.workspace(B);
+        net.flat.set(weights);
+        const optimizer = new Adam(net.flat, lr), samples = {{ x: Float64Array.from(x), y: Uint8Array.from(y) }};
+        const losses = [];
+        let gradient = null;
+        for (let start = 0; start < y.length; start += B) {{
+            fill(w, samples, Array.from({{ length: B }}, (_, i) => start + i));
+            losses.push(trainStep(net, w, optimizer, gradient ? clip : Infinity));
+            gradient ??= [...w.gradient];
+        }}
+        return [losses, gradient];""",
+        *({"d_in": 64, "d_out": 10} | kind, net.params.flat.tolist(), x.ravel().tolist(), y.tolist(), lr, clip, size),
+    )
+    optimizer, expected = Adam(net.params, lr), []
+    for step in range(steps):
+        part = slice(step * size, (step + 1) * size)
+        logits, cache = net.forward(x[part])
+        loss, dlogits = softmax_cross_entropy(logits, y[part])
+        grads = net.backward(dlogits, cache)
+        if step == 0:
+            assert np.linalg.norm(grads.flat - gradient) < 1e-8 * np.linalg.norm(grads.flat)
+            np.testing.assert_allclose(gradient, grads.flat, rtol=0, atol=1e-8)
+        clip_global_norm(grads, clip if step else np.inf)
+        optimizer.step(grads)
+        expected.append(loss)
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(20, 20), (20, 64), (64, 20)])
+def test_orthogonal_weights_are_orthonormal(browser, shape):
+    code = f"{TRAINING}\nreturn drawWeights('orthogonal', mulberry32(arguments[0]), ...arguments[1])"
+    for seed in range(5):
+        W = np.array(browser.run(code, seed, shape))
+        Q = W if shape[0] >= shape[1] else W.T
+        np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), rtol=0, atol=1e-12)
+    expected = INITS["orthogonal"](gate_explorer.SmallGenerator(4), shape)
+    np.testing.assert_allclose(W, expected, rtol=0, atol=1e-10)
+
+
+def train(browser: Browser, button: str) -> list[float]:
+    """Press a button that trains a net; returns its accuracy after each epoch."""
+    browser.click(button)
+    browser.wait(lambda: browser.run("const { scores } = explorer.runs.at(-1); return scores.length > 12"))
+    return browser.run("return explorer.runs.at(-1).scores")
+
+
+def test_a_visitor_trains_nets_whose_curves_stay(opened):
+    opened.click("#lab-clear")
+    for name, value in (("lab-depth", 2), ("lab-rate", 0.01), ("lab-bias", -2)):
+        opened.enter(name, value)
+    first = train(opened, "#lab-train")
+    assert first[-1] > 0.9
+    opened.click("[name=lab-block][value=highway]")
+    train(opened, "#lab-train")
+    opened.show()
+    rows = opened.run(
+        "return [...document.querySelectorAll('#lab-runs tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    )
+    assert [row[:-1] for row in rows] == [
+        ["1", "2", "plain", "uniform", "", "0.01"],
+        ["2", "2", "highway", "uniform", "−2", "0.01"],
+    ]
+    assert rows[0][-1].replace("\u00a0", " ") == f"{100 * first[-1]:.1f} %"
+    assert [
+        len(opened.driver.find_elements("css selector", f"#lab-curves line.{kind}")) for kind in ("past", "mean")
+    ] == [12, 12]
+    opened.wait(lambda: "Net 2, a highway net of 2 blocks" in opened.text("#spoken"))
+    assert opened.driver.get_log("browser") == []
+
+
+def test_a_training_is_stopped(opened):
+    opened.enter("lab-depth", 100)
+    opened.click("#lab-train")
+    opened.wait(lambda: opened.run("return explorer.runs.at(-1).scores.length") > 0)
+    opened.show()
+    opened.click("#lab-stop")
+    assert "stopped at epoch" in opened.text("#lab-says")
+    assert opened.run("return document.getElementById('lab-stop').disabled")
 
 
 # ----------------------------------------------------------------------------------------------- touch

@@ -62,6 +62,7 @@ function makePad(root) {
   return {
     pen, look,
     show(label) {                                              // what was drawn or picked elsewhere, and what the net is given
+      if (drawing && own !== state.pixels) return;
       paintInk(small, state.pixels);
       paper.setAttribute("aria-label", label);
       ground.classList.toggle("empty", !state.pixels.some(Boolean));

@@ -81,8 +81,8 @@ function asDigit(rgba, n) {
   for (let y = 0; y < n; y++) for (let x = 0; x < n; x++) {
     const value = rgba[4 * (y * n + x) + 3];
     if (!value) continue;
-    [left, right] = [Math.min(left, x), Math.max(right, x + 1)];
-    [top, bottom] = [Math.min(top, y), Math.max(bottom, y + 1)];
+    left = Math.min(left, x); right = Math.max(right, x + 1);
+    top = Math.min(top, y); bottom = y + 1;
     mass += value; x_mass += value * (x + 0.5); y_mass += value * (y + 0.5);
   }
   if (!mass) return pixels;
@@ -94,11 +94,12 @@ function asDigit(rgba, n) {
     dx = dy = Math.floor((side - box) / 2);
   }
   const sums = new Float64Array(d_in), counts = new Float64Array(d_in);
-  for (let y = 0; y < n; y++) for (let x = 0; x < n; x++) {
-    const row = Math.floor((y + 0.5 - top) * scale) + dy, column = Math.floor((x + 0.5 - left) * scale) + dx;
-    if (row < 0 || row >= side || column < 0 || column >= side) continue;
-    sums[row * side + column] += rgba[4 * (y * n + x) + 3];
-    counts[row * side + column] += 1;
+  const places = (first, shift) => range(n).map(at => Math.floor((at + 0.5 - first) * scale) + shift);
+  const rows = places(top, dy), columns = places(left, dx), inside = at => at >= 0 && at < side;
+  for (let y = 0; y < n; y++) for (let x = 0; inside(rows[y]) && x < n; x++) {
+    if (!inside(columns[x])) continue;
+    sums[rows[y] * side + columns[x]] += rgba[4 * (y * n + x) + 3];
+    counts[rows[y] * side + columns[x]] += 1;
   }
   return pixels.map((_, i) => sums[i] / Math.max(counts[i], 1));
 }

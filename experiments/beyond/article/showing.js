@@ -76,7 +76,9 @@ function examine() {
 // ------------------------------------------------------------------------------------------- words
 
 function set(name, words) {
-  all(`[data-is="${name}"]`).forEach(element => { element.textContent = words; });
+  for (const element of all(`[data-is="${name}"]`)) {
+    if (element.textContent !== String(words)) element.textContent = words;  // else the browser would lay it out anew
+  }
 }
 
 function tell(facts) {

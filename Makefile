@@ -75,6 +75,7 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks article --json benchmarks/article.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

@@ -166,7 +166,7 @@ def test_all_test_images_keep_their_answer_with_weights_of_16_bits(real_mnist):
 
 
 def test_the_page_holds_the_digits_that_visitors_train_on(digits):
-    lab = gate_explorer_figures.lab()
+    lab = gate_explorer_figures.lab(None)
     images, classes = np.split(unpacked(lab["digits"]), [1797 * 64])
     for of, start in ((digits.train_x, 0), (digits.test_x, lab["n_train"])):
         np.testing.assert_array_equal(images.reshape(-1, 1, 8, 8)[start : start + len(of)], of)

@@ -31,16 +31,17 @@ from highway_networks import BLOCKS, Config, DeepNet, InputError
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points
 from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, tuned_runs
+from . import small_nets
 from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
 
 ARTICLE = Path(__file__).with_name("article")
 FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
 PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
+CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
 SWEEP = Path("run_sweep.json")
-LAB = Config(hidden=20, batch_size=32)  # of the nets that a visitor trains; all else but the epochs and clip is chosen
 BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
 
 
@@ -60,7 +61,9 @@ def page(log: GateExplorerLog) -> str:
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
     factors, multiples = as_integers(net)
-    sources = [*([lesions_path] if lesioned else []), *(sweep_paths if sweep else [])]
+    small_path, logged = small_nets_log()
+    there = ((lesions_path, lesioned), (small_path, logged), *((path, sweep) for path in sweep_paths))
+    sources = [path for path, content in there if content]
     content = {
         "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
@@ -79,7 +82,7 @@ def page(log: GateExplorerLog) -> str:
         },
         "lesions": lesioned,
         "sweep": sweep,
-        "lab": lab(),
+        "lab": lab(logged),
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
@@ -190,17 +193,29 @@ def value_and_half(of: Interval) -> list[float | None]:
     return [round(float(number), 4) if np.isfinite(number) else None for number in of]
 
 
-def lab() -> dict[str, Any]:
-    """Return what a visitor's nets need: the digits, training images first, and the settings that all of them share."""
+def small_nets_log() -> tuple[Path, small_nets.SmallNetsLog | None]:
+    """Return the path of the log of small nets and, if it is there, the log."""
+    path = small_nets.EXPERIMENT.log_path()
+    return path, small_nets.EXPERIMENT.read(path) if path.exists() else None
+
+
+def lab(logged: small_nets.SmallNetsLog | None) -> dict[str, Any]:
+    """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
+    the curves of logged nets.
+    """
     data = load_dataset("digits")
     images, classes = (np.concatenate(both) for both in ((data.train_x, data.test_x), (data.train_y, data.test_y)))
-    shared = {name: getattr(LAB, name) for name in ("hidden", "batch_size", "epochs", "clip")}
+    shared = {name: getattr(small_nets.SHARED, name) for name in ("hidden", "batch_size", "epochs", "clip")}
+    runs = group(logged.runs if logged else [], *CHOSEN)
     return {
         "config": {"d_in": images[0].size, "d_out": data.outputs} | shared,
         "n_train": len(data.train_x),
         "n_test": len(data.test_x),
         "digits": packed(np.concatenate([images.ravel(), classes])),
-        "logged": [],
+        "logged": [
+            dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history.test_score for run in of]}
+            for chosen, of in runs.items()
+        ],
     }
 
 

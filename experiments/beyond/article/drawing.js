@@ -21,7 +21,7 @@ function makePad(root) {
   };
   const look = () => {
     state.pixels = own = asDigit(pen.getImageData(0, 0, n, n).data, n);
-    ask("draw", "way", "close");
+    ask("draw", "way", "state", "close");
   };
   paper.addEventListener("pointerdown", event => {
     if (event.button) return;
@@ -42,7 +42,7 @@ function makePad(root) {
   for (const end of ["pointerup", "pointercancel"]) paper.addEventListener(end, () => {
     last = null;
     drawing = false;
-    ask("draw", "way", "close");                               // what the stroke left for later, and its words
+    ask("draw", "way", "state", "close");                               // what the stroke left for later, and its words
   });
   root.querySelector(".clear").addEventListener("click", () => {
     pen.clearRect(0, 0, n, n);
@@ -76,7 +76,7 @@ function makePad(root) {
 
 function pick(label) {
   state.pixels = samples[label];
-  ask("draw", "way", "close");
+  ask("draw", "way", "state", "close");
 }
 
 // The answer with the chosen layers closed. It alone follows a stroke.

@@ -33,8 +33,8 @@ function forward(net, image, closed) {
 }
 
 function softmax(logits) {
-  const powers = [...logits].map(z => Math.exp(z - Math.max(...logits)));
-  return powers.map(power => power / sum(powers));
+  const largest = Math.max(...logits), powers = Array.from(logits, z => Math.exp(z - largest)), total = sum(powers);
+  return powers.map(power => power / total);
 }
 
 function read(net, image, closed) {                            // its answer

@@ -12,7 +12,7 @@ const samples = data.pixels.map(pixels => Uint8Array.from(pixels)), allOpen = ne
 const other = { trained: "untrained", untrained: "trained" };
 const BLANK = "Nothing drawn: draw or pick a digit.";
 
-const shows = { draw: showDrawing, lab: showLab, way: showWay, close: showClosing };  // each returns its finding in words
+const shows = { draw: showDrawing, lab: showLab, way: showWay, state: showState, close: showClosing };  // each returns its finding in words
 if (data.sweep) shows.sweep = showSweep;
 const stale = new Set(Object.keys(shows)), inView = new Set();
 let speaker = null, asked = false, drawing = false;            // drawing: a stroke is under way, and only the answer follows

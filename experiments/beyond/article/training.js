@@ -109,26 +109,25 @@ const BLOCKS = {
 // ------------------------------------------------------------------------------------------- the net
 
 // C (m, n) = A (m, k) · B (k, n). The steps say how far apart neighbours in a column and in a row of A and B lie, so
-// that either may be transposed. Four columns at a time keep four sums under way, which takes a third of the time.
+// that either may be transposed. Two rows and four columns at a time: eight sums are under way at once, of six numbers
+// read. Where less is left, the last row or column is computed more than once.
 function multiply(C, m, n, k, A, a_down, a_along, B, b_down, b_along) {
-  const fours = n - n % 4;
-  for (let i = 0; i < m; i++) {
-    for (let j = 0; j < fours; j += 4) {
-      let c0 = 0, c1 = 0, c2 = 0, c3 = 0;
-      for (let l = 0, a = i * a_down, b = j * b_along; l < k; l++, a += a_along, b += b_down) {
-        const factor = A[a];
-        c0 += factor * B[b];
-        c1 += factor * B[b + b_along];
-        c2 += factor * B[b + 2 * b_along];
-        c3 += factor * B[b + 3 * b_along];
+  for (let i = 0; i < m; i += 2) {
+    const p = Math.min(i + 1, m - 1);
+    for (let j = 0; j < n; j += 4) {
+      const q = Math.min(j + 1, n - 1), r = Math.min(j + 2, n - 1), s = Math.min(j + 3, n - 1);
+      let ij = 0, iq = 0, ir = 0, is = 0, pj = 0, pq = 0, pr = 0, ps = 0;
+      let at_i = i * a_down, at_p = p * a_down;
+      let at_j = j * b_along, at_q = q * b_along, at_r = r * b_along, at_s = s * b_along;
+      for (let l = 0; l < k; l++) {
+        const A_i = A[at_i], A_p = A[at_p], B_j = B[at_j], B_q = B[at_q], B_r = B[at_r], B_s = B[at_s];
+        ij += A_i * B_j; iq += A_i * B_q; ir += A_i * B_r; is += A_i * B_s;
+        pj += A_p * B_j; pq += A_p * B_q; pr += A_p * B_r; ps += A_p * B_s;
+        at_i += a_along; at_p += a_along;
+        at_j += b_down; at_q += b_down; at_r += b_down; at_s += b_down;
       }
-      const at = i * n + j;
-      C[at] = c0; C[at + 1] = c1; C[at + 2] = c2; C[at + 3] = c3;
-    }
-    for (let j = fours; j < n; j++) {
-      let c = 0;
-      for (let l = 0, a = i * a_down, b = j * b_along; l < k; l++, a += a_along, b += b_down) c += A[a] * B[b];
-      C[i * n + j] = c;
+      C[i * n + j] = ij; C[i * n + q] = iq; C[i * n + r] = ir; C[i * n + s] = is;
+      C[p * n + j] = pj; C[p * n + q] = pq; C[p * n + r] = pr; C[p * n + s] = ps;
     }
   }
 }

@@ -3,8 +3,9 @@
 function showWay() {
   const seen = examine(), of = seen?.[state.net], beside = seen?.[other[state.net]], { layer: l } = state;
   const largest = scales[state.net], zero = signed ? 0.5 : 0, gates = of?.T.map(mean);
-  const place = l === 0 ? "after the plain layer" : `after layer ${l} of ${L}`;
+  const place = placeOf(l);
   const lines = of && half(gates);
+  for (const name of ["layer", "unit"]) $("way").style.setProperty(`--${name}`, state[name]);
   all(".way-map, #means").forEach(strip => strip.classList.toggle("empty", !of));
   paint($("map-T"), D, L + 1, "sequential", (j, l) => of && l ? of.T[l - 1][j] : null);
   paint($("map-x"), D, L + 1, signed ? "diverging" : "sequential",
@@ -35,11 +36,18 @@ function showWay() {
 
   $("step").value = l;
   $("step").setAttribute("aria-valuetext", place);
-  $("where").textContent = $("read-where").textContent = place;
-  showReadings(of, l);
+  $("where").textContent = place;
+  return $("way-says").textContent = of ? wayText(of, l) : BLANK;
+}
+
+const placeOf = l => l === 0 ? "after the plain layer" : `after layer ${l} of ${L}`;
+
+function showState() {                                         // the chosen one, in numbers
+  const of = examine()?.[state.net];
+  $("read-where").textContent = placeOf(state.layer);
+  showReadings(of, state.layer);
   showDepths(of);
   showUnit(of);
-  return $("way-says").textContent = of ? wayText(of, l) : BLANK;
 }
 
 // How many of the first layers have half of the effective depth.
@@ -83,7 +91,6 @@ function showDepths(of) {
 function showUnit(of) {
   const l = Math.max(state.layer, 1) - 1, j = state.unit, net = nets[state.net];
   [$("at-layer").value, $("at-unit").value] = [l + 1, j + 1];
-  for (const [name, value] of [["layer", state.layer], ["unit", j]]) $("way").style.setProperty(`--${name}`, value);
   $("unit-equation").textContent = of ? equation(of, l, j) : BLANK;
   if (!$("unit").open) return;
   $("pixels").hidden = l > 0;
@@ -111,7 +118,7 @@ function paintWeights(canvas, { columns, W }, row, width) {
 function goTo(layer, unit = state.unit) {
   state.layer = within(layer, L + 1);
   state.unit = within(unit, D);
-  ask("way");
+  ask("way", "state");
   return state.layer ? `layer ${state.layer}` : "plain layer";
 }
 
@@ -164,12 +171,12 @@ function makeWay() {
   $("step").max = L;
   $("step").addEventListener("input", () => { stop(); goTo(Number($("step").value)); });
   for (const input of document.getElementsByName("net")) {
-    input.addEventListener("change", () => { state.net = input.value; ask("way"); });
+    input.addEventListener("change", () => { state.net = input.value; ask("way", "state"); });
   }
   [$("at-layer").max, $("at-unit").max] = [L, D];
   for (const name of ["at-layer", "at-unit"]) {
     $(name).addEventListener("change", () => goTo(Math.max($("at-layer").value, 1), $("at-unit").value - 1));
   }
-  $("unit").addEventListener("toggle", () => show("way"));
+  $("unit").addEventListener("toggle", () => show("state"));
 }
 

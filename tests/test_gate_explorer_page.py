@@ -298,6 +298,20 @@ def test_a_drawing_begins_anew_on_a_stored_image_and_is_read_right(opened):
     assert found == {label: str(label) for label in DIGITS}
 
 
+def test_during_a_stroke_the_answer_alone_follows(opened):
+    """Until the pointer lifts, all else shows the image before, even where it is in view."""
+    paper, before = opened.see("#way .paper"), opened.text("#way-says")
+    opened.actions().move_to_element_with_offset(paper, 0, -90).click_and_hold().move_by_offset(0, 180).perform()
+    opened.wait(lambda: opened.run("return document.querySelector('#way [data-is=best]').textContent") == "1")
+    assert opened.run("return document.getElementById('way-says').textContent").replace("\u00a0", " ") == before
+    opened.actions().release().perform()
+    opened.wait(
+        lambda: (
+            "it stays a 1" in opened.run("return document.getElementById('way-says').innerText").replace("\u00a0", " ")
+        )
+    )
+
+
 def test_an_empty_canvas_says_so_everywhere(opened):
     drag(opened, 3, 5)
     opened.click("#way .clear")
@@ -428,6 +442,22 @@ def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
         changed = next((k for k, of in enumerate(found) if of != found[0]), L + 1)
         assert f"with {changed - 1} layers closed from the {end}" in words
     assert f"stays a {label}" in words
+
+
+def test_the_first_figure_closes_layers_from_the_back_and_then_says_how_many(browser, log):
+    browser.open(committed_log("viz/gate_explorer.html"))
+    net, x, L = shown_net(log), as_inputs(np.array(log.pixels, np.uint8)), log.model.net["depth"]
+    label = int(browser.text("[data-is=best]"))
+    kept = [int(net.without(range(L - k, L)).predict(x[[label]]).argmax()) == label for k in range(L + 1)]
+    most = kept.index(False) - 1
+    assert "How many layers" in browser.text("#spared")
+    assert "stays" not in browser.text("#spared") + browser.text("#answer-says")
+    browser.enter("closed", most)
+    assert browser.closed() == [*range(L - most + 1, L + 1)]
+    assert browser.text("[data-is=best]") == str(label)
+    assert f"It stays a {label} with up to {most} of {L} layers closed" in browser.text("#spared")
+    browser.enter("closed", most + 1)
+    assert browser.text("[data-is=best]") != str(label)
 
 
 def test_errors_by_layer_are_also_a_table(opened, log):
@@ -666,6 +696,20 @@ def test_a_tap_closes_a_layer_and_a_sideways_swipe_several(phone):
     assert phone.text("#where").startswith("after layer 25 ")
 
 
+def test_a_finger_sees_which_layer_it_hides(phone):
+    x, y = phone.run(
+        """const list = document.getElementById("list"); list.scrollIntoView({ block: "center" });
+        const { left, top, width, height } = list.getBoundingClientRect();
+        return [left + width / 2, top + height / 2];"""
+    )
+    events = (("touchStart", [{"x": x, "y": y}]), ("touchMove", [{"x": x + 40, "y": y}]), ("touchEnd", []))
+    shown = []
+    for kind, points_of_touch in events:
+        phone.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points_of_touch})
+        shown.append(phone.find("id", "loupe").text)
+    assert shown == ["", f"layer {phone.closed()[-1]} closed", ""]
+
+
 def test_a_finger_draws_above_the_fold(phone):
     place = phone.run("return document.querySelector('#draw .paper').getBoundingClientRect().toJSON()")
     assert 150 < place["width"] < 250  # room beside it to scroll
@@ -747,8 +791,32 @@ def test_every_control_and_picture_has_a_name(opened):
     names: dict[str, list[str]] = {}
     for node in nodes:
         names.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
-    for role in ("button", "slider", "radio", "region", "image", "listbox", "option", "radiogroup", "link"):
+    for role in (
+        "button",
+        "slider",
+        "radio",
+        "region",
+        "image",
+        "listbox",
+        "option",
+        "radiogroup",
+        "link",
+        "figure",
+        "table",
+    ):
         assert all(names[role]), (role, names[role])
+    assert not [name for name in names["region"] if not name[0].isalpha()]  # no number of a part without its digit
+
+
+def test_images_to_pick_are_one_stop_of_the_tab_key(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    stops = """return [...document.querySelectorAll(".samples")].map(group =>
+        group.querySelectorAll("[tabindex='0']").length)"""
+    assert opened.run(stops) == [1, 1]
+    opened.find("css selector", "#draw .samples button").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SPACE)
+    assert opened.text("[data-is=best]") == "2"
+    assert opened.run(stops) == [1, 1]
 
 
 def test_a_screen_reader_hears_the_findings_after_a_pause(opened):

@@ -12,7 +12,7 @@ const gateBias = of => of.block === "highway" ? of.gate_bias : null;
 const isSame = (some, others) => gateBias(some) === gateBias(others) &&
   ["depth", "block", "init", "lr"].every(name => some[name] === others[name]);
 const nameNet = of => [`${of.block} net of ${count(of.depth, "block")}`, NAMES[of.init],
-  ...(gateBias(of) === null ? [] : [`b_T ${fixed(of.gate_bias, 0)}`]), `rate ${of.lr}`].join(", ");
+  ...(gateBias(of) === null ? [] : [`gate bias ${fixed(of.gate_bias, 0)}`]), `rate ${of.lr}`].join(", ");
 const ended = ({ scores }) => scores.length > lab.config.epochs;
 const right = ({ scores }) => percent(scores.at(-1));
 const judged = run => right(run) + (run.scores.at(-1) < LEARNED ? ", hardly more than guessing" : "");
@@ -80,7 +80,7 @@ function showLab() {
   $("lab-curves").setAttribute("aria-label", `Test accuracy by epoch of ${count(runs.length, "net")}; the table below has the last of each`);
   $("lab-stop").disabled = !worker;
   $("lab-logged").textContent = logged.length ? `Faint: ${logged.length} logged nets of the chosen setting.` : "";
-  $("lab-runs").innerHTML = `<thead><tr>${["net", "blocks", "kind", "initial weights", "b_T", "rate", "test accuracy"].map(name =>
+  $("lab-runs").innerHTML = `<thead><tr>${["net", "blocks", "kind", "initial weights", "gate bias", "rate", "test accuracy"].map(name =>
     `<th scope="col">${name}</th>`).join("")}</tr></thead>` + runs.map((run, i) => `<tr class="${run.block}"><th scope="row">${i + 1}</th>` +
     [run.depth, run.block, NAMES[run.init].split(" ")[0], gateBias(run) === null ? "" : fixed(run.gate_bias, 0), run.lr,
       !run.scores.length ? "" : right(run) + (ended(run) ? "" : ` (epoch ${run.scores.length - 1})`)].map(cell => `<td>${cell}</td>`).join("") + "</tr>").join("");

@@ -14,7 +14,7 @@ from helpers import assert_says, files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
 from experiments import inside, lesions
-from experiments.beyond import gate_explorer, gate_explorer_figures
+from experiments.beyond import gate_explorer, gate_explorer_figures, small_nets
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
 from highway_lab.datasets import load_dataset
@@ -171,6 +171,18 @@ def test_the_page_holds_the_digits_that_visitors_train_on(digits):
     for of, start in ((digits.train_x, 0), (digits.test_x, lab["n_train"])):
         np.testing.assert_array_equal(images.reshape(-1, 1, 8, 8)[start : start + len(of)], of)
     np.testing.assert_array_equal(classes, [*digits.train_y, *digits.test_y])
+
+
+def test_twenty_logged_nets_stand_behind_each_net_that_the_article_suggests():
+    lab = held_by(committed_log("viz/gate_explorer.html"))["lab"]
+    log = small_nets.EXPERIMENT.read(committed_log("runs/small_nets.json"))
+    suggested = [json.loads(net) for net in re.findall(r"data-net='(.*?)'", TEMPLATE)]
+    assert suggested == [*small_nets.NETS]
+    for net in suggested:
+        (found,) = (of for of in lab["logged"] if net.items() <= of.items())
+        runs = [run for run in log.runs if net.items() <= vars(run.config).items()]
+        assert found["curves"] == [run.history.test_score for run in runs]
+        assert len(runs) == 20
 
 
 def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused):

@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from highway_lab.console import count_of
 from highway_lab.figures import COLORS, new_figure
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
@@ -17,7 +18,7 @@ WEIGHTS = {"uniform": "uniform", "glorot": "normalised", "orthogonal": "orthogon
 def name_net(run: SmallRun) -> str:
     config = run.config
     bias = f", b_T {minus(config.gate_bias)}" * (config.block == "highway")
-    return f"{config.block}, {config.depth} blocks, {WEIGHTS[config.init]}{bias}, rate {config.lr:g}"
+    return f"{config.block}, {count_of(config.depth, 'block')}, {WEIGHTS[config.init]}{bias}, rate {config.lr:g}"
 
 
 def by_net(log: SmallNetsLog) -> dict[str, list[SmallRun]]:

@@ -13,6 +13,7 @@ const isSame = (some, others) => gateBias(some) === gateBias(others) &&
   ["depth", "block", "init", "lr"].every(name => some[name] === others[name]);
 const nameNet = of => [`${of.block} net of ${count(of.depth, "block")}`, NAMES[of.init],
   ...(gateBias(of) === null ? [] : [`gate bias ${fixed(of.gate_bias, 0)}`]), `rate ${of.lr}`].join(", ");
+const loggedLike = some => lab.logged.filter(of => isSame(of, some)).flatMap(of => of.curves);  // scores of each, by epoch
 const ended = ({ scores }) => scores.length > lab.config.epochs;
 const right = ({ scores }) => percent(scores.at(-1));
 const judged = run => right(run) + (run.scores.at(-1) < LEARNED ? ", hardly more than guessing" : "");
@@ -64,7 +65,7 @@ function showLab() {
   const { epochs } = lab.config, plot = chart([0, epochs], [0, 100]), current = runs.at(-1), shown = runs.slice(-MOST);
   const kind = run => run.block + (run.init === "orthogonal" ? " untuned" : "");
   const points = scores => scores.map((score, epoch) => [epoch, 100 * score]);
-  const logged = lab.logged.filter(of => isSame(of, choice)).flatMap(of => of.curves);
+  const logged = loggedLike(choice);
   $("lab-curves").innerHTML = plot.axes([0, epochs], accuracyTicks, epoch => epoch ? `epoch ${epoch}` : "0") +
     plot.line(0, 10, epochs, 10, "level") + plot.text(epochs, 10, "guessing", "", 0, "-0.4em", "end") +
     logged.map(scores => plot.curve(points(scores), `${choice.block} faint`)).join("") +
@@ -87,7 +88,9 @@ function showLab() {
   for (const step of all("#steps details")) {
     const found = [...step.querySelectorAll("button")].map(button => {
       const run = runs.findLast(run => ended(run) && isSame(run, JSON.parse(button.dataset.net)));
-      return run && `${button.textContent.replace("Train ", "")}: ${judged(run)}.`;
+      const of = run && loggedLike(run).map(scores => scores.at(-1));
+      return run && `${button.textContent.replace("Train ", "")}: ${judged(run)}` +
+        `${of.length ? ` (${of.length} logged nets: ${percent(Math.min(...of), 0)} to ${percent(Math.max(...of), 0)})` : ""}.`;
     });
     step.querySelector(".found").textContent = found.filter(Boolean).join(" ");
   }

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +158,19 @@ def tasks(events: list[dict[str, Any]], stroke: str) -> list[list[float]]:
     return [[of.get("tdur", 0) / 1000 for of in found if start <= of["ts"] < end] for start, end in pairwise(times)]
 
 
-def measure_strokes(driver: Any, rounds: int) -> list[Stroke]:
-    for area, round in product(AREAS, range(rounds)):
-        draw(driver, AREAS[area], f"{area} {round}")
-    events, strokes = trace(driver), []
-    for area in AREAS:
-        parts = [tasks(events, f"{area} {round}") for round in range(rounds)]
-        moves = spread([sum(moved) / MOVES for _, moved, _ in parts])
-        strokes.append(Stroke(area, moves, spread([max(map(max, of)) for of in parts])))
-    return strokes
+def measure_strokes(rounds: int) -> list[Stroke]:
+    """Draw on each area, once in a browser of each round: a trace has no room for more."""
+    moves, longest = {area: [] for area in AREAS}, {area: [] for area in AREAS}
+    for _ in range(rounds):
+        with opened(PAGE) as driver:
+            for area, selector in AREAS.items():
+                draw(driver, selector, area)
+            events = trace(driver)
+        for area in AREAS:
+            pressed, moved, lifted = tasks(events, area)
+            moves[area].append(sum(moved) / MOVES)
+            longest[area].append(max(*pressed, *moved, *lifted))
+    return [Stroke(area, spread(moves[area]), spread(longest[area])) for area in AREAS]
 
 
 def measure_training(driver: Any, net: dict[str, Any], rounds: int) -> Training:
@@ -178,10 +182,10 @@ def measure_training(driver: Any, net: dict[str, Any], rounds: int) -> Training:
 
 def measure(arguments: argparse.Namespace) -> ArticleLog:
     """Measure strokes on the article, and the nets that it trains."""
+    strokes = measure_strokes(arguments.rounds)
+    for of in strokes:
+        print(f"{of.area}: {of.move_ms} ms a move, {of.longest_ms} ms the longest task", flush=True)
     with opened(PAGE) as driver:
-        strokes = measure_strokes(driver, arguments.rounds)
-        for of in strokes:
-            print(f"{of.area}: {of.move_ms} ms a move, {of.longest_ms} ms the longest task", flush=True)
         trainings = [measure_training(driver, net, arguments.rounds) for net in NETS]
         for of in trainings:
             print(f"{of.block}, {of.depth} blocks: first epoch after {of.first_epoch} s, ends after {of.ends} s")

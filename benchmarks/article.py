@@ -5,7 +5,8 @@
 A stroke is a ring of MOVES moves of the pointer on an empty drawing area, of the first figure or of the one that shows
 a digit's way. The browser's own profiler, its trace, tells how long the processor was busy in the page's main thread:
 in all tasks from the first move to the last, by the number of moves; and in the longest task from the press until the
-page is at rest again. A processor of a quarter of the speed takes four times as long.
+page is at rest again. A processor of a quarter of the speed takes four times as long. A training is one task of its
+worker, of which the trace tells as much.
 """
 
 import argparse
@@ -49,7 +50,7 @@ const watch = setInterval(() => {
     if (scores.length <= 12) return;
     clearInterval(watch);
     done(seconds);
-}, 5);
+}, 20);
 """
 TRACED = {"traceCategories": "toplevel,blink.user_timing", "enableNetwork": False, "enablePage": False}
 
@@ -65,13 +66,16 @@ class Stroke:
 
 @dataclass
 class Training:
-    """Seconds from the press of Train to the untrained net's accuracy, to that of the first epoch, and to the last."""
+    """Seconds from the press of Train to the first epoch and to the last; seconds in which its worker is `busy`.
+
+    The first two are longer where other programs take turns.
+    """
 
     block: str
     depth: Count
-    begins: Spread
     first_epoch: Spread
     ends: Spread
+    busy: Spread
 
 
 @dataclass
@@ -105,6 +109,8 @@ def opened(page: Path) -> Iterator[Any]:
     driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
     try:
         driver.get(page.absolute().as_uri())
+        while not driver.execute_script("return Boolean(window.explorer)"):
+            time.sleep(0.1)
         time.sleep(REST)
         yield driver
     finally:
@@ -173,11 +179,18 @@ def measure_strokes(rounds: int) -> list[Stroke]:
     return [Stroke(area, spread(moves[area]), spread(longest[area])) for area in AREAS]
 
 
-def measure_training(driver: Any, net: dict[str, Any], rounds: int) -> Training:
-    driver.set_script_timeout(TRAINED)
-    seconds = [driver.execute_async_script(TRAIN, net["block"], net["depth"]) for _ in range(rounds)]
-    untrained, first, *_, last = map(spread, zip(*seconds, strict=True))
-    return Training(**net, begins=untrained, first_epoch=first, ends=last)
+def measure_training(net: dict[str, Any], rounds: int) -> Training:
+    """Train a net in a browser of its own; a training is one task of its worker."""
+    with opened(PAGE) as driver:
+        driver.set_script_timeout(TRAINED)
+        seconds = [driver.execute_async_script(TRAIN, net["block"], net["depth"]) for _ in range(rounds)]
+        events = trace(driver)
+    names = ((of, of["args"].get("name", "")) for of in events if of["name"] == "thread_name")
+    workers = {(of["pid"], of["tid"]) for of, name in names if "DedicatedWorker" in name}
+    found = [of for of in events if of["name"].endswith("RunTask") and (of["pid"], of["tid"]) in workers]
+    busy = sorted((of.get("tdur", 0) / 1e6 for of in found), reverse=True)[:rounds]
+    first, last = (spread([run[at] for run in seconds]) for at in (1, -1))
+    return Training(**net, first_epoch=first, ends=last, busy=spread(busy))
 
 
 def measure(arguments: argparse.Namespace) -> ArticleLog:
@@ -185,10 +198,10 @@ def measure(arguments: argparse.Namespace) -> ArticleLog:
     strokes = measure_strokes(arguments.rounds)
     for of in strokes:
         print(f"{of.area}: {of.move_ms} ms a move, {of.longest_ms} ms the longest task", flush=True)
+    trainings = [measure_training(net, arguments.rounds) for net in NETS]
+    for of in trainings:
+        print(f"{of.block}, {of.depth} blocks: busy for {of.busy} s, ends after {of.ends} s", flush=True)
     with opened(PAGE) as driver:
-        trainings = [measure_training(driver, net, arguments.rounds) for net in NETS]
-        for of in trainings:
-            print(f"{of.block}, {of.depth} blocks: first epoch after {of.first_epoch} s, ends after {of.ends} s")
         browser = f"{driver.capabilities['browserName']} {driver.capabilities['browserVersion']}"
     measured = {"browser": browser, "size": PAGE.stat().st_size, "rounds": arguments.rounds, "moves": MOVES}
     return ArticleLog.new(arguments.command_line, None, **measured, strokes=strokes, trainings=trainings)

@@ -90,7 +90,7 @@ function showLab() {
       const run = runs.findLast(run => ended(run) && isSame(run, JSON.parse(button.dataset.net)));
       const of = run && loggedLike(run).map(scores => scores.at(-1));
       return run && `${button.textContent.replace("Train ", "")}: ${judged(run)}` +
-        `${of.length ? ` (${of.length} logged nets: ${percent(Math.min(...of), 0)} to ${percent(Math.max(...of), 0)})` : ""}.`;
+        `${of.length ? ` (${of.length} logged nets: ${percent(Math.min(...of))} to ${percent(Math.max(...of))})` : ""}.`;
     });
     step.querySelector(".found").textContent = found.filter(Boolean).join(" ");
   }
@@ -117,6 +117,7 @@ function makeLab() {
   for (const button of all("#steps button")) button.addEventListener("click", () => {
     Object.assign(choice, JSON.parse(button.dataset.net));
     startTraining();
+    $("lab-chart").scrollIntoView({ block: "nearest" });       // below the steps on a small screen
   });
   $("lab-train").addEventListener("click", startTraining);
   $("lab-stop").addEventListener("click", () => {

@@ -121,7 +121,7 @@ def draw(driver: Any, area: str, stroke: str) -> None:
     """Draw a stroke of this name on an empty drawing area; its MARKS are in the trace."""
     place = driver.execute_script(
         """const paper = document.querySelector(arguments[0]);
-        paper.scrollIntoView({ block: "center" });
+        paper.scrollIntoView({ block: "center", behavior: "instant" });
         paper.closest("[data-pad]").querySelector(".clear").click();
         return paper.getBoundingClientRect().toJSON();""",
         area,
@@ -147,6 +147,8 @@ def draw(driver: Any, area: str, stroke: str) -> None:
     point("mouseReleased", MOVES)
     time.sleep(REST)
     mark("rest")
+    if not driver.execute_script("return explorer.state.pixels.some(Boolean)"):
+        raise RuntimeError(f"{area}: the stroke has missed the drawing area")
 
 
 def trace(driver: Any) -> list[dict[str, Any]]:

@@ -51,11 +51,11 @@ figures: $(INSTALLED)
 	$(PYTHON) -m benchmarks training_step_figures
 	$(MAKE) readme
 
-screenshot:  # of the page's figure 3, by Chromium; as root it needs --no-sandbox
+screenshot:  # of the page's figure 4, by Chromium; as root it needs --no-sandbox
 	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --hide-scrollbars \
-		--window-size=1600,3900 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
+		--window-size=1200,5400 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
 	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
-		Image.open(path).crop((240, 2535, 1360, 3785)).save(path)'
+		Image.open(path).crop((56, 4022, 1144, 5324)).save(path)'
 
 readme: $(INSTALLED)
 	$(PYTHON) -m pages
@@ -75,6 +75,7 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
+	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks article --json benchmarks/article.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

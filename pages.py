@@ -26,11 +26,13 @@ from typing import Any, NamedTuple
 
 import highway_lab.logs
 from benchmarks import (
+    article_figures,
     conv_step_figures,
     estimator_defaults_figures,
     estimators_figures,
     training_step_figures,
 )
+from benchmarks.article import ArticleLog
 from benchmarks.conv_step import ConvStepLog
 from benchmarks.estimator_defaults import DefaultsLog
 from benchmarks.estimators import EstimatorsLog
@@ -61,6 +63,7 @@ BENCHMARKS = {  # the module with their tables, and the class of their log
     "conv_step": (conv_step_figures, ConvStepLog),
     "estimators": (estimators_figures, EstimatorsLog),
     "estimator_defaults": (estimator_defaults_figures, DefaultsLog),
+    "article": (article_figures, ArticleLog),
 }
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from highway_lab.cli import OneLineParser, run_cli
 
-NAMES = ("training_step", "conv_step", "estimators", "estimator_defaults")
+NAMES = ("training_step", "conv_step", "estimators", "estimator_defaults", "article")
 FIGURES = "training_step_figures"
 
 

@@ -45,6 +45,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "beyond.conv_gates": ("run",),
     "beyond.factor_model": ("run",),
     "beyond.data_movement": ("run",),
+    "beyond.small_nets": ("run",),
     "beyond.gate_explorer": ("run",),
     "beyond.depth_per_example": ("run",),
 }

@@ -264,7 +264,7 @@ def test_a_schedule_has_these_rates(schedule, rates):
 
 @pytest.mark.parametrize("schedule", ["", "linear", "0.5,", ",", "0", "1", "1.5", "-0.5", "nan", "0.5;0.7", "Cosine"])
 def test_a_schedule_that_is_none_is_refused(schedule):
-    with refused_with("`schedule`: expected constant, cosine or shares"):
+    with refused_with("`schedule`: expected constant, cosine, another name in SCHEDULES, or shares"):
         configure("mnist-8", schedule=schedule)
 
 

@@ -14,9 +14,10 @@ from helpers import assert_says, files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
 from experiments import inside, lesions
-from experiments.beyond import gate_explorer, gate_explorer_figures
+from experiments.beyond import gate_explorer, gate_explorer_figures, small_nets
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
+from highway_lab.datasets import load_dataset
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -30,7 +31,7 @@ from highway_networks import (
     highway_forward,
 )
 
-TEMPLATE = gate_explorer_figures.TEMPLATE.read_text(encoding="utf-8")
+TEMPLATE = gate_explorer_figures.template()
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
 
 
@@ -131,12 +132,57 @@ def test_untrained_weights_have_the_spread_of_their_initialisation(digits, init)
     assert not net.params["b_H"].any()
 
 
-def test_the_page_holds_the_weights_to_the_last_bit(saved):
-    held = run_and_plot()
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(held["weights"])), np.uint8).reshape(4, -1)
-    np.testing.assert_array_equal(np.ascontiguousarray(planes.T).view("<f4")[:, 0], saved.params.flat)
+def as_the_page(net: DeepNet) -> DeepNet:
+    """Give a net the weights that its page has; returns it."""
+    factors, multiples = gate_explorer_figures.as_integers(net)
+    sizes = [matrix.size for matrix in (net.params.input, *net.params.blocks, net.params.output)]
+    net.params.flat[:] = np.repeat(factors, sizes) * multiples
+    return net
+
+
+def unpacked(packed: str) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
+
+
+def test_the_page_holds_the_weights_in_16_bits(saved):
+    held, exact = run_and_plot(), saved.params.flat.copy()
+    assert as_the_page(saved) is saved
+    np.testing.assert_allclose(saved.params.flat, exact, rtol=0, atol=abs(exact).max() / 65_000)
+    multiples = np.ascontiguousarray(unpacked(held["weights"]).reshape(2, -1).T).view("<i2")[:, 0]
+    np.testing.assert_array_equal(multiples, gate_explorer_figures.as_integers(saved)[1])
     assert held["config"] == saved.config
     assert held["sources"] == [f"mine.npz sha256 {hashlib.sha256(Path('mine.npz').read_bytes()).hexdigest()}"]
+
+
+def test_a_matrix_of_zeros_stays_one(digits):
+    assert not as_the_page(DeepNet(64, 10, hidden=3, depth=1, rng=None)).params.flat.any()
+
+
+def test_all_test_images_keep_their_answer_with_weights_of_16_bits(real_mnist):
+    log = EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
+    net, x = gate_explorer_figures.load(log), as_inputs(load_dataset("mnist", real_mnist).test_x)
+    before = net.predict(x).argmax(axis=1)
+    np.testing.assert_array_equal(as_the_page(net).predict(x).argmax(axis=1), before)
+
+
+def test_the_page_holds_the_digits_that_visitors_train_on(digits):
+    lab = gate_explorer_figures.lab(None)
+    images, classes = np.split(unpacked(lab["digits"]), [1797 * 64])
+    for of, start in ((digits.train_x, 0), (digits.test_x, lab["n_train"])):
+        np.testing.assert_array_equal(images.reshape(-1, 1, 8, 8)[start : start + len(of)], of)
+    np.testing.assert_array_equal(classes, [*digits.train_y, *digits.test_y])
+
+
+def test_twenty_logged_nets_stand_behind_each_net_that_the_article_suggests():
+    lab = held_by(committed_log("viz/gate_explorer.html"))["lab"]
+    log = small_nets.EXPERIMENT.read(committed_log("runs/small_nets.json"))
+    suggested = [json.loads(net) for net in re.findall(r"data-net='(.*?)'", TEMPLATE)]
+    assert suggested == [*small_nets.NETS]
+    for net in suggested:
+        (found,) = (of for of in lab["logged"] if net.items() <= of.items())
+        runs = [run for run in log.runs if net.items() <= vars(run.config).items()]
+        assert found["curves"] == [run.history.test_score for run in runs]
+        assert len(runs) == 20
 
 
 def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused):
@@ -180,7 +226,7 @@ def test_a_name_cannot_end_the_script(saved):
 
 def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     page = committed_log("viz/gate_explorer.html")
-    assert page.stat().st_size < 2_500_000
+    assert page.stat().st_size < 1_000_000
     held, log = held_by(page), lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
     assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
     assert len(held["lesions"]["each"]) == held["config"]["depth"]
@@ -275,7 +321,7 @@ def test_text_stands_out_from_its_background_in_both_colour_schemes():
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
     texts = set(re.findall(r"[^-]color: var\(--(\w+)\)", TEMPLATE)) | {"ink", "faint", "open", "shut"}
     texts.remove("paper")  # on a button of the colour `open`
-    schemes = re.findall(r":root \{(.*?)\}", TEMPLATE, re.DOTALL)
+    schemes = re.findall(r":root \{([^}]*--paper.*?)\}", TEMPLATE, re.DOTALL)
     assert len(schemes) == 2
     for scheme, text, behind in itertools.product(schemes, texts, ("paper", "panel")):
         colors = dict(re.findall(r"--(\w+): (#\w{6});", scheme))
@@ -290,4 +336,5 @@ def test_the_template_fetches_nothing_and_runs_no_foreign_code():
     assert not re.search(r"(?:src|href)=(?!\"data:)|url\(|@import|\bfetch\(|XMLHttpRequest|\son\w+=", text)
     assert "http" not in text.replace("http-equiv", "")
     assert [TEMPLATE.count(placeholder) for placeholder in gate_explorer_figures.PLACEHOLDERS] == [1, 1]
-    assert min(map(int, re.findall(r"font(?:-size)?: (\d+)px", TEMPLATE))) >= 13
+    assert min(map(float, re.findall(r"font(?:-size)?: ([\d.]+)rem", TEMPLATE))) >= 13 / 16
+    assert not re.search(r"font(-size)?: [\d.]+px", TEMPLATE)

@@ -17,16 +17,27 @@ import pytest
 from helpers import ROOT, log_of_net, swapped_block
 from picture_helpers import committed_log
 from test_contributing import EXAMPLES
+from test_gate_explorer import as_the_page
 
 from experiments import lesions, tuned_plain
-from experiments.beyond import gate_explorer
+from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.blocks import VARIANTS
 from experiments.beyond.recording import Equation
 from experiments.common import group, points
 from experiments.tuned_plain_figures import accuracies, tuned_runs
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
-from highway_networks import ACTIVATIONS, BLOCKS, Config, DeepNet, as_inputs
+from highway_networks import (
+    ACTIVATIONS,
+    BLOCKS,
+    INITS,
+    Adam,
+    Config,
+    DeepNet,
+    as_inputs,
+    clip_global_norm,
+    softmax_cross_entropy,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -135,6 +146,11 @@ def log() -> gate_explorer.GateExplorerLog:
     return gate_explorer.EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
 
 
+def shown_net(log: gate_explorer.GateExplorerLog) -> DeepNet:
+    """Return the net of the log with the weights that the page has."""
+    return as_the_page(DeepNet.load(ROOT / log.model.source.file))
+
+
 @pytest.fixture(scope="module")
 def sweep() -> dict[tuple[str, int], list]:
     """Return the runs of the depth sweep, by block and depth."""
@@ -229,9 +245,10 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
     images = digits.test_x[:50]
     found = browser.logits(images, ("trained", ()), ("untrained", ()), ("trained", (1, 3)))
     x = as_inputs(images)
+    as_the_page(net)
     expected = (net.predict(x), gate_explorer.untrained(net).predict(x), net.without((1, 3)).predict(x))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-    for shown, there in (("break", False), ("measured", lesioned), ("others", False)):  # there is no log of a sweep
+    for shown, there in (("sweep", False), ("measured", lesioned), ("others", False)):  # there is no log of a sweep
         assert browser.find("id", shown).is_displayed() == there
     assert browser.text("[data-is=block]") == block
     assert browser.find("id", "own-block").is_displayed() == (block != "highway")
@@ -258,21 +275,56 @@ def draw(browser: Browser, *strokes: list[tuple[int, int]]) -> None:
     browser.show()
 
 
-def test_a_stroke_changes_the_prediction(opened):
-    for label, stroke in (("1", [(0, -90), (0, 90)]), ("7", [(-70, -80), (70, -80), (0, 90)])):
-        opened.click("#draw .clear")
-        assert not opened.pixels().any()
-        draw(opened, stroke)
-        opened.enter("step", 49)
-        assert (opened.text("tr.best th"), opened.text("#best")) == (label, label)
+DIGITS = {  # as strokes
+    0: [[(0, -85), (-45, -60), (-55, 0), (-45, 60), (0, 85), (45, 60), (55, 0), (45, -60), (0, -85)]],
+    1: [[(0, -90), (0, 90)]],
+    2: [[(-50, -50), (-25, -85), (25, -85), (50, -50), (35, -5), (-55, 85), (60, 85)]],
+    3: [[(-45, -75), (0, -90), (45, -60), (40, -20), (-10, -5), (45, 20), (50, 60), (0, 90), (-50, 70)]],
+    4: [[(-40, -80), (-50, 10), (60, 10)], [(35, -80), (30, 90)]],
+    5: [[(50, -80), (-40, -80), (-45, -10), (15, -20), (50, 20), (40, 70), (-10, 88), (-50, 70)]],
+    6: [[(30, -85), (-25, -40), (-45, 30), (-25, 80), (25, 80), (45, 40), (15, 10), (-40, 30)]],
+    7: [[(-70, -80), (70, -80), (0, 90)]],
+    8: [[(0, -5), (-45, -45), (0, -90), (45, -45), (-45, 45), (0, 90), (45, 45), (0, -5)]],
+    9: [[(45, -50), (0, -85), (-45, -50), (-10, -10), (45, -45), (40, 20), (20, 90)]],
+}
+
+
+def test_a_drawing_begins_anew_on_a_stored_image_and_is_read_right(opened):
+    found = {}
+    for label, strokes in DIGITS.items():
+        opened.click(f"#draw .samples :nth-child({(label + 3) % 10 + 1})")  # nobody presses Clear
+        draw(opened, *strokes)
+        found[label] = opened.text("[data-is=best]")
+    assert found == {label: str(label) for label in DIGITS}
+
+
+def test_during_a_stroke_the_answer_alone_follows(opened):
+    """Until the pointer lifts, all else shows the image before, even where it is in view."""
+    paper, before = opened.see("#way .paper"), opened.text("#way-says")
+    opened.actions().move_to_element_with_offset(paper, 0, -90).click_and_hold().move_by_offset(0, 180).perform()
+    opened.wait(lambda: opened.run("return document.querySelector('#way [data-is=best]').textContent") == "1")
+    assert opened.run("return document.getElementById('way-says').textContent").replace("\u00a0", " ") == before
+    opened.actions().release().perform()
+    opened.wait(
+        lambda: (
+            "it stays a 1" in opened.run("return document.getElementById('way-says').innerText").replace("\u00a0", " ")
+        )
+    )
 
 
 def test_an_empty_canvas_says_so_everywhere(opened):
     drag(opened, 3, 5)
     opened.click("#way .clear")
-    for place in ("#sure", "#way-says", "#unit-equation", "#verdict-trained", "#verdict-untrained", "#answer-says"):
+    for place in (
+        "[data-is=sure]",
+        "#way-says",
+        "#unit-equation",
+        "#verdict-trained",
+        "#verdict-untrained",
+        "#answer-says",
+    ):
         assert "nothing drawn" in opened.text(place).lower(), place
-    assert (opened.text("#best"), opened.text("#your-depth")) == ("–", "–")
+    assert (opened.text("[data-is=best]"), opened.text("#your-depth")) == ("–", "–")
     assert opened.text("#classes tbody") == "".join(f"{label}––" for label in range(10))
     assert opened.driver.find_elements("css selector", "tr.best") == []
     ink = "return [...document.querySelectorAll('.paper, .strip canvas')].map(c => c.getContext('2d')."
@@ -378,7 +430,7 @@ def test_the_page_says_what_was_measured_of_the_closed_layers(opened, log):
 
 
 def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
-    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels, np.uint8))
+    net, x = shown_net(log), as_inputs(np.array(log.pixels, np.uint8))
     label, L = 7, net.depth
     answers = {
         end: [int(net.without(order[:k]).predict(x[[label]]).argmax()) for k in range(L + 1)]
@@ -390,6 +442,22 @@ def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
         changed = next((k for k, of in enumerate(found) if of != found[0]), L + 1)
         assert f"with {changed - 1} layers closed from the {end}" in words
     assert f"stays a {label}" in words
+
+
+def test_the_first_figure_closes_layers_from_the_back_and_then_says_how_many(browser, log):
+    browser.open(committed_log("viz/gate_explorer.html"))
+    net, x, L = shown_net(log), as_inputs(np.array(log.pixels, np.uint8)), log.model.net["depth"]
+    label = int(browser.text("[data-is=best]"))
+    kept = [int(net.without(range(L - k, L)).predict(x[[label]]).argmax()) == label for k in range(L + 1)]
+    most = kept.index(False) - 1
+    assert "How many layers" in browser.text("#spared")
+    assert "stays" not in browser.text("#spared") + browser.text("#answer-says")
+    browser.enter("closed", most)
+    assert browser.closed() == [*range(L - most + 1, L + 1)]
+    assert browser.text("[data-is=best]") == str(label)
+    assert f"It stays a {label} with up to {most} of {L} layers closed" in browser.text("#spared")
+    browser.enter("closed", most + 1)
+    assert browser.text("[data-is=best]") != str(label)
 
 
 def test_errors_by_layer_are_also_a_table(opened, log):
@@ -423,7 +491,7 @@ def test_the_keyboard_does_what_the_mouse_does(opened, log):
 
 def test_each_state_is_read_by_the_output_layer(opened, log):
     """The logits after layer l are those of the net whose later layers are closed."""
-    net, x = DeepNet.load(ROOT / log.model.source.file), as_inputs(np.array(log.pixels[:1], np.uint8))
+    net, x = shown_net(log), as_inputs(np.array(log.pixels[:1], np.uint8))
     for l in (0, 1, 30, net.depth):
         opened.enter("step", l)
         found = opened.run(
@@ -454,7 +522,7 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
     assert (layer, unit) == ((log.model.net["depth"] + 1) / 2, log.model.net["hidden"] / 2 + 1)
     H, x, T, _, y = numbers  # y = (H − x)·T + x
     assert y == pytest.approx((H - x) * T + x, abs=0.01 * (2 + abs(H - x)))
-    net = DeepNet.load(ROOT / log.model.source.file)
+    net = shown_net(log)
     _, cache = net.forward(as_inputs(np.array(log.pixels[0], np.uint8)[None]))
     expected = [of[layer - 1, unit - 1, 0] for of in (cache.H, cache.x, cache.T, cache.x, cache.x[1:])]
     np.testing.assert_allclose(numbers, expected, atol=0.0051)
@@ -474,19 +542,104 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
         opened.enter("depth", i)
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
             found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)
-            expected = (points(sweep[arm.block, depth]), accuracies(tuned[arm][depth]))
+            kinds = (tuned[of][depth] for of in (arm, arm._replace(orthogonal=True)))
+            expected = (points(sweep[arm.block, depth]), *map(accuracies, kinds))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
 
 
-def test_a_run_is_replayed_from_the_log(opened, sweep):
-    opened.enter("depth", 1)
-    for _ in range(2):
-        opened.click("#train")
-        seed, epoch, *found = map(float, re.findall(r"[\d.]+", opened.text("#curve-says")))
-        expected = [100 * sweep[block, 10][int(seed)].history.test_score[int(epoch)] for block in ("plain", "highway")]
-        np.testing.assert_allclose(found, expected, atol=0.0501)
-    assert len(opened.driver.find_elements("css selector", "#curves line.plain.mean")) == int(epoch) == 12
+# ------------------------------------------------------------------------------------ nets that train
+
+
+TRAINING = (gate_explorer_figures.ARTICLE / "training.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("block", "init"), [*itertools.product(("plain", "highway"), ("uniform", "orthogonal"))])
+def test_nets_train_in_javascript_as_in_numpy(browser, digits, block, init):
+    """In double precision the first gradient agrees to 1e-8 of its norm, the losses of twenty steps to 1e-6."""
+    kind = {"hidden": 20, "depth": 10, "block": block, "init": init, "gate_bias": -1.0}
+    net, lr, clip, size, steps = DeepNet(64, 10, **kind, dtype="float64", rng=1), 5e-3, 1.0, 30, 20
+    x, y = as_inputs(digits.train_x[: size * steps], np.float64), digits.train_y[: size * steps]
+    losses, gradient = browser.run(
+        f"""{TRAINING}
+        const [config, weights, x, y, lr, clip, B] = arguments, net = new DeepNet(config), w = net.workspace(B);
+        net.flat.set(weights);
+        const optimizer = new Adam(net.flat, lr), samples = {{ x: Float64Array.from(x), y: Uint8Array.from(y) }};
+        const losses = [];
+        let gradient = null;
+        for (let start = 0; start < y.length; start += B) {{
+            fill(w, samples, Array.from({{ length: B }}, (_, i) => start + i));
+            losses.push(trainStep(net, w, optimizer, gradient ? clip : Infinity));
+            gradient ??= [...w.gradient];
+        }}
+        return [losses, gradient];""",
+        *({"d_in": 64, "d_out": 10} | kind, net.params.flat.tolist(), x.ravel().tolist(), y.tolist(), lr, clip, size),
+    )
+    optimizer, expected = Adam(net.params, lr), []
+    for step in range(steps):
+        part = slice(step * size, (step + 1) * size)
+        logits, cache = net.forward(x[part])
+        loss, dlogits = softmax_cross_entropy(logits, y[part])
+        grads = net.backward(dlogits, cache)
+        if step == 0:
+            assert np.linalg.norm(grads.flat - gradient) < 1e-8 * np.linalg.norm(grads.flat)
+            np.testing.assert_allclose(gradient, grads.flat, rtol=0, atol=1e-8)
+        clip_global_norm(grads, clip if step else np.inf)
+        optimizer.step(grads)
+        expected.append(loss)
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(20, 20), (20, 64), (64, 20)])
+def test_orthogonal_weights_are_orthonormal(browser, shape):
+    code = f"{TRAINING}\nreturn drawWeights('orthogonal', mulberry32(arguments[0]), ...arguments[1])"
+    for seed in range(5):
+        W = np.array(browser.run(code, seed, shape))
+        Q = W if shape[0] >= shape[1] else W.T
+        np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), rtol=0, atol=1e-12)
+    expected = INITS["orthogonal"](gate_explorer.SmallGenerator(4), shape)
+    np.testing.assert_allclose(W, expected, rtol=0, atol=1e-10)
+
+
+def train(browser: Browser, button: str) -> list[float]:
+    """Press a button that trains a net; returns its accuracy after each epoch."""
+    browser.click(button)
+    browser.wait(lambda: browser.run("const { scores } = explorer.runs.at(-1); return scores.length > 12"))
+    return browser.run("return explorer.runs.at(-1).scores")
+
+
+def test_a_visitor_trains_nets_whose_curves_stay(opened):
+    opened.click("#lab-clear")
+    for name, value in (("lab-depth", 2), ("lab-rate", 0.01), ("lab-bias", -2)):
+        opened.enter(name, value)
+    first = train(opened, "#lab-train")
+    assert first[-1] > 0.9
+    opened.click("[name=lab-block][value=highway]")
+    train(opened, "#lab-train")
+    opened.show()
+    rows = opened.run(
+        "return [...document.querySelectorAll('#lab-runs tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    )
+    assert [row[:-1] for row in rows] == [
+        ["1", "2", "plain", "uniform", "", "0.01"],
+        ["2", "2", "highway", "uniform", "−2", "0.01"],
+    ]
+    assert rows[0][-1].replace("\u00a0", " ") == f"{100 * first[-1]:.1f} %"
+    assert [
+        len(opened.driver.find_elements("css selector", f"#lab-curves line.{kind}")) for kind in ("past", "mean")
+    ] == [12, 12]
+    opened.wait(lambda: "Net 2, a highway net of 2 blocks" in opened.text("#spoken"))
+    assert opened.driver.get_log("browser") == []
+
+
+def test_a_training_is_stopped(opened):
+    opened.enter("lab-depth", 100)
+    opened.click("#lab-train")
+    opened.wait(lambda: opened.run("return explorer.runs.at(-1).scores.length") > 0)
+    opened.show()
+    opened.click("#lab-stop")
+    assert "stopped at epoch" in opened.text("#lab-says")
+    assert opened.run("return document.getElementById('lab-stop').disabled")
 
 
 # ----------------------------------------------------------------------------------------------- touch
@@ -543,6 +696,20 @@ def test_a_tap_closes_a_layer_and_a_sideways_swipe_several(phone):
     assert phone.text("#where").startswith("after layer 25 ")
 
 
+def test_a_finger_sees_which_layer_it_hides(phone):
+    x, y = phone.run(
+        """const list = document.getElementById("list"); list.scrollIntoView({ block: "center" });
+        const { left, top, width, height } = list.getBoundingClientRect();
+        return [left + width / 2, top + height / 2];"""
+    )
+    events = (("touchStart", [{"x": x, "y": y}]), ("touchMove", [{"x": x + 40, "y": y}]), ("touchEnd", []))
+    shown = []
+    for kind, points_of_touch in events:
+        phone.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points_of_touch})
+        shown.append(phone.find("id", "loupe").text)
+    assert shown == ["", f"layer {phone.closed()[-1]} closed", ""]
+
+
 def test_a_finger_draws_above_the_fold(phone):
     place = phone.run("return document.querySelector('#draw .paper').getBoundingClientRect().toJSON()")
     assert 150 < place["width"] < 250  # room beside it to scroll
@@ -557,7 +724,7 @@ def test_a_finger_draws_above_the_fold(phone):
         "gestureSourceType": "touch",
     }
     phone.driver.execute_cdp_cmd("Input.synthesizeScrollGesture", place | {"speed": 4000, "preventFling": True})
-    assert phone.text("#best") == "1"
+    assert phone.text("[data-is=best]") == "1"
     assert phone.run("return scrollY") == 0
 
 
@@ -591,8 +758,16 @@ def test_it_fits_its_window_and_can_be_touched(opened, width):
 def test_nothing_moves_when_words_change(opened, width, log):
     opened.resize(width)
     L = log.model.net["depth"]
-    changes = [("last", 19), ("last", L), ("first", L), ("first", 4), *(("depth", i) for i in range(5)), ("step", 1)]
-    changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]", "#train"]
+    changes = [
+        ("last", 19),
+        ("last", L),
+        ("first", L),
+        ("first", 4),
+        *(("depth", i) for i in range(5)),
+        ("closed", 9),
+        ("step", 1),
+    ]
+    changes += [("step", 9), ("step", L), "[value=untrained]", "#draw .clear", "[value=trained]"]
     changes += [f"#way .samples button:nth-child({i})" for i in (8, 10)]
     moved = opened.run(
         """const elements = [...document.querySelectorAll("h2, h3, svg, .strip, button, details, footer")];
@@ -616,8 +791,32 @@ def test_every_control_and_picture_has_a_name(opened):
     names: dict[str, list[str]] = {}
     for node in nodes:
         names.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
-    for role in ("button", "slider", "radio", "region", "image", "listbox", "option", "radiogroup", "link"):
+    for role in (
+        "button",
+        "slider",
+        "radio",
+        "region",
+        "image",
+        "listbox",
+        "option",
+        "radiogroup",
+        "link",
+        "figure",
+        "table",
+    ):
         assert all(names[role]), (role, names[role])
+    assert not [name for name in names["region"] if not name[0].isalpha()]  # no number of a part without its digit
+
+
+def test_images_to_pick_are_one_stop_of_the_tab_key(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    stops = """return [...document.querySelectorAll(".samples")].map(group =>
+        group.querySelectorAll("[tabindex='0']").length)"""
+    assert opened.run(stops) == [1, 1]
+    opened.find("css selector", "#draw .samples button").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.SPACE)
+    assert opened.text("[data-is=best]") == "2"
+    assert opened.run(stops) == [1, 1]
 
 
 def test_a_screen_reader_hears_the_findings_after_a_pause(opened):

@@ -1,12 +1,14 @@
 """The page of the gate explorer, viz/gate_explorer.html, and its table.
 
-The page is gate_explorer.html with the equations of its layers in it and one JSON object: configuration and weights of
-the net, the ten images, effective depths, the errors that the log of lesions has of this net, accuracies of plain and
-highway nets by depth, and colours. What no log tells is left out. `make screenshot` draws the page's picture.
+The page is article/page.html with its style and its programs in it, the equations of the net's layers, and one JSON
+object: configuration and weights of the net, the ten images, effective depths, the errors that the log of lesions has
+of this net, accuracies of plain and highway nets by depth, the digits on which visitors train nets, and colours. What
+no log tells is left out. `make screenshot` draws the page's picture.
 """
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -19,6 +21,7 @@ from matplotlib.colors import to_hex
 
 import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
+from highway_lab.datasets import load_dataset
 from highway_lab.figures import SEQUENTIAL, differences, fingerprint
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
@@ -27,15 +30,28 @@ from highway_networks import BLOCKS, Config, DeepNet, InputError
 
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points
-from ..tuned_plain_figures import accuracies, lead, tuned_runs
+from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, tuned_runs
+from . import small_nets
 from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
 
-TEMPLATE = Path(__file__).with_name("gate_explorer.html")
-PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')  # in the template
+ARTICLE = Path(__file__).with_name("article")
+FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
+PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
+CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
+LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
 SWEEP = Path("run_sweep.json")
 BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
+
+
+def template() -> str:
+    """Return the page with its style and its programs, but without what it shows."""
+
+    def read(name: str) -> str:
+        return (ARTICLE / name).read_text(encoding="utf-8")
+
+    return FILE.sub(lambda match: read(match[1]), read("page.html"))
 
 
 def page(log: GateExplorerLog) -> str:
@@ -44,7 +60,10 @@ def page(log: GateExplorerLog) -> str:
     signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
-    sources = [*([lesions_path] if lesioned else []), *(sweep_paths if sweep else [])]
+    factors, multiples = as_integers(net)
+    small_path, logged = small_nets_log()
+    there = ((lesions_path, lesioned), (small_path, logged), *((path, sweep) for path in sweep_paths))
+    sources = [path for path, content in there if content]
     content = {
         "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
@@ -52,7 +71,8 @@ def page(log: GateExplorerLog) -> str:
         "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
         "formula": equation.formula(),
         "test_score": log.model.test_score,
-        "weights": packed(net.params.flat),
+        "factors": factors,
+        "weights": packed(multiples.view(np.uint8).reshape(-1, 2).T),  # all low bytes, all high ones: compresses better
         "seed": log.seed,
         "pixels": [np.ravel(image).tolist() for image in log.pixels],
         "framing": framing(np.array(log.pixels)),
@@ -62,10 +82,11 @@ def page(log: GateExplorerLog) -> str:
         },
         "lesions": lesioned,
         "sweep": sweep,
+        "lab": lab(logged),
         "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
-    page = TEMPLATE.read_text(encoding="utf-8")
+    page = template()
     for placeholder, here in zip(PLACEHOLDERS, (f"[{plain.javascript()}, {equation.javascript()}]", text), strict=True):
         page = page.replace(placeholder, here)
     return page
@@ -135,12 +156,13 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     nets = {}
     for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
         untuned = [runs[arm.block, depth] for depth in depths]
-        curves = [[run.history.test_score for run in of_depth] for of_depth in untuned]
-        nets[arm.block] = by_depth(depths, map(points, untuned)) | {"curves": curves}
-        nets[f"{arm.block}, tuned"] = by_depth(depths, (accuracies(tuned[arm][depth]) for depth in depths))
-    highway, plain = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN))
+        nets[arm.block] = by_depth(depths, map(points, untuned))
+        for name, of in (("tuned", arm), ("orthogonal", arm._replace(orthogonal=True))):
+            nets[f"{arm.block}, {name}"] = by_depth(depths, (accuracies(tuned[of][depth]) for depth in depths))
+    highway, plain, orthogonal = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN, ORTHOGONAL))
     leads = {
         "tuned": [lead(highway[depth], plain[depth]) for depth in depths],
+        "orthogonal": [lead(highway[depth], orthogonal[depth]) for depth in depths],
         "untuned": [difference(points(runs["highway", depth]), points(runs["plain", depth])) for depth in depths],
     }
     seeds = [run.config.seed for run in runs[tuned_plain.PLAIN.block, depths[0]]]
@@ -171,10 +193,43 @@ def value_and_half(of: Interval) -> list[float | None]:
     return [round(float(number), 4) if np.isfinite(number) else None for number in of]
 
 
-def packed(weights: np.ndarray) -> str:
-    """Return float32 numbers, compressed, in base64: all first bytes, all second bytes, …, which compress better."""
-    planes = weights.astype("<f4").view(np.uint8).reshape(-1, 4).T
-    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+def small_nets_log() -> tuple[Path, small_nets.SmallNetsLog | None]:
+    """Return the path of the log of small nets and, if it is there, the log."""
+    path = small_nets.EXPERIMENT.log_path()
+    return path, small_nets.EXPERIMENT.read(path) if path.exists() else None
+
+
+def lab(logged: small_nets.SmallNetsLog | None) -> dict[str, Any]:
+    """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
+    the curves of logged nets.
+    """
+    data = load_dataset("digits")
+    images, classes = (np.concatenate(both) for both in ((data.train_x, data.test_x), (data.train_y, data.test_y)))
+    shared = {name: getattr(small_nets.SHARED, name) for name in ("hidden", "batch_size", "epochs", "clip")}
+    runs = group(logged.runs if logged else [], *CHOSEN)
+    return {
+        "config": {"d_in": images[0].size, "d_out": data.outputs} | shared,
+        "n_train": len(data.train_x),
+        "n_test": len(data.test_x),
+        "digits": packed(np.concatenate([images.ravel(), classes])),
+        "logged": [
+            dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history.test_score for run in of]}
+            for chosen, of in runs.items()
+        ],
+    }
+
+
+def as_integers(net: DeepNet) -> tuple[list[float], np.ndarray]:
+    """Return the factor of each matrix [W b], and all weights as multiples of these: whole numbers of 16 bits."""
+    matrices = [net.params.input, *net.params.blocks, net.params.output]
+    factors = [float(abs(matrix).max()) / LARGEST or 1.0 for matrix in matrices]
+    multiples = [np.rint(matrix.ravel() / factor) for matrix, factor in zip(matrices, factors, strict=True)]
+    return factors, np.concatenate(multiples).astype("<i2")
+
+
+def packed(numbers: np.ndarray) -> str:
+    """Return bytes, compressed, in base64."""
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
 
 
 def color_table(name: str) -> str:

@@ -1,0 +1,60 @@
+// ------------------------------------------------------------------- 1. Break it: what logs say of larger nets
+
+const KINDS = {                                                // of nets: the class that colours them, their name
+  "highway, tuned": ["highway", "tuned highway nets"], highway: ["highway untuned", "highway nets in one setting"],
+  "plain, orthogonal": ["plain orthogonal", "tuned plain nets with orthogonal weights"],
+  "plain, tuned": ["plain", "tuned plain nets"], plain: ["plain untuned", "plain nets in one setting"],
+};
+const COLUMNS = ["", ", tuned", ", orthogonal"];
+
+function showSweep() {
+  const { depths, nets: of, margin } = data.sweep, i = state.depth, blocks = depths[i];
+  all("[data-now=blocks]").forEach(element => { element.textContent = blocks; });
+  $("depth").value = i;
+  $("depth").setAttribute("aria-valuetext", `${blocks} blocks`);
+
+  const places = range(depths.length), last = depths.length - 1, plot = chart([0, last], [0, 100]);
+  $("accuracies").innerHTML = [
+    plot.axes(places, accuracyTicks, place => depths[place]), plot.line(i, 0, i, 100, "here"),
+    ...Object.entries(KINDS).map(([kind, [color]]) => [
+      ...of[kind].seeds.flatMap((accuracies, place) => accuracies.map(y => plot.dot(place, y, `${color} seed`))),
+      plot.curve(of[kind].means.map(([y], place) => [place, y]), `${color} mean`),
+      ...of[kind].means.map(([y, half], place) => plot.line(place, y - half, place, y + half, color.split(" ")[0])),
+      plot.dot(i, of[kind].means[i][0], `${color} now`),
+    ].join("")),
+    plot.ends(Object.entries(KINDS).map(([words, [kind]]) =>
+      ({ y: of[words].means[last][0], words, kind: kind.split(" ")[0] }))),
+  ].join("");
+
+  $("readout").innerHTML = ["plain", "highway"].map(kind => `<tr class="${kind}"><th scope="row">${kind}</th>` +
+    COLUMNS.map(column => `<td>${withHalf(of[kind + column].means[i])}</td>`).join("") + "</tr>").join("");
+  const isBroken = kind => of[kind].means[i][0] < of[kind].means[0][0] - margin;
+  const broken = Object.keys(KINDS).filter(isBroken), names = kinds => listed(kinds.map(kind => KINDS[kind][1]));
+  return $("broken-says").textContent = broken.length
+    ? `At ${blocks} blocks, ${names(broken)} are broken.` : `At ${blocks} blocks, no kind of net is broken.`;
+}
+
+function makeSweep() {
+  const { depths, nets: of } = data.sweep, kinds = ["plain", "highway"].flatMap(kind => COLUMNS.map(column => kind + column));
+  $("depth").max = depths.length - 1;
+  $("depth").addEventListener("input", () => {
+    state.depth = Number($("depth").value);
+    ask("sweep");
+  });
+  $("all-depths").innerHTML = `<thead><tr><th scope="col">blocks</th>${kinds.map(kind =>
+    `<th scope="col">${kind}</th>`).join("")}</tr></thead>` + depths.map((depth, i) => `<tr><th scope="row">${depth}</th>` +
+    kinds.map(kind => `<td>${withHalf(of[kind].means[i])}</td>`).join("") + "</tr>").join("");
+}
+
+function tellSweep() {
+  const { dataset, config, seeds, seed_range, margin, tried, depths, nets: of, leads, chance } = data.sweep;
+  const broken = kind => of[kind].broken ? count(of[kind].broken, "block") : "no depth shown";
+  tell({
+    sweep_data: dataset, sweep_train: config.n_train.toLocaleString("en"), sweep_test: config.n_test.toLocaleString("en"),
+    sweep_units: config.hidden, sweep_epochs: config.epochs, sweep_seeds: seeds.length,
+    sweep_range: seed_range.replace("-", "–"), margin, tried, chance: percent(chance / 100, 0),
+    broken_plain: broken("plain"), broken_tuned: broken("plain, tuned"), broken_highway: broken("highway"),
+    deepest: depths.at(-1), lead: withHalf(leads.tuned.at(-1)), lead_untuned: withHalf(leads.untuned.at(-1)),
+    lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
+  });
+}

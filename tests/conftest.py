@@ -164,7 +164,7 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
             yield
             return
         gc.collect()  # what needs root's permissions to go
-        for module in ("joblib", "pooch", "scipy.stats"):  # the code imports them late; root's Python may be closed to others
+        for module in ("joblib", "pooch", "scipy.stats"):  # imported late, from a Python that may be closed to others
             import_module(module)
         for config in (hn.Config(), ConvConfig()):
             environment(programs=mathematics(config))  # reads the checkout, which may be closed, too

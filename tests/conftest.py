@@ -30,6 +30,9 @@ settings.register_profile("project", deadline=None, derandomize=True, database=N
 settings.register_profile("thorough", settings.get_profile("project"), max_examples=200)
 settings.load_profile("project")
 
+# Modules that the code imports late, from places that may be closed to others
+LATE = ("filelock", "joblib.externals.loky", "multiprocessing.spawn", "pooch", "scipy.stats", "threadpoolctl", "tqdm")
+
 # A shell that starts the suite in the background has it, and all that it starts, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -164,10 +167,11 @@ def as_ordinary_user() -> Callable[[], AbstractContextManager]:
             yield
             return
         gc.collect()  # what needs root's permissions to go
-        for module in ("joblib", "pooch", "scipy.stats"):  # imported late, from a Python that may be closed to others
+        for module in LATE:
             import_module(module)
         for config in (hn.Config(), ConvConfig()):
             environment(programs=mathematics(config))  # reads the checkout, which may be closed, too
+            environment(1, mathematics(config))  # another call for its cache
         try:
             os.setresuid(nobody, nobody, 0)
         except PermissionError:

@@ -31,12 +31,23 @@ def seconds(of: Any) -> float:
     return (sum(own) if isinstance(own, list) else own) + seconds([*parts.values()])
 
 
+def tasks_of(results: Any) -> list[Any]:
+    return [getattr(of, "task", of) for of in results] if isinstance(results, list) else [results]
+
+
+def own_parts(log: Log, first: Log) -> list[Any]:
+    """Return what a log does not have from the first one of its experiment, whose results a further log may repeat."""
+    parts = [(getattr(log, part.name), getattr(first, part.name)) for part in fields(log)]
+    return [value for value, earlier in parts if log is first or tasks_of(value) != tasks_of(earlier)]
+
+
 def costs(*logs: Log) -> str:
     """Return the table of hours by command; `logs`: those of `steps_of_logs`, in order."""
-    found = [(of, words, seconds(log) / 3600) for (of, _, words), log in zip(steps_of_logs(), logs, strict=True)]
-    rows = [
-        [f"`{of.parser.prog} {' '.join(words)}`", f"{hours:.1f}" if hours else "not logged"]
-        for of, words, hours in found
-    ]
-    rows.append(["all", f"{sum(hours for *_, hours in found):.0f}"])
-    return f"{markdown(['command', 'core-hours'], rows)}\n\nThe seconds of training that the logs have."
+    firsts: dict[Experiment, Log] = {}
+    rows, total = [], 0.0
+    for (experiment, _, words), log in zip(steps_of_logs(), logs, strict=True):
+        hours = seconds(own_parts(log, firsts.setdefault(experiment, log))) / 3600
+        rows.append([f"`{experiment.parser.prog} {' '.join(words)}`", f"{hours:.1f}" if hours else "not logged"])
+        total += hours
+    rows.append(["all that is logged", f"{total:.0f}"])
+    return f"{markdown(['command', 'core-hours'], rows)}\n\nSums of the times of training in the logs."

@@ -342,7 +342,7 @@ def better_claim(*logs: ThousandLayersLog) -> Claim:
     paper = f"nets of {depths[-1]:,} blocks outperform nets of no blocks"
     epochs = control[0].config.epochs
     measured = f"points of test accuracy above no blocks after {epochs} epochs, n = {len(control)}: {shown}"
-    return Claim(OURS, paper, verdict, where, measured, detail=True, before=True)
+    return Claim(OURS, paper, verdict, where, measured, detail=True)
 
 
 FIGURES = {"thousand_layers.png": depth_figure, "open_blocks.png": kept_figure}

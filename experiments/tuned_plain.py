@@ -27,8 +27,8 @@ runs.)
 These comparisons and MARGIN were fixed before the first run, which had no orthogonal weights, five depths, and three
 b_T down to -4, of which it tried rates at -2; what is new here was fixed before it was run, but after a pilot with
 orthogonal weights, which reached 91.7 % at 50 blocks. At first every setting was to be tried with all three
-seeds; this was changed before any result was looked at. So was another word for the second claim: where the depths
-disagree, it was to be inconclusive. The five words call that partly; inconclusive is an interval that allows both.
+seeds; this was changed before any result was looked at. Where the depths disagree, the second claim was to be
+inconclusive; that it is partly, as the five words have it, was decided after the first log.
 """
 
 from collections.abc import Callable, Iterable, Sequence

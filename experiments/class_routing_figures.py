@@ -148,8 +148,8 @@ def spread_claim(log: ClassRoutingLog) -> Claim:
     lead, share, even = least_lead(log, depth), 100 * log.routing.share_in_first_layers, 100 * first / depth
     tells, is_spread = judge_better(lead, ACCURACY_MARGIN), judge_as_good(Interval(even - share, 0), ONE_NET)
     why = (
-        f"The gates of the block that tells least are {lead.value:.1f} points better than an untrained net's. The "
-        f"first {first} blocks have {share:.0f}% of the differences."
+        f"From the gates of any one block the class can be told better than in an untrained net, by at least "
+        f"{lead.value:.1f} points. The first {first} blocks have {share:.0f}% of the differences."
     )
     measured = f"least lead {lead:+.1f} points ({tells}); spread evenly it would be {even:.0f}% ({is_spread})"
     return of_our_net(log, sentence, combine((tells, is_spread)), why, measured)

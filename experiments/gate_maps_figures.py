@@ -107,7 +107,7 @@ def bias_claim(log: GateMapsLog) -> Claim:
 
 def sparse_claim(log: GateMapsLog) -> Claim:
     closed, untrained = (of.closed_for_a_sample for of in (log.claims, log.untrained))
-    why = f"For one image, {closed:.1%} of the gates are nearly closed (T below {log.closed:g}); sparse asks for most."
+    why = f"For one image, {closed:.1%} of the gates are nearly closed (T below {log.closed:g}); sparse means most."
     measured = f"untrained {untrained:.1%}"
     return of_our_net(log, "the gates of one sample are sparse", judge_beside(closed, HALF), why, measured)
 

@@ -184,7 +184,7 @@ def idle_range(idle: float, half: Sequence[float], twice: Sequence[float]) -> st
     """Say how far the share of idle blocks depends on the threshold and on the net."""
     return (
         f"A block is idle if closing it changes the training error by less than {idle:g} points. Between half and "
-        f"twice that threshold, single nets have {min(half):.0f} to {max(twice):.0f} % of them."
+        f"twice that threshold, {min(half):.0f} to {max(twice):.0f} % of the blocks of a net are idle."
     )
 
 
@@ -211,8 +211,8 @@ def cifar_claims(log: LesionsLog) -> list[Claim]:
         f"on {of}, closing any of the first 40 layers raises the error noticeably" for of in ("CIFAR-100", data)
     )
     why = (
-        f"{np.mean(cost):.0f} % of these blocks cost over {idle:g} points of training error when one is closed; any of "
-        f"them asks for {NEARLY_ALL} %."
+        f"{np.mean(cost):.0f} % of these blocks cost over {idle:g} points of training error when one is closed; we "
+        f"ask for at least {NEARLY_ALL} %."
     )
     measured = f"of the first 40 blocks, {interval(cost):.0f} % cost over {idle:g} points; n = {len(cost)}"
     return [

@@ -325,7 +325,7 @@ def questions(log: Section4Log) -> list[Question]:
             "the gates of one sample are sparse",
             closed,
             lambda of: is_most(of(closed)),
-            lambda of: f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}; sparse asks for most.",
+            lambda of: f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}. Sparse means most.",
         ),
         Question(
             figure_2,
@@ -334,7 +334,8 @@ def questions(log: Section4Log) -> list[Question]:
             is_selective,
             lambda of: (
                 f"{of(selective).mean():.0f} % of the gates are open (T above {log.open:g}) for some images and not "
-                f"for others; selective asks for {SELECTIVE} points more than before training."
+                f"for others, and {of(selective, 'untrained').mean():.0f} % before training. We ask for a rise of "
+                f"{SELECTIVE} points."
             ),
         ),
         Question(
@@ -363,8 +364,9 @@ def questions(log: Section4Log) -> list[Question]:
             differ,
             is_substantial,
             lambda of: (
-                f"Averaged over units, the mean T of a class is {of(differ).mean():.3f} away from that of all images. "
-                f"More than {SUBSTANTIAL:g} counts as substantial, a size chosen after the data."
+                f"Averaged over units, the mean T of a class is {of(differ).mean():.3f} away from that of all images, "
+                f"which is {of('mean T, %').mean() / 100:.2f}. More than {SUBSTANTIAL:g} counts as substantial, a size "
+                "chosen after the data."
             ),
         ),
         Question(
@@ -373,8 +375,8 @@ def questions(log: Section4Log) -> list[Question]:
             costly,
             lambda of: judge_any(of(costly)),
             lambda of: (
-                f"Of the first {begin - 1} blocks, {of(costly).mean():.0f} % cost over {idle:g} points of error when "
-                f"they are closed; any of them asks for {NEARLY_ALL} % in every net."
+                f"Closing one of the first {begin - 1} blocks raises the error by over {idle:g} points for "
+                f"{of(costly).mean():.0f} % of them. We ask for at least {NEARLY_ALL} % in every net."
             ),
         ),
         Question(

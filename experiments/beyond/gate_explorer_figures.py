@@ -137,6 +137,7 @@ def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
                 "spared": {end: net.closings[order].spared[0] for end, order in ENDS.items()},
                 "nets": len(others),
                 "seeds": name_numbers([of.source.training.seed for of in others]),
+                "epochs": name_numbers(sorted({of.source.training.epochs for of in others})),
                 "first_layer": value_and_half(
                     interval([100 - 100 * of.closings[ENDS["last"]].errors[0][-1] for of in others])
                 ),

@@ -18,8 +18,8 @@ function tellNet() {
   tell({
     built: L + 1, units: D, block: data.config.block, dataset: data.dataset,
     test_score: percent(data.test_score), max_mean: scales.mean, max_depth: scales.depth, depth_trained: trained.all.toFixed(1), depth_untrained: untrained.all.toFixed(1),
-    half_trained: half(trained.layers), half_untrained: half(untrained.layers),
-    most: trained.all < L / 2 ? "stay closed" : "are open", used: percent(trained.all / L, 0),
+    half_trained: upTo(half(trained.layers)), half_untrained: upTo(half(untrained.layers)),
+    used: percent(trained.all / L, 0),
   });
   all(".depth").forEach(element => { element.textContent = L; });
   $("formula").append(...data.formula.split(/\{(.)\}/u).map((part, i) =>

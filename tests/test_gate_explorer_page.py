@@ -9,6 +9,7 @@ import runpy
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,20 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
     np.testing.assert_array_equal(np.reshape(browser.run(code), (8, 8)), 8 * [[0, 0, 200, 200, 200, 200, 0, 0]])
     assert ("(one image: 0.07)" in browser.text("#end")) == lesioned  # of 1,437
     assert browser.driver.get_log("browser") == []
+
+
+def test_a_net_that_reads_other_things_than_digits_says_so(browser, log, tmp_path):
+    names, file = [f"a letter {letter}" for letter in "ABCDEFGHIJ"], tmp_path / "page.html"
+    for dataset, words in (
+        (replace(log.dataset, classes=[*"0123456789"], name="mine"), ""),
+        (replace(log.dataset, classes=names, name="letters"), "where 0 is a letter A, 1 is a letter B, 2 is"),
+        (replace(log.dataset, name="fashion-mnist"), "but on fashion-MNIST: a digit that it sees is the number of a class."),
+    ):
+        file.write_text(gate_explorer_figures.page(replace(log, dataset=dataset)), encoding="utf-8")
+        browser.open(file)
+        said = browser.find("id", "own-classes")
+        assert said.is_displayed() == bool(words)
+        assert words in said.text
 
 
 # ------------------------------------------------------------------------------------------- drawing

@@ -141,7 +141,7 @@ function tellLesions() {
   tell({
     first_alone: percent(1 - trained.last[L], 0), first_untrained: percent(1 - untrained.last[L], 0),
     first_others: others && `${withHalf(first_layer)}\u00a0%`, lesion_seeds: seeds.replaceAll(",", ", "), lesion_nets: others, lesion_epochs: epochs,
-    spared_last: spared.last, spared_first: spared.first, point: count(100 * point, "point"),
+    spared_last: count(spared.last, "layer"), spared_first: spared.first, point: count(100 * point, "point"),
     set_images: set_images.toLocaleString("en"), images: images.toLocaleString("en"), idle: count(100 * idle, "point"),
     one_image: images < 10000 ? ` (one image: ${fixed(100 / images)})` : "",
     needed: Math.round(L * (1 - idle_share)), kept: L - spared.last,

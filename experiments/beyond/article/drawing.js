@@ -100,7 +100,7 @@ function showDrawing() {
   set("closed", `${n} of ${L}`);
   const found = drawing || !state.closing || !of ? "" : closed > n ? `Further down, ${count(closed - n, "more layer")} ${closed - n === 1 ? "is" : "are"} closed.` :
     spared(examine().trained);
-  $("spared").textContent = state.closing || !of ? found : "How many layers can you close before the network mistakes your digit?";
+  $("spared").textContent = state.closing || !of ? found : "How many layers can you close before the answer changes?";
   return (of ? `The trained net${closed ? ` with ${count(closed, "layer")} closed` : ""} sees ${a(of.best)}, ${percent(of.probability)}.` :
     BLANK) + (found && ` ${found}`);
 }

@@ -9,6 +9,7 @@ no log tells is left out. `make screenshot` draws the page's picture.
 import base64
 import json
 import re
+import string
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -38,7 +39,7 @@ from .recording import Equation
 ARTICLE = Path(__file__).with_name("article")
 FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
 PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
-OF_DIGITS = ("mnist", "digits")  # data sets; a folder is one, too, if its classes are named 0, 1, ...
+OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
@@ -69,7 +70,7 @@ def page(log: GateExplorerLog) -> str:
         "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
         "classes": log.dataset.classes,
-        "of_digits": log.dataset.name in OF_DIGITS or [*log.dataset.classes] == [str(k) for k in range(len(log.images))],
+        "of_digits": log.dataset.name in OF_DIGITS or "".join(log.dataset.classes) == string.digits,
         "config": log.model.net,
         "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
         "formula": equation.formula(),

@@ -55,7 +55,7 @@ screenshot:  # of the page's figure 4, by Chromium; as root it needs --no-sandbo
 	chromium --headless --force-prefers-reduced-motion --virtual-time-budget=9999 --hide-scrollbars \
 		--window-size=1200,5400 --screenshot=viz/gate_explorer.png viz/gate_explorer.html
 	$(PYTHON) -c 'from PIL import Image; path = "viz/gate_explorer.png"; \
-		Image.open(path).crop((56, 4022, 1144, 5324)).save(path)'
+		Image.open(path).crop((56, 4042, 1144, 5344)).save(path)'
 
 readme: $(INSTALLED)
 	$(PYTHON) -m pages

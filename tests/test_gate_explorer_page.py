@@ -9,6 +9,7 @@ import runpy
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,20 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
     assert browser.driver.get_log("browser") == []
 
 
+def test_a_net_that_reads_other_things_than_digits_says_so(browser, log, tmp_path):
+    names, file = [f"a letter {letter}" for letter in "ABCDEFGHIJ"], tmp_path / "page.html"
+    for dataset, words in (
+        (replace(log.dataset, classes=[*"0123456789"], name="mine"), ""),
+        (replace(log.dataset, classes=names, name="letters"), "where 0 is a letter A, 1 is a letter B, 2 is"),
+        (replace(log.dataset, name="fashion-mnist"), "on fashion-MNIST: a digit that it sees is the number"),
+    ):
+        file.write_text(gate_explorer_figures.page(replace(log, dataset=dataset)), encoding="utf-8")
+        browser.open(file)
+        said = browser.find("id", "own-classes")
+        assert said.is_displayed() == bool(words)
+        assert words in said.text
+
+
 # ------------------------------------------------------------------------------------------- drawing
 
 
@@ -296,6 +311,16 @@ def test_a_drawing_begins_anew_on_a_stored_image_and_is_read_right(opened):
         draw(opened, *strokes)
         found[label] = opened.text("[data-is=best]")
     assert found == {label: str(label) for label in DIGITS}
+
+
+def test_a_stroke_after_a_pause_begins_a_new_drawing(opened):
+    """Nobody presses Clear, and the second stroke of a 4 belongs to the first."""
+    found = []
+    for label in (7, 4, 8):
+        draw(opened, *DIGITS[label])
+        found.append(opened.text("[data-is=best]"))
+        opened.wait(lambda: opened.driver.find_elements("css selector", "#draw .ground.finished"))
+    assert found == ["7", "4", "8"]
 
 
 def test_during_a_stroke_the_answer_alone_follows(opened):
@@ -610,6 +635,7 @@ def train(browser: Browser, button: str) -> list[float]:
 
 def test_a_visitor_trains_nets_whose_curves_stay(opened):
     opened.click("#lab-clear")
+    assert opened.text("#lab-logged") == ""
     for name, value in (("lab-depth", 2), ("lab-rate", 0.01), ("lab-bias", -2)):
         opened.enter(name, value)
     first = train(opened, "#lab-train")
@@ -630,6 +656,16 @@ def test_a_visitor_trains_nets_whose_curves_stay(opened):
     ] == [12, 12]
     opened.wait(lambda: "Net 2, a highway net of 2 blocks" in opened.text("#spoken"))
     assert opened.driver.get_log("browser") == []
+
+
+def test_nets_that_were_trained_before_appear_after_the_visitors_own(opened):
+    opened.click("#lab-clear")
+    assert opened.driver.find_elements("css selector", "#lab-curves line.faint") == []
+    train(opened, "#steps button")
+    assert opened.text("#lab-logged").startswith("Faint: 20 nets of the chosen setting")
+    assert len(opened.driver.find_elements("css selector", "#lab-curves line.faint")) == 20 * 12
+    opened.enter("lab-depth", 6)
+    assert opened.driver.find_elements("css selector", "#lab-curves line.faint") == []
 
 
 def test_a_training_is_stopped(opened):
@@ -829,3 +865,10 @@ def test_a_screen_reader_hears_the_findings_after_a_pause(opened):
     ):
         act()
         opened.wait(lambda words=words: words in opened.text("#spoken"))
+
+
+def test_a_screen_reader_hears_no_old_result_when_another_net_is_chosen(opened):
+    train(opened, "#steps button")
+    opened.wait(lambda: "Net" in opened.text("#spoken"))
+    opened.enter("lab-depth", 7)
+    opened.wait(lambda: opened.text("#spoken") == "")

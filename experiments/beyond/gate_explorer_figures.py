@@ -9,6 +9,7 @@ no log tells is left out. `make screenshot` draws the page's picture.
 import base64
 import json
 import re
+import string
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -38,6 +39,7 @@ from .recording import Equation
 ARTICLE = Path(__file__).with_name("article")
 FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
 PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
+OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
 CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
 LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
 COLORS = 256  # of a colour map
@@ -67,6 +69,8 @@ def page(log: GateExplorerLog) -> str:
     content = {
         "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
+        "classes": log.dataset.classes,
+        "of_digits": log.dataset.name in OF_DIGITS or "".join(log.dataset.classes) == string.digits,
         "config": log.model.net,
         "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
         "formula": equation.formula(),
@@ -137,6 +141,7 @@ def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
                 "spared": {end: net.closings[order].spared[0] for end, order in ENDS.items()},
                 "nets": len(others),
                 "seeds": name_numbers([of.source.training.seed for of in others]),
+                "epochs": name_numbers(sorted({of.source.training.epochs for of in others})),
                 "first_layer": value_and_half(
                     interval([100 - 100 * of.closings[ENDS["last"]].errors[0][-1] for of in others])
                 ),

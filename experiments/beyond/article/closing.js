@@ -137,11 +137,11 @@ function makeLesions() {
 
 // Scales that hold for the ten digits, and stay as they are for every other.
 function tellLesions() {
-  const { trained, untrained, set_images, images, spared, seeds, nets: others, first_layer, idle, idle_share, point } = data.lesions;
+  const { trained, untrained, set_images, images, spared, seeds, epochs, nets: others, first_layer, idle, idle_share, point } = data.lesions;
   tell({
     first_alone: percent(1 - trained.last[L], 0), first_untrained: percent(1 - untrained.last[L], 0),
-    first_others: others && `${withHalf(first_layer)}\u00a0%`, lesion_seeds: seeds.replaceAll(",", ", "), lesion_nets: others,
-    spared_last: spared.last, spared_first: spared.first, point: count(100 * point, "point"),
+    first_others: others && `${withHalf(first_layer)}\u00a0%`, lesion_seeds: seeds.replaceAll(",", ", "), lesion_nets: others, lesion_epochs: epochs,
+    spared_last: count(spared.last, "layer"), spared_first: spared.first, point: count(100 * point, "point"),
     set_images: set_images.toLocaleString("en"), images: images.toLocaleString("en"), idle: count(100 * idle, "point"),
     one_image: images < 10000 ? ` (one image: ${fixed(100 / images)})` : "",
     needed: Math.round(L * (1 - idle_share)), kept: L - spared.last,

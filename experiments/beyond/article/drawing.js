@@ -1,5 +1,7 @@
 // ------------------------------------------------------------------------------- the drawing and its answer
 
+const PAUSE = 1500;                                            // ms without a stroke, after which a drawing is finished
+
 function makePad(root) {
   const answer = root.querySelector(".answer"), where = root.dataset.pad;
   root.innerHTML = `<div class="ground"><canvas class="paper pen" role="img"></canvas></div>
@@ -12,7 +14,11 @@ function makePad(root) {
   const n = paper.width = paper.height = 10 * side;
   const pen = paper.getContext("2d", { willReadFrequently: true });
   Object.assign(pen, { lineWidth: Math.max(n / 12, 13), lineCap: "round", lineJoin: "round", imageSmoothingEnabled: false });
-  let last = null, own = null, place = null;                   // own: the pixels that this paper shows
+  let last = null, own = null, place = null, pause = 0;        // own: the pixels that this paper shows
+  const finish = finished => {                                 // pale: the next stroke begins anew
+    clearTimeout(pause);
+    ground.classList.toggle("finished", finished);
+  };
   const stroke = event => {
     pen.beginPath();
     pen.moveTo(...last);
@@ -28,7 +34,8 @@ function makePad(root) {
     paper.setPointerCapture(event.pointerId);
     const { left, top, width } = paper.getBoundingClientRect();  // once a stroke: it may lay the page out anew
     place = event => [event.clientX - left, event.clientY - top].map(at => at * n / width);
-    if (samples.includes(state.pixels)) pen.clearRect(0, 0, n, n);  // a stroke on a stored image begins anew
+    if (ground.classList.contains("finished")) pen.clearRect(0, 0, n, n);
+    finish(false);
     last = place(event);
     drawing = true;
     stroke(event);
@@ -42,9 +49,11 @@ function makePad(root) {
   for (const end of ["pointerup", "pointercancel"]) paper.addEventListener(end, () => {
     last = null;
     drawing = false;
+    pause = setTimeout(finish, PAUSE, true);
     ask("draw", "way", "state", "close");                               // what the stroke left for later, and its words
   });
   root.querySelector(".clear").addEventListener("click", () => {
+    finish(false);
     pen.clearRect(0, 0, n, n);
     look();
   });
@@ -68,6 +77,7 @@ function makePad(root) {
       ground.classList.toggle("empty", !state.pixels.some(Boolean));
       if (own === state.pixels) return;
       own = state.pixels;
+      finish(true);
       pen.clearRect(0, 0, n, n);
       pen.drawImage(small, 0, 0, n, n);
     },
@@ -90,7 +100,7 @@ function showDrawing() {
   set("closed", `${n} of ${L}`);
   const found = drawing || !state.closing || !of ? "" : closed > n ? `Further down, ${count(closed - n, "more layer")} ${closed - n === 1 ? "is" : "are"} closed.` :
     spared(examine().trained);
-  $("spared").textContent = state.closing || !of ? found : "How many layers can you close before the network mistakes your digit?";
+  $("spared").textContent = state.closing || !of ? found : "How many layers can you close before the answer changes?";
   return (of ? `The trained net${closed ? ` with ${count(closed, "layer")} closed` : ""} sees ${a(of.best)}, ${percent(of.probability)}.` :
     BLANK) + (found && ` ${found}`);
 }

@@ -65,7 +65,7 @@ function showLab() {
   const { epochs } = lab.config, plot = chart([0, epochs], [0, 100]), current = runs.at(-1), shown = runs.slice(-MOST);
   const kind = run => run.block + (run.init === "orthogonal" ? " untuned" : "");
   const points = scores => scores.map((score, epoch) => [epoch, 100 * score]);
-  const logged = loggedLike(choice);
+  const logged = runs.some(run => isSame(run, choice)) ? loggedLike(choice) : [];  // the visitor sees it first
   $("lab-curves").innerHTML = plot.axes([0, epochs], accuracyTicks, epoch => epoch ? `epoch ${epoch}` : "0") +
     plot.line(0, 10, epochs, 10, "level") + plot.text(epochs, 10, "guessing", "", 0, "-0.4em", "end") +
     logged.map(scores => plot.curve(points(scores), `${choice.block} faint`)).join("") +
@@ -80,7 +80,7 @@ function showLab() {
   $("lab-says").textContent = words;
   $("lab-curves").setAttribute("aria-label", `Test accuracy by epoch of ${count(runs.length, "net")}; the table below has the last of each`);
   $("lab-stop").disabled = !worker;
-  $("lab-logged").textContent = logged.length ? `Faint: ${logged.length} logged nets of the chosen setting.` : "";
+  $("lab-logged").textContent = logged.length ? `Faint: ${logged.length} nets of the chosen setting that were trained before.` : "";
   $("lab-runs").innerHTML = `<thead><tr>${["net", "blocks", "kind", "initial weights", "gate bias", "rate", "test accuracy"].map(name =>
     `<th scope="col">${name}</th>`).join("")}</tr></thead>` + runs.map((run, i) => `<tr class="${run.block}"><th scope="row">${i + 1}</th>` +
     [run.depth, run.block, NAMES[run.init].split(" ")[0], gateBias(run) === null ? "" : fixed(run.gate_bias, 0), run.lr,
@@ -90,11 +90,12 @@ function showLab() {
       const run = runs.findLast(run => ended(run) && isSame(run, JSON.parse(button.dataset.net)));
       const of = run && loggedLike(run).map(scores => scores.at(-1));
       return run && `${button.textContent.replace("Train ", "")}: ${judged(run)}` +
-        `${of.length ? ` (${of.length} logged nets: ${percent(Math.min(...of))} to ${percent(Math.max(...of))})` : ""}.`;
+        `${of.length ? ` (${of.length} such nets, trained before: ${percent(Math.min(...of))} to ${percent(Math.max(...of))})` : ""}.`;
     });
     step.querySelector(".found").textContent = found.filter(Boolean).join(" ");
   }
-  return !current || worker ? "" : words;
+  if (!current || !isSame(current, choice)) return "";         // the control that was moved speaks for itself
+  return worker ? `Net ${number} is in training.` : words;
 }
 
 function makeLab() {

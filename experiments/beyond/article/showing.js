@@ -53,7 +53,9 @@ const observer = new IntersectionObserver(entries => {
 let speaking = 0;
 function speak(text) {                                         // once the visitor pauses
   clearTimeout(speaking);
-  speaking = setTimeout(() => { $("spoken").textContent = text; }, 700);
+  speaking = setTimeout(() => {
+    if ($("spoken").textContent !== text) $("spoken").textContent = text;  // else the same would be said again
+  }, 700);
 }
 
 // What both nets make of the drawing; null if nothing is drawn. A state's reading is what the output layer makes of it:

@@ -21,7 +21,7 @@ function showWay() {
   $("half").hidden = !of;
   if (of) {
     $("half").style.width = `calc(${lines} * var(--cell))`;
-    $("half").firstChild.textContent = `half of the effective depth: ${lines === 1 ? "layer 1" : `layers 1 to ${lines}`}`;
+    $("half").firstChild.textContent = `half of the effective depth: ${upTo(lines)}`;
   }
   const described = { T: "Gates T", x: "States x", p: "Probability of each digit" };
   for (const [name, words] of Object.entries(described)) {
@@ -56,9 +56,11 @@ function half(gates) {
   return gates.findIndex(gate => (total += gate) >= sum(gates) / 2) + 1;
 }
 
+const upTo = l => l === 1 ? "layer 1" : `layers 1 to ${l}`;
+
 function wayText(of, l) {
   const open = l ? [...of.T[l - 1]].filter(T_j => T_j > 0.5).length : 0;
-  const opened = l === 0 ? "No gate yet." : `${open} of ${D} gates are more than half open.`;
+  const opened = l === 0 ? "No gate yet." : `${open} of ${D} gates ${open === 1 ? "is" : "are"} more than half open.`;
   const label = of.readings[l], stays = of.since === 0 ? "the plain layer" : `layer ${of.since}`;
   return `${opened} Read here, it is ${a(label)} (${percent(of.probabilities[l][label])}). ` +
     `From ${stays} on, it stays ${a(of.best)}.`;

@@ -42,6 +42,7 @@ def test_tables_judge_moves_and_the_longest_task_by_their_limits():
 
 def test_a_missing_browser_is_said_in_one_line(monkeypatch, refused):
     pytest.importorskip("selenium")
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)  # of which a benchmark warns
     monkeypatch.setattr(article.shutil, "which", lambda name: None)
     assert "expected chromium and chromedriver, found no such programs; install them" in refused(article.main, [])
 

@@ -199,7 +199,9 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
 
 def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
     """Draw the test accuracy of the cells with as many parameters, a dot a seed."""
-    cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) or cell.hidden == wga.ARMS[cell.arm].widths[0]]
+    cells = [cell for cell in cells_of(log) if cell.hidden == wga.ARMS[cell.arm].widths[0]]
+    cells = [cell for cell in cells if not wga.is_shallow(cell)]
+    cells += [cell for cell in cells_of(log) if wga.is_shallow(cell) and cell.hidden != wga.NARROW]
     for height, cell in enumerate(reversed(cells)):
         kind = "highway" if cell.arm.startswith("highway") else "plain"
         color = INK if wga.is_shallow(cell) else COLORS[kind]

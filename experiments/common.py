@@ -189,8 +189,8 @@ class Experiment:
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print the tables of logs, and the verdicts of committed ones; draw all figures.
 
-        They go to the folder of the first log, or of the first that is no committed one. A further log is judged beside
-        the first of its data set only.
+        They go to viz/ if the logs are all committed ones, else to the folder of the first that is none, or of the
+        first. A further log is judged beside the first of its data set only.
         """
         from highway_lab.figures import drawing, picture_folder, save_all
 
@@ -209,8 +209,10 @@ class Experiment:
                     f"{claim.section}: {claim.paper}\n    {claim.verdict}: {claim.why}\n    {claim.measured}",
                     end="\n\n",
                 )
-        other = (path for path in paths if path not in committed)
-        folder = picture_folder(next(other, paths[0]), self.log_path())
+        other = next((path for path in paths if path not in committed), None)
+        folder = picture_folder(other, self.log_path()) if other else Path("viz")
+        if not other and {*paths} != {*self.existing_logs()}:  # the committed pictures are of all logs
+            folder /= paths[0].stem
         pictures = {folder / name: partial(draw, *logs) for name, draw in self.figures.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:

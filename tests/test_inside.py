@@ -31,6 +31,7 @@ from experiments.common import load
 from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
 from highway_lab.datasets import load_folder, name_of
+from highway_lab.figures import new_figure
 from highway_lab.logs import DatasetInfo, write
 from highway_networks import BLOCKS, LOSSES, Block, DeepNet, as_inputs, evaluate, sigmoid_forward
 
@@ -581,6 +582,16 @@ def test_verdicts_are_printed_of_committed_logs_alone(workdir, monkeypatch, caps
             len(re.findall(rf"^(?:ours|overview): .*\n    ({words}): ", capsys.readouterr().out, re.MULTILINE))
             == verdicts
         )
+
+
+@pytest.mark.parametrize(("named", "place"), [([], "viz"), (["runs/lesions.json"], "viz/lesions")])
+def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypatch, named, place):
+    drawn = {"a.png": lambda *logs: new_figure(f"{len(logs)} logs", 2)[0]}
+    monkeypatch.setattr(load("lesions").figures, "FIGURES", drawn)
+    for name in ("runs", "models"):
+        Path(name).symlink_to(ROOT / name)
+    assert load("lesions").main(["plot", *named]) == 0
+    assert [path.as_posix() for path in Path("viz").rglob("*.png")] == [f"{place}/a.png"]
 
 
 def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir):

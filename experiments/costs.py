@@ -1,4 +1,4 @@
-"""What it costs to repeat the measurements: the hours that their logs say."""
+"""Costs of repeating the measurements: the hours that their logs state."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass

@@ -89,14 +89,14 @@ def draw_curves(part: FigureBase, dataset: str, best: list[BestRun]) -> None:
 
 
 def curves_in_words(best: list[BestRun]) -> str:
-    """Return a title: by how much the deepest plain nets end above the shallow; the budget if some were not trained."""
+    """Return a title: how far the lowest loss of the deepest plain nets is above; their budget if some are missing."""
     losses = by_seed(best, log_loss)
     deep, *shallow = (losses.get(("plain", depth)) for depth in (DEEP[-1], *SHALLOW))
     if not deep or not all(shallow):
         return f"each net's best settings, {name_budget(best)}"
     lead = difference(deep, [loss for of_depth in shallow for loss in of_depth])
-    higher = f"{times(lead.value)} times above {' and '.join(map(str, SHALLOW))}"
-    return f"after {count_of(epochs_of(best), 'epoch')}, {DEEP[-1]} plain layers end {higher}"
+    higher = f"is {times(lead.value)} times that of {in_words([str(depth) for depth in SHALLOW])}"
+    return f"in {count_of(epochs_of(best), 'epoch')}, the lowest loss of {DEEP[-1]} plain layers {higher}"
 
 
 def in_order(runs: Iterable[BestRun | TrialResult]) -> list[BestRun | TrialResult]:

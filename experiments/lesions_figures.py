@@ -57,7 +57,7 @@ def rise(net: Any) -> np.ndarray:
 
 
 def idle_at(net: Any, points: float) -> float:
-    """Return the % of the blocks whose closing changes the error by less than so many points."""
+    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
     return float(100 * np.mean(np.abs(rise(net)) < points))
 
 

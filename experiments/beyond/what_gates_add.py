@@ -502,7 +502,7 @@ def is_compared(cell: Cell) -> bool:
 
 @dataclass
 class Plan:
-    """A study's runs. `finish` trains those tasks of a list that have no result yet, and returns all results.
+    """Runs of a study. `finish` trains those tasks of a list that have no result yet, and returns all results.
 
     budget          of a run that is scored
     n_validation    samples on which settings are tuned

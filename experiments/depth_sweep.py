@@ -12,7 +12,7 @@ from highway_lab.tables import markdown
 from .common import final_values, group, points
 from .common_figures import minus
 from .tuned_plain import HIGHWAY, PLAIN, TunedPlainLog
-from .tuned_plain_figures import NAMES, ORTHOGONAL, accuracies, tuned_runs
+from .tuned_plain_figures import NAMES, ORTHOGONAL, accuracy_cell, depths_of, tuned_runs, untuned_runs
 
 SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
     "test_score": {
@@ -40,14 +40,20 @@ def final_or_chance(runs: Sequence[Any], field: str) -> str:
 
 
 def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
-    """Return a table of test accuracy by depth: highway and plain nets in the sweep's one setting, and tuned."""
-    config, of_sweep, of_tuned = sweep.runs[0].config, group(sweep.runs, "depth", "block"), tuned_runs(tuned)
+    """Return a table of test accuracy by depth: highway and plain nets in the sweep's one setting, and tuned.
+
+    The log of tuned nets completes that setting where the sweep has no nets of a depth.
+    """
+    config, of_sweep = sweep.runs[0].config, group(sweep.runs, "depth", "block")
+    untuned, of_tuned = untuned_runs(tuned), tuned_runs(tuned)
+    tuned_arms = [arm for arm in (*ARMS, ORTHOGONAL) if arm in of_tuned]
     rows = []
-    for depth in sorted({run.config.depth for run in sweep.runs}):
+    for depth in depths_of(of_tuned):
         rows.append([str(depth)])
-        rows[-1] += [final_or_chance(of_sweep[depth, arm.block], "test_score") for arm in ARMS]
-        tuned_arms = [arm for arm in (*ARMS, ORTHOGONAL) if arm in of_tuned]
-        rows[-1] += [f"{interval(accuracies(of_tuned[arm][depth])):.1f}" for arm in tuned_arms]
+        for arm in ARMS:
+            runs = of_sweep.get((depth, arm.block))
+            rows[-1].append(final_or_chance(runs, "test_score") if runs else accuracy_cell(untuned[arm].get(depth)))
+        rows[-1] += [accuracy_cell(of_tuned[arm].get(depth)) for arm in tuned_arms]
     header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
     header += [f"{NAMES[ORTHOGONAL]}, tuned"] * (ORTHOGONAL in of_tuned)
     return (

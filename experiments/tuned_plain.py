@@ -78,6 +78,7 @@ class Setting(NamedTuple):
     gate_bias: float
 
 
+SHALLOW = 2  # blocks, at most, of a net whose accuracy a deep one has to beat
 NETS = HIGHWAY, PLAIN, WIDE = Arm("highway", 50), Arm("plain", 50), Arm("plain", 71)
 ARMS = (*NETS, *(arm._replace(orthogonal=True) for arm in NETS))
 UNTUNED = Setting(Config.init, Config.init_gain, Config.lr, Config.gate_bias)  # the sweep's
@@ -161,6 +162,12 @@ def strongest(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], Arm]:
         net = arm._replace(orthogonal=False), depth
         best[net] = max(best.get(net, ((0, 0.0), arm)), (next(iter(settings.values())), arm))
     return {net: arm for net, (_, arm) in best.items()}
+
+
+def best_shallow(tried: Iterable[TriedSetting]) -> tuple[Arm, int] | None:
+    """Return arm and depth of the plain net of at most SHALLOW blocks that validates best, if there are such nets."""
+    found = {key: next(iter(settings.values())) for key, settings in qualities(tried).items()}
+    return max((key for key in found if key[0].block == "plain" and key[1] <= SHALLOW), key=found.get, default=None)
 
 
 def configure(arm: Arm, depth: int, setting: Setting, seeds: Sequence[int], budget: dict) -> list[Config]:

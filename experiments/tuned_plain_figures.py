@@ -56,6 +56,14 @@ def strongest_runs(log: tp.TunedPlainLog) -> Runs:
     return found
 
 
+def shallow_runs(log: tp.TunedPlainLog) -> list[tp.ScoredRun]:
+    """Return the runs of the best shallow net, a level that deep nets have to beat; none if the log has no such net."""
+    if (key := tp.best_shallow(log.tried)) is None:
+        return []
+    arm, depth = key
+    return tuned_runs(log)[arm][depth]
+
+
 def runs_of(log: tp.TunedPlainLog, settings: dict[tuple[tp.Arm, int], tp.Setting]) -> Runs:
     """Return the runs of one setting for each arm and depth."""
     by_setting = group_by(log.runs, lambda run: (tp.arm_of(run.config), run.config.depth, tp.setting_of(run.config)))
@@ -81,8 +89,9 @@ def lead(runs: list[tp.ScoredRun], others: list[tp.ScoredRun]) -> Interval:
 
 def depth_figure(log: tp.TunedPlainLog) -> Figure:
     """Draw test error and training loss against depth, log scales: left in the sweep's setting, right tuned."""
-    columns = {"one setting for all, not tuned": untuned_runs(log), "tuned on validation images": tuned_runs(log)}
-    leads, depth = leads_by_tuning(log), compared_depths(tuned_runs(log))[-1]
+    tuned, shallow = tuned_runs(log), shallow_runs(log)
+    columns = {"one setting for all, not tuned": untuned_runs(log), "tuned on validation images": tuned}
+    leads, depth = leads_by_tuning(log), compared_depths(tuned)[-1]
     first, *_, last = (leads[words][depth].value for words in (UNTUNED, STRONGEST))
     found = f"at {depth} blocks highway nets lead by {first:.1f} points, tuned by {last:.1f}"
     figure, axes = new_figure(
@@ -95,8 +104,10 @@ def depth_figure(log: tp.TunedPlainLog) -> Figure:
                 draw_against(panel, by_depth, values, **style)
         draw_level(above, 100 - 100 * CHANCE, "chance")
         draw_level(below, -np.log(CHANCE), "chance")
+        if shallow and found is tuned:
+            draw_level(above, 100 - accuracies(shallow).mean(), f"best of ≤ {tp.SHALLOW} blocks")
         above.set(title=words, xscale="symlog", yscale="log")
-        depths = depths_of(tuned_runs(log))
+        depths = depths_of(tuned)
         above.set_xticks(depths, ["" if depth in (30, 50) else depth for depth in depths])  # no room
         below.set(xlabel="blocks", yscale="log")
         for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):

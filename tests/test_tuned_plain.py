@@ -145,6 +145,16 @@ def test_a_net_is_judged_with_the_initial_weights_that_validate_best():
     assert claims(log)[1].measured.count("+0.0") == 3, "the wide nets with older weights"
 
 
+def test_the_shallow_level_is_chosen_by_validation_among_plain_nets_of_at_most_two_blocks():
+    assert tp.best_shallow(made_up_log(*[[0.9] * 4] * 3).tried) is None
+    scores = {(tp.PLAIN, 1): 0.91, (tp.WIDE, 2): 0.92, (tp.WIDE, 5): 0.99, (tp.HIGHWAY, 1): 0.99}
+    tried = [
+        tp.TriedSetting(arm.block, arm.hidden, depth, "glorot", 1.0, 0.001, -2.0, 100, score)
+        for (arm, depth), score in scores.items()
+    ]
+    assert tp.best_shallow(tried) == (tp.WIDE, 2)
+
+
 @pytest.mark.parametrize(
     ("scores", "verdict"),
     [([0.11, 0.12, 0.11], "reproduced"), ([0.1, 0.1, 0.4], "partly"), ([0.3, 0.31, 0.32], "not reproduced")],

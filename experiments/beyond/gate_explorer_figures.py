@@ -31,7 +31,7 @@ from highway_networks import BLOCKS, Config, DeepNet, InputError
 
 from .. import lesions, tuned_plain
 from ..common import CHANCE, group, points
-from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, tuned_runs
+from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, shallow_runs, tuned_runs
 from . import small_nets
 from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
@@ -181,6 +181,8 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
         "margin": BROKEN,
         "chance": 100 * CHANCE,
         "nets": nets,
+        "shallow": value_and_half(interval(accuracies(shallow_runs(log)))),
+        "shallow_blocks": tuned_plain.SHALLOW,
         "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
     }
 

@@ -8,7 +8,7 @@ const KINDS = {                                                // of nets: the c
 const COLUMNS = ["", ", tuned", ", orthogonal"];
 
 function showSweep() {
-  const { depths, nets: of, margin } = data.sweep, i = state.depth, blocks = depths[i];
+  const { depths, nets: of, margin, shallow: [shallow], shallow_blocks } = data.sweep, i = state.depth, blocks = depths[i];
   all("[data-now=blocks]").forEach(element => { element.textContent = blocks; });
   $("depth").value = i;
   $("depth").setAttribute("aria-valuetext", `${blocks} blocks`);
@@ -22,8 +22,10 @@ function showSweep() {
       ...of[kind].means.map(([y, half], place) => plot.line(place, y - half, place, y + half, color.split(" ")[0])),
       plot.dot(i, of[kind].means[i][0], `${color} now`),
     ].join("")),
-    plot.ends(Object.entries(KINDS).map(([words, [kind]]) =>
-      ({ y: of[words].means[last][0], words, kind: kind.split(" ")[0] }))),
+    plot.line(0, shallow, last, shallow, "level best"),
+    plot.ends([...Object.entries(KINDS).map(([words, [kind]]) =>
+      ({ y: of[words].means[last][0], words, kind: kind.split(" ")[0] })),
+      { y: shallow, words: `≤ ${shallow_blocks} blocks`, kind: "best" }]),
   ].join("");
 
   $("readout").innerHTML = ["plain", "highway"].map(kind => `<tr class="${kind}"><th scope="row">${kind}</th>` +
@@ -48,6 +50,7 @@ function makeSweep() {
 
 function tellSweep() {
   const { dataset, config, seeds, seed_range, margin, tried, depths, nets: of, leads, chance } = data.sweep;
+  const { shallow, shallow_blocks } = data.sweep;
   const broken = kind => of[kind].broken ? count(of[kind].broken, "block") : "no depth shown";
   tell({
     sweep_data: dataset, sweep_train: config.n_train.toLocaleString("en"), sweep_test: config.n_test.toLocaleString("en"),
@@ -55,6 +58,6 @@ function tellSweep() {
     sweep_range: seed_range.replace("-", "–"), margin, tried, chance: percent(chance / 100, 0),
     broken_plain: broken("plain"), broken_tuned: broken("plain, tuned"), broken_highway: broken("highway"),
     deepest: depths.at(-1), lead: withHalf(leads.tuned.at(-1)), lead_untuned: withHalf(leads.untuned.at(-1)),
-    lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
+    shallow: `${withHalf(shallow)}\u00a0%`, shallow_blocks, lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
   });
 }

@@ -1,6 +1,6 @@
 """Pictures, tables and outcomes of the arms: what each reaches, and how a highway net compares."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +13,17 @@ from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
-from ..common_figures import draw_dots
+from ..common import group_by
+from ..common_figures import draw_dots, scale_errors
 from ..paired import Paired, judge_family
 from . import what_gates_add as wga
 
 AT_CHANCE = 20  # % of test images, below which a run counts as one at chance
 NEAR_BEST = 0.02  # validation accuracy: candidates within it count as workable
 MARGINS = {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}
+ERROR_TICKS = (5, 10, 20)  # %
+LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
+PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 SHALLOW_NET = "best shallow net"
 
 
@@ -197,17 +201,108 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     return figure
 
 
+def equal_cells(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
+    """Return the cells with as many parameters as highway nets, or their block: deep ones first, then shallow ones.
+
+    On the sum, these are all cells.
+    """
+    if wga.STUDIES[log.study].of == wga.SUM:
+        return cells_of(log)
+    deep = [cell for cell in cells_of(log) if cell.hidden == wga.ARMS[cell.arm].widths[0] and not wga.is_shallow(cell)]
+    return [*deep, *(cell for cell in cells_of(log) if wga.is_shallow(cell) and cell.hidden != wga.NARROW)]
+
+
+def color_of(cell: wga.Cell) -> str:
+    """Return the colour of a highway net, of another deep one, or of a shallow one."""
+    if wga.is_shallow(cell):
+        return INK
+    return COLORS["highway" if cell.arm.startswith("highway") else "plain"]
+
+
+def name_rows(axes: Axes, cells: Sequence[wga.Cell]) -> None:
+    """Write the names of cells beside the rows 0, 1, ... of a panel, from above."""
+    axes.set_yticks(range(len(cells)), [name_cell(cell) for cell in cells], fontsize=8)
+    axes.set_ylim(len(cells) - 0.5, -0.5)
+
+
 def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
-    """Draw the test accuracy of the cells with as many parameters, a dot a seed."""
-    cells = [cell for cell in cells_of(log) if cell.hidden == wga.ARMS[cell.arm].widths[0]]
-    cells = [cell for cell in cells if not wga.is_shallow(cell)]
-    cells += [cell for cell in cells_of(log) if wga.is_shallow(cell) and cell.hidden != wga.NARROW]
-    for height, cell in enumerate(reversed(cells)):
-        kind = "highway" if cell.arm.startswith("highway") else "plain"
-        color = INK if wga.is_shallow(cell) else COLORS[kind]
-        draw_dots(axes, wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy"), height, color=color)
-    axes.set_yticks(range(len(cells)), [name_cell(cell) for cell in reversed(cells)], fontsize=8)
-    axes.set_xlabel("test accuracy (%), digits")
+    """Draw the test error of the cells with as many parameters, a dot a seed."""
+    cells = equal_cells(log)
+    for row, cell in enumerate(cells):
+        errors = 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
+        draw_dots(axes, errors, row, color=color_of(cell))
+    name_rows(axes, cells)
+    scale_errors(axes, ERROR_TICKS)
+    axes.set_xlabel("test error (%), digits")
+
+
+def start_figure(*logs: wga.WhatGatesAddLog) -> Figure:
+    """Draw how untrained deep nets pass on gradients, block by block, and the directions of an input, for each arm.
+
+    Left, the norm of the gradient at each block, as a multiple of that behind the last one; right, the singular values
+    of the Jacobian of all blocks at one image.
+    """
+    log = logs[0]
+    deepest = max(cell.depth for cell in equal_cells(log))
+    starts = {cell: start for cell in equal_cells(log) if cell.depth == deepest and (start := start_of(log, cell))}
+    ranges = {cell: finite(start.singular_values) for cell, start in starts.items()}
+    passed = {cell.arm: f"{np.sum(of > PASSED * of.max())} of {len(of)}" for cell, of in ranges.items()}
+    found = ", ".join(f"{arm} {passed[arm]}" for arm in ("plain", "highway") if arm in passed)
+    title = f"Directions that pass before training: {found}"
+    figure, (gradients, values) = new_figure(title, height_of(starts), ncols=2, sharey=True)
+    for row, (cell, start) in enumerate(starts.items()):
+        norms = finite(start.gradient_norms)
+        draw_dots(gradients, norms / norms[-1], row, center=lambda of: of[0], color=color_of(cell))
+        draw_dots(values, ranges[cell], row, center=np.median, color=color_of(cell))
+    name_rows(gradients, [*starts])
+    gradients.set(xscale="log", xlabel="gradient by block ÷ that of the last\n(large: of the first)")
+    values.set(xscale="log", xlabel="singular values of $dx_L/dx_0$\n(large: the median)")
+    return figure
+
+
+def start_of(log: wga.WhatGatesAddLog, cell: wga.Cell) -> wga.Flow | None:
+    """Return what was measured of an untrained net of a cell, in the setting chosen by accuracy."""
+    return next((run.start for run in wga.scored_runs(log, cell, "accuracy") if run.start), None)
+
+
+def finite(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([value for value in values if value is not None])
+
+
+def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
+    """Draw the validation accuracy at each rate, in the best scale there, of the candidates tried with one seed."""
+    log = logs[0]
+    cells, rates = equal_cells(log), sorted({of.lr for of in log.tried})
+    first = min(of.seed for of in log.tried)
+    tried = group_by((of for of in log.tried if of.seed == first), lambda of: (of.cell, of.lr))
+    scores = np.array([[best_score(tried.get((cell, lr), [])) for lr in rates] for cell in cells])
+    suits = np.sum(scores >= np.nanmax(scores, axis=1, keepdims=True) - 100 * NEAR_BEST, axis=1)
+    by_arm = dict(zip((cell.arm for cell in cells), suits, strict=True))
+    shown = {"highway": "highway nets", "residual, scaled": "scaled residual nets"}
+    found = ", ".join(f"{by_arm[arm]} for {words}" for arm, words in shown.items() if arm in by_arm)
+    figure, axes = new_figure(f"Of {len(rates)} learning rates, these work: {found}", height_of(cells))
+    best = np.nanmax(scores)
+    axes.imshow(scores, aspect="auto", vmin=LEAST_SHOWN * best, vmax=best)
+    for row, column in np.argwhere(~np.isnan(scores)):
+        color = "black" if scores[row, column] > (1 + LEAST_SHOWN) / 2 * best else "white"
+        words = f"{scores[row, column]:.0f}"
+        axes.text(column, row, words, color=color, size=8, ha="center", va="center")
+    axes.set_xticks(range(len(rates)), [f"{lr:g}" for lr in rates])
+    name_rows(axes, cells)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("learning rate")
+    return figure
+
+
+def height_of(rows: Sized) -> float:
+    """Return the height of a picture with so many rows, in inches."""
+    return 1.6 + 0.24 * len(rows)
+
+
+def best_score(tries: Sequence[wga.Tried]) -> float:
+    """Return the highest validation accuracy in per cent, NaN of no tries; a diverged run guesses."""
+    scores = (wga.CHANCE if of.validation_score is None else of.validation_score for of in tries)
+    return 100 * max(scores, default=np.nan)
 
 
 def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
@@ -225,7 +320,11 @@ def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     label_ends(axes)
 
 
-FIGURES = {"what_gates_add.png": arms_figure}
+FIGURES = {
+    "what_gates_add.png": arms_figure,
+    "what_gates_add_start.png": start_figure,
+    "what_gates_add_rates.png": rates_figure,
+}
 TABLES = {
     "what_gates_add": arms_table,
     "what_gates_add_compared": compared_table,

@@ -31,6 +31,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "lesions": ("run",),
     "section_4": ("run",),
     "tuned_plain": ("run",),
+    "sketch": ("run",),
     "constant_gates": ("run",),
     "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),

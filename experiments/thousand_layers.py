@@ -11,6 +11,10 @@ the rates chosen for 3: to choose anew would cost ten times as much. From −4 n
 lowest rate, and are not trained longer. Is depth put to use when there is time? It is if 1,000 blocks outperform none:
 if the 95 % interval of the difference of their test accuracies lies above 0.
 
+With --residual, residual nets y = x + H and y = x + H/√L of all depths are trained for 3 epochs, at rates chosen in the
+same way, among three lower ones, too: a net of y = x + H has large gradients, and none are clipped here. They are
+compared with highway nets at 1,000 blocks: of each, the kind or the bias that validates best.
+
 A block takes part if its mean T over training images has at least doubled in training, and is above 0.01. To find how
 many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their input. The least
 k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
@@ -18,6 +22,7 @@ k from which on test accuracy is at most 0.1 points below that of the whole net 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -28,6 +33,7 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, evaluate, rounded
 
+from .beyond.blocks import RESIDUAL_SCALED
 from .common import Experiment, ExperimentJob, fit
 from .rates import TriedRate, choose_and_measure, choosing
 
@@ -41,6 +47,9 @@ SETTING = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "cli
 BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
 CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
 LONG_BLOCKS, LONG_EPOCHS = BLOCKS[1:3], 30
+SCALED = RESIDUAL_SCALED[0.5]
+LOWER_RATES = (0.0001, 0.0003, 0.001)  # tried by residual nets, too, whose gradients grow with depth
+RESIDUAL = (("residual", Config.gate_bias), (SCALED, Config.gate_bias))  # without gates, though each has a bias
 GATE_IMAGES = 1_000  # training images over which mean T is taken
 GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown by this factor and is above this value
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
@@ -80,7 +89,7 @@ class ThousandLayersLog(Log):
     runs: NonEmpty[DeepRun]
 
 
-EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long"})
+EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long", "residual": "run --residual"})
 
 
 def entropy(y: np.ndarray) -> float:
@@ -125,10 +134,16 @@ def run_config(config: Config, data: Dataset) -> DeepRun:
     return TrainedRun.of(config, training.so_far(), gates)
 
 
-def plan(data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None) -> list[Config]:
-    """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first."""
-    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
-    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), BLOCKS)] + [CONTROL]
+def plan(
+    data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None, *, residual: bool = False
+) -> list[Config]:
+    """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first.
+
+    residual    whether residual nets take the place of highway and plain ones
+    """
+    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, LOWER_RATES * residual + RATES, SEEDS)
+    blocks = RESIDUAL if residual else BLOCKS
+    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), blocks)] + [CONTROL]
     if rates is None:
         return configs(dict.fromkeys(arms, tried), [CHOOSING_SEED], choosing(fit(CHOOSING_BUDGET, data, smoke)))
     return configs({arm: [rates[arm]] for arm in arms}, seeds, fit(BUDGET, data, smoke))
@@ -157,16 +172,20 @@ def arm(run: DeepRun) -> tuple[str, float, int]:
 
 
 def run(job: ExperimentJob) -> None:
+    residual = job.arguments.residual
     if job.arguments.long:
         rates = {arm(run): run.config.lr for run in EXPERIMENT.read(job.path).runs}
         job, tried = job.for_more("long"), []
         runs = job.run_missing(run_config, plan_long(job.data, job.smoke, rates), DeepRun)
     else:
-        tried, runs = choose_and_measure(job, run_config, plan, DeepRun, arm)
+        job = job.for_more("residual") if residual else job
+        tried, runs = choose_and_measure(job, run_config, partial(plan, residual=residual), DeepRun, arm)
     constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
     guessing_loss = rounded(entropy(job.data.train_y))
     job.keep(runs[0].config, guessing_loss=guessing_loss, **constants, tried=tried, runs=runs)
 
 
 parser = EXPERIMENT.add_run(run, "train all nets; resumable")
-parser.add_argument("--long", action="store_true", help=f"the deepest nets for {LONG_EPOCHS} epochs, after run")
+which = parser.add_mutually_exclusive_group()
+which.add_argument("--residual", action="store_true", help="residual nets")
+which.add_argument("--long", action="store_true", help=f"the deepest nets for {LONG_EPOCHS} epochs, after run")

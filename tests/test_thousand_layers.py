@@ -182,6 +182,29 @@ def test_nets_of_one_seed_are_not_said_to_stall():
     assert claims(log)[0].why.startswith("From a gate bias of −4, −6 and −20 the evidence allows both.")
 
 
+def residual_log(score: float) -> tl.ThousandLayersLog:
+    """Return a log of residual nets that reach this accuracy; scaled ones validate best."""
+    log = log_of()
+    runs, tried = [run for run in log.runs if run.config.block == "plain"], []
+    for (block, bias), loss in zip(tl.RESIDUAL, (0.3, 0.1), strict=True):
+        for depth in tl.DEPTHS:
+            tried.append(TriedRate((block, bias, depth), Config.lr, tl.CHOOSING_SEED, loss))
+            configs = [replace(log.runs[0].config, block=block, depth=depth, seed=seed) for seed in tl.SEEDS]
+            reached = score if block == tl.SCALED else 0.5
+            runs = [made_up.trained_run(config, [0.1, reached], [2.3, 0.1], None) for config in configs] + runs
+    return replace(log, runs=runs, tried=tried)
+
+
+@pytest.mark.parametrize(
+    ("score", "verdict"), [(0.96, Verdict.REPRODUCED), (0.95, Verdict.INCONCLUSIVE), (0.94, Verdict.NOT_REPRODUCED)]
+)
+def test_the_best_residual_nets_are_compared_with_the_best_highway_nets_of_a_thousand_blocks(score, verdict):
+    *_, claim = claims(log_of(), residual_log(score))
+    assert claim.verdict == verdict
+    assert claim.why.startswith(f"After 12 epochs, scaled residual nets reach {100 * score:.1f} %, highway nets")
+    assert claims(log_of(), residual_log(score))[:2] == claims(log_of())[:2], "the control counts once"
+
+
 @pytest.mark.parametrize(
     ("score", "lost", "verdict"),
     [

@@ -11,6 +11,12 @@ of the plain net. Schedule and dropout (none) are those chosen before, by runs o
 seeds and 1,000 test images the interval is far wider than the margin: expect no verdict but inconclusive. The number
 and its curve are what these runs are for.
 
+With --maxout, nets of maxout blocks on MNIST: a shallow one of 25 maps (5 layers) and one of table 1's 16 maps (10
+layers), with at most as many parameters as the highway net of 16 maps. Their weights are orthogonal, which keep the
+size of what a maxout unit passes on (those of the others suit ReLU), and each net chooses among the candidates of the
+others and a lower rate. The authors argue in section 5 that deep and narrow highway nets are as good as wide and
+shallow maxout nets.
+
 With --more-seeds, table 1's larger net again, from three other seeds for more epochs, by the settings chosen before.
 """
 
@@ -18,7 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +36,7 @@ from highway_lab.logs import DatasetInfo, Log, RunRecord
 from highway_lab.training import Training
 from highway_networks import Dataset, InputError, rounded
 
+from .beyond import blocks  # noqa: F401, adds maxout to BLOCKS
 from .common import Experiment, ExperimentJob, group_by
 from .conv_runs import checkpoint_path, config_of, train_missing
 
@@ -42,6 +49,7 @@ CHOICES = {  # the net and the epochs that choose, and candidates for what the r
     ),
     "digits": ("digits", 2, [{}, {"lr": 0.1}]),
 }
+ORTHOGONAL = {"init": "orthogonal"}
 HIGHWAY, PLAIN, NOT_AUGMENTED = {"block": "highway"}, {"block": "plain"}, {"block": "highway", "augment": False}
 TABLES = {  # net, epochs, number of seeds, fields that differ from the recipe
     "mnist": (
@@ -63,6 +71,13 @@ LONG = {  # net, epochs that choose, rates, paddings beside the recipe's; epochs
     "cifar-10": ("highway-a", 12, (0.03, 0.06, 0.12, 0.25), (4,), 200, {"highway": (0, 1), "plain": (0,)}),
     "digits": ("digits", 1, (0.05, 0.1), (4,), 2, {"highway": (0,), "plain": (0,)}),
 }
+MAXOUT = {  # nets, epochs, number of seeds, candidates
+    "mnist": (
+        *(("mnist-25-shallow", "mnist-16"), 20, 3),
+        [ORTHOGONAL | {"dropout": share, "lr": lr} for share in (0.25, 0.5) for lr in (0.01, 0.03, 0.1)],
+    ),
+    "digits": (("digits",), 2, 2, [ORTHOGONAL | {"lr": 0.02}, ORTHOGONAL]),
+}
 COSTED = {"mnist": (), "cifar-10": ("highway-b", "highway-c"), "digits": ("digits",)}  # nets that are only timed
 MODEL = Path("models") / "conv-mnist-16.npz"  # the net of table 1's first seed, which `conv_gates` looks into
 
@@ -82,7 +97,7 @@ class ConvTablesLog(Log):
     """The logs runs/conv_tables.json, of MNIST, runs/conv_tables-cifar-10.json, and those of MORE.
 
     choosing   a run of each candidate with each kind of block; none with --more-seeds
-    chosen     by block, the fields of the best candidate
+    chosen     by block, the fields of the best candidate; with --maxout, by net
     runs       the table's
     """
 
@@ -93,12 +108,15 @@ class ConvTablesLog(Log):
     costs: list[Cost]
 
 
-MORE = {"more-seeds": "run --more-seeds", "cifar-10-long": "run --long --dataset cifar-10"}
+MORE = {"more-seeds": "run --more-seeds", "maxout": "run --maxout", "cifar-10-long": "run --long --dataset cifar-10"}
 EXPERIMENT = Experiment(__name__, __doc__, ConvTablesLog, datasets=("mnist", "cifar-10"), more=MORE)
 
 
 def best(arms: Sequence[tuple[str, dict]], runs: Sequence[RunRecord[ConvConfig]]) -> dict[str, dict]:
-    """Return by block the fields of the run of the highest last validation accuracy; a diverged run comes last."""
+    """Return by block, or whatever an arm begins with, the fields of the run of the highest last validation accuracy.
+
+    A diverged run comes last.
+    """
 
     def score(tried: tuple[tuple[str, dict], RunRecord]) -> tuple[bool, float]:
         return not tried[1].diverged, tried[1].history.validation_score[-1] or 0
@@ -169,6 +187,22 @@ def run_more_seeds(job: ExperimentJob) -> None:
     job.keep(configs[0], choosing=[], chosen=chosen, runs=train_missing(job, configs), costs=[])
 
 
+def run_maxout(job: ExperimentJob) -> None:
+    """Choose settings for each maxout net, and train it."""
+    nets, epochs, seeds, candidates = MAXOUT[job.dataset]
+    _, few, _ = CHOICES[job.dataset]
+    job = job.for_more("maxout")
+
+    def configs(net: str, epochs: int, **fields: Any) -> ConvConfig:
+        return config_of(job.data, net, False, {"epochs": epochs}, block="maxout", **fields)
+
+    arms = [(net, fields) for net in nets for fields in candidates]
+    choosing = train_missing(job, [configs(net, few, **fields) for net, fields in arms])
+    chosen = best(arms, choosing)
+    runs = train_missing(job, [configs(net, epochs, seed=seed, **chosen[net]) for net in nets for seed in range(seeds)])
+    job.keep(runs[0].config, choosing=choosing, chosen=chosen, runs=runs, costs=[])
+
+
 def run_long(job: ExperimentJob) -> None:
     """Choose a rate and a padding for each kind of block, and train longer, on all training images."""
     net, epochs, rates, paddings, long_epochs, seeds = LONG[job.dataset]
@@ -196,5 +230,6 @@ parts = parser.add_mutually_exclusive_group()
 for flag, part, of in (
     ("--long", (LONG, run_long), "Highway A for longer, on all training images"),
     ("--more-seeds", (MORE_SEEDS, run_more_seeds), "more seeds of the net of 32 maps"),
+    ("--maxout", (MAXOUT, run_maxout), "nets of maxout blocks"),
 ):
     parts.add_argument(flag, dest="part", action="store_const", const=part, help=f"{of}; after run")

@@ -201,6 +201,7 @@ EQUATIONS = {  # y of x and of the branches, in a net of three blocks
     **{name: lambda x, H, p=p: 3**-p * H + x for p, name in RESIDUAL_SCALED.items()},
     "residual-gated": lambda x, H, T: H * T + x,
     **{name: lambda x, H, A, s=s: s * A * H + x for s, name in REZERO.items()},
+    "maxout": lambda x, A, B: np.maximum(A, B),
     "lstm": lstm,
 }
 
@@ -216,7 +217,7 @@ def test_each_block_computes_its_equation(block, depth):
         x, branches = cache.x[l], []
         for branch in net.block.branches:
             z = p[f"W_{branch}"][l] @ x + p[f"b_{branch}"][l, :, None]
-            branches.append(np.tanh(z) if branch == "H" else z if branch == "A" else sigmoid(z))
+            branches.append(np.tanh(z) if branch == "H" else z if branch in "AB" else sigmoid(z))
             np.testing.assert_allclose(getattr(cache, branch)[l], branches[-1], rtol=1e-12)
         np.testing.assert_allclose(cache.x[l + 1], EQUATIONS[block](x, *branches), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[-1] + p["b_out"][:, None], rtol=1e-12)

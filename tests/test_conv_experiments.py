@@ -96,6 +96,39 @@ def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, d
     assert there == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("shallow", "verdict"),
+    [(0.99, Verdict.REPRODUCED), (0.9935, Verdict.NOT_REPRODUCED), (0.9925, Verdict.INCONCLUSIVE)],
+)
+def test_highway_nets_are_compared_with_a_shallow_maxout_net(shallow, verdict):
+    deep, wide = (configure(net, epochs=20, block="maxout") for net in ("mnist-16", ctf.SHALLOW))
+    scores = {
+        replace(config, seed=seed): score + 0.0002 * seed
+        for config, score in ((deep, 0.97), (wide, shallow))
+        for seed in range(3)
+    }
+    *_, claim = ctf.claims(mnist_log(0.992, 0.9922, 0.9924), tables_log(MNIST, scores))
+    assert (claim.section, claim.verdict) == ("5", verdict)
+
+
+def test_maxout_nets_choose_each_for_itself_and_have_no_more_parameters(digits, workdir, monkeypatch):
+    seen = []
+
+    def train(job, configs):
+        seen.extend(configs)
+        return [made_up.conv_run(config, config.lr) for config in configs]  # the highest rate is best
+
+    monkeypatch.setattr(conv_tables, "train_missing", train)
+    monkeypatch.setattr(common.ExperimentJob, "keep", lambda _, config, **log: seen.append(log["chosen"]))
+    job = made_up.job(digits, dataset="mnist")
+    conv_tables.run_maxout(job)
+    *runs, chosen = seen
+    assert [*chosen] == ["mnist-25-shallow", "mnist-16"]
+    assert [*chosen.values()] == 2 * [{"init": "orthogonal", "dropout": 0.25, "lr": 0.1}]
+    nets = [ConvNet((1, 28, 28), 10, stages=NETS[run.net].stages, block="maxout", rng=None) for run in runs]
+    assert max(net.params.flat.size for net in nets) == 38_986
+
+
 # ------------------------------------------------------------------------- section 2.2 and normalisation
 
 

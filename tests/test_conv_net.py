@@ -183,7 +183,8 @@ def derivatives(net: ConvNet, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndar
 
 def without_shifts(gradients: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return all gradients but those of biases that batch normalisation cancels, which must be 0."""
-    shifts = {name.replace("gamma", "b_H") for name in gradients if name.endswith(".gamma")}
+    layers = [name.removesuffix("gamma") for name in gradients if name.endswith(".gamma")]
+    shifts = {next(name for name in gradients if name.startswith(f"{layer}b_")) for layer in layers}  # of H, or of A
     assert all(np.abs(gradients[name]).max() < 1e-12 for name in shifts)
     return {name: gradient for name, gradient in gradients.items() if name not in shifts}
 

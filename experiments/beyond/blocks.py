@@ -1,7 +1,7 @@
-"""More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, and an LSTM's.
+"""More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, maxout, an LSTM's.
 
 Importing this module makes them known to the nets, as any file of a user's may: `residual-scaled` (p = 1) and
-`residual-scaled-0.75`, ..., `residual-gated`, `rezero` (s = 1) and `rezero-0.3`, ..., `lstm`.
+`residual-scaled-0.75`, ..., `residual-gated`, `rezero` (s = 1) and `rezero-0.3`, ..., `maxout`, `lstm`.
 """
 
 from functools import partial
@@ -57,6 +57,18 @@ def rezero_backward(dy, x, z, dz, dx, activation, scratch, s):
     np.multiply(H, dx, out=dA)  # dA = s·H·dy
     dx[...] = dy  # dx = dy
     activation.backward(dH, H, scratch)
+
+
+def maxout_forward(x, z, y, activation):
+    A, B = z
+    np.maximum(A, B, out=y)  # y = max(W_A x + b_A, W_B x + b_B)    (Goodfellow et al. 2013), which needs no activation
+
+
+def maxout_backward(dy, x, z, dz, dx, activation, scratch):
+    (A, B), (dA, dB) = z, dz
+    np.multiply(A >= B, dy, out=dA)
+    np.subtract(dy, dA, out=dB)
+    dx[...] = 0  # no path around the affine maps
 
 
 def lstm_forward(x, z, y, activation):
@@ -132,4 +144,5 @@ RESIDUAL_SCALED = {p: add(residual_scaled(p), "residual-scaled", p) for p in (1,
 REZERO = {s: add(rezero(s), "rezero", s) for s in (0.3, 1, 3, 10)}
 VARIANTS = {name for kinds in (RESIDUAL_SCALED, REZERO) for number, name in kinds.items() if number != 1}
 BLOCKS["residual-gated"] = Block("HT", residual_gated_forward, residual_gated_backward)
+BLOCKS["maxout"] = Block("AB", maxout_forward, maxout_backward)
 BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})

@@ -1,14 +1,17 @@
 """Picture, table and verdicts of what the sketch says beside its numbers."""
 
+import math
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, INK, draw_by_layer, new_figure
+from highway_lab.figures import COLORS, INK, draw_by_layer, draw_level, new_figure
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
+from highway_networks import Config
 
-from .claims import Claim, Verdict, combine, holds, judge_better, require
+from .claims import Claim, Verdict, combine, holds, in_words, judge_better, require
 from .common import CHANCE, points
 from .common_figures import draw_dots
 from .sketch import LEARNED, SketchLog, SketchRun
@@ -32,11 +35,11 @@ def by_net(log: SketchLog) -> dict[str, list[SketchRun]]:
 
 def figure(log: SketchLog) -> Figure:
     """Draw the test accuracy of every net, and mean T by block of highway nets that saw all images."""
-    nets, T = by_net(log), mean_gates(log)
-    ends = "more" if early_minus_late(T).mean() > 0 else "less"
-    picture, (scores, gates) = new_figure(
-        f"On all images, lower blocks end {ends} open", 3.4, ncols=2, width_ratios=(3, 2)
+    nets, T, counts = by_net(log), mean_gates(log), on_all_images(log)
+    found = " and ".join(
+        f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in counts.items()
     )
+    picture, (scores, gates) = new_figure(f"On all images, {in_words(found)} train", 3.4, ncols=2, width_ratios=(3, 2))
     for row, runs in enumerate(nets.values()):
         draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])
     scores.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
@@ -44,7 +47,8 @@ def figure(log: SketchLog) -> Figure:
     scores.invert_yaxis()
     scores.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
     draw_by_layer(gates, T, label="highway", color=COLORS["highway"])
-    gates.set(xlabel="block", ylabel="mean T", ylim=(0, None))
+    draw_level(gates, 1 / (1 + math.exp(-Config.gate_bias)), "_")
+    gates.set(xlabel="block", ylabel="mean T (dashed: at the start)", ylim=(0, None))
     return picture
 
 
@@ -101,11 +105,7 @@ def judge_share(share: float) -> Verdict:
 
 def judge_data(log: SketchLog) -> Claim:
     """Judge whether highway nets train and plain ones do not if they see all images."""
-    most = max(run.config.n_train for run in log.runs)
-    nets = {
-        block: [run for run in log.runs if (run.config.block, run.config.n_train) == (block, most)]
-        for block in ("highway", "plain")
-    }
+    nets = on_all_images(log)
     shares = {block: n_trained(runs) / len(runs) for block, runs in nets.items()}
     guess = judge_share(1 - shares["plain"])
     counts = {block: f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in nets.items()}
@@ -119,6 +119,15 @@ def judge_data(log: SketchLog) -> Claim:
         detail=True,
         before=True,
     )
+
+
+def on_all_images(log: SketchLog) -> dict[str, list[SketchRun]]:
+    """Return the runs that saw most images, by kind of block."""
+    most = max(run.config.n_train for run in log.runs)
+    return {
+        block: [run for run in log.runs if (run.config.block, run.config.n_train) == (block, most)]
+        for block in ("highway", "plain")
+    }
 
 
 def judge_gates(log: SketchLog) -> Claim:

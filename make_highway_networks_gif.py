@@ -80,9 +80,7 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
 
 def message(log: viz.Log, field: str) -> str:
     """Return the accuracy that the nets of each kind of block have reached, in words."""
-    reached = {kind: np.mean(viz.curves(runs, field)[:, -1]) for kind, runs in viz.group(log.runs, "block").items()}
-    words = (f"{kind} {'diverged' if np.isnan(of) else f'{100 * of:.0f} %'}" for kind, of in reached.items())
-    return f"{viz.describe(log, log.runs)}, after training: {', '.join(words)}"
+    return f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
 
 
 def share_palette(pictures: np.ndarray) -> np.ndarray:

@@ -135,6 +135,16 @@ def describe(log: Log, runs: list[RunRecord]) -> str:
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
+def reached(runs: list[RunRecord], field: str) -> str:
+    """Return in words the mean of the last accuracies, or losses, of each kind of block."""
+    words = []
+    for kind, of_kind in group(runs, "block").items():
+        mean = np.mean([np.nan if run.diverged else getattr(run.history, field)[-1] for run in of_kind])
+        number = f"{100 * mean:.0f} %" if field.endswith("score") else f"{mean:.2g}"
+        words.append(f"{kind} {'diverged' if np.isnan(mean) else number}")
+    return ", ".join(words)
+
+
 def name_depth(depth: int) -> str:
     return f"{depth} block{'s' * (depth != 1)}"
 
@@ -184,8 +194,10 @@ def mark_guessing(axes: Axes, log: Log, field: str) -> None:
 
 def learning_curves(log: Log) -> np.ndarray:
     """Draw accuracy on training and on other images against epoch; return the two axes."""
-    _, panels = new_figure(f"Accuracy by epoch: {describe(log, log.runs)}", 3.6, ncols=2, sharey=True)
-    for axes, (images, field) in zip(panels, (("training", "train_score"), scored_on(log)), strict=True):
+    scored = scored_on(log)
+    title = f"{describe(log, log.runs)}: accuracy {reached(log.runs, scored[1])}"
+    _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
+    for axes, (images, field) in zip(panels, (("training", "train_score"), scored), strict=True):
         draw_history(axes, log, field)
         mark_guessing(axes, log, field)
         axes.set_title(f"{images} images")
@@ -196,7 +208,7 @@ def learning_curves(log: Log) -> np.ndarray:
 
 def training_loss(log: Log) -> Axes:
     """Draw training loss against epoch, beside the loss of calling all classes equally likely."""
-    _, axes = new_figure(f"Training loss by epoch: {describe(log, log.runs)}", 3.8)
+    _, axes = new_figure(f"{describe(log, log.runs)}: training loss {reached(log.runs, 'train_loss')}", 3.8)
     draw_history(axes, log, "train_loss")
     mark_guessing(axes, log, "train_loss")
     axes.set_ylabel("mean cross-entropy (nats)")
@@ -206,8 +218,10 @@ def training_loss(log: Log) -> Axes:
 
 def depth_sweep(log: Log) -> np.ndarray:
     """Draw final test accuracy and training loss against depth; return the two axes."""
-    _, panels = new_figure(f"After the last epoch, by depth: {describe(log, log.runs)}", 3.8, ncols=2)
     depths = depths_of(log)
+    deepest = [run for run in log.runs if run.config.depth == depths[-1]]
+    title = f"{describe(log, log.runs)}, {name_depth(depths[-1])}: accuracy {reached(deepest, 'test_score')}"
+    _, panels = new_figure(title, 3.8, ncols=2)
     columns = {"test_score": "test accuracy", "train_loss": "training loss (nats)"}
     for axes, (field, title) in zip(panels, columns.items(), strict=True):
         for block, runs in group(log.runs, "block").items():
@@ -224,7 +238,9 @@ def T_gate_evolution(log: Log) -> Axes:
     """Draw what training changes: the mean T of each block (row) by epoch (column); white: as in the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    title = f"What training opens (red) and closes (blue): {describe(log, runs_with_gates(log))}"
+    opened = np.count_nonzero(means[-1] > means[0])
+    words = f"Training opens {opened} blocks (red) and closes {depth - opened} (blue)"
+    title = f"{words}: {describe(log, runs_with_gates(log))}"
     figure, axes = new_figure(title, 4.6)
     colors, bounds = beside_untrained(means[0].mean(), means)
     cells = axes.imshow(means.T, aspect="auto", extent=(-0.5, epochs - 0.5, depth + 0.5, 0.5), **colors)
@@ -281,7 +297,8 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
-    title = f"Mean transform gate after training, one row per run: {describe(log, shown)}"
+    later = sum(is_later_half_open(run.gate_means[-1]) for run in shown)
+    title = f"The later half ends more open in {later} of {len(shown)} runs: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
     untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
     colors, bounds = beside_untrained(untrained, np.concatenate([run.gate_means[-1] for run in shown]))
@@ -295,6 +312,12 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
     scale.ax.set_ylim(*bounds)
     return panels[:, 0]
+
+
+def is_later_half_open(means: list[float]) -> bool:
+    """Return whether the mean T of the second half of the blocks, from their means, is above that of the first."""
+    half = len(means) // 2
+    return bool(half) and sum(means[-half:]) > sum(means[:half])
 
 
 def evenly_spaced(n: int, most: int) -> np.ndarray:

@@ -579,8 +579,8 @@ def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
     paper = "highway nets of 50 and 100 layers perform like those of 10 and 20"
     tested = name_budget(new, "new seed") if new else name_budget(log.best)
     lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
-    better = f", where nets reach a lower loss at {in_words(better)} layers" if better else ""
-    why = f"{where[:-1]}{better}. Not counted are runs that diverged, {count_diverged(runs)}."
+    better = f" At {in_words(better)} layers they even reach a lower loss." if better else ""
+    why = f"{where}{better} Not counted are runs that diverged, {count_diverged(runs)}."
     measured = f"orders of magnitude below 10 and 20 layers, like: within ±{LOSS_MARGIN:g} ({tested}): {measured}"
     return Claim(FIGURE_1, paper, of_learners(verdict, learned), why, f"{measured}; diverged: {lost}")
 

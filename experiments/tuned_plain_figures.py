@@ -242,7 +242,7 @@ def claims(log: tp.TunedPlainLog) -> list[Claim]:
     seeds = count_of(len(tuned[tp.HIGHWAY][depths[0]]), "seed")
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     deepest = leads[max(leads)]
-    why = f"{where_better} At {max(leads)} blocks they lead by {deepest.value:.1f} points, orthogonal weights allowed."
+    why = f"{where_better} At {max(leads)} blocks they lead by {deepest.value:.1f} points if both kinds may begin with orthogonal weights."
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without gains over plain nets of as many parameters"
     as_good = f"plain nets of {tp.WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"

@@ -242,7 +242,8 @@ def claims(log: tp.TunedPlainLog) -> list[Claim]:
     seeds = count_of(len(tuned[tp.HIGHWAY][depths[0]]), "seed")
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     deepest = leads[max(leads)]
-    why = f"{where_better} At {max(leads)} blocks they lead by {deepest.value:.1f} points if both kinds may begin with orthogonal weights."
+    by = f"{deepest.value:.1f} points if both kinds may begin with orthogonal weights"
+    why = f"{where_better} At {max(leads)} blocks they lead by {by}."
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without gains over plain nets of as many parameters"
     as_good = f"plain nets of {tp.WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"

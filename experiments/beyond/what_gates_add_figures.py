@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, INK, draw_seeds, label_ends, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, label_ends, new_figure
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
@@ -21,7 +21,16 @@ from . import what_gates_add as wga
 AT_CHANCE = 20  # % of test images, below which a run counts as one at chance
 NEAR_BEST = 0.02  # validation accuracy: candidates within it count as workable
 MARGINS = {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}
-ERROR_TICKS = (5, 10, 20)  # %
+ERROR_TICKS, PAIR_TICKS = (5, 10, 20), (15, 20, 25, 30, 40)  # %
+COLORS_OF_MAIN = {
+    "plain": COLORS["plain"],
+    "plain, orthogonal": COLORS["lstm"],
+    "residual": COLORS["residual"],
+    "residual, scaled": COLORS["residual-scaled"],
+    "ReZero": COLORS["highway-uncoupled"],
+    "residual, gated": FAINT_INK,
+    "highway": COLORS["highway"],
+}
 LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 SHALLOW_NET = "best shallow net"
@@ -189,16 +198,49 @@ def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
 
 
 def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
-    """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, accuracy by depth."""
+    """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, test error by depth."""
     digits = [log for log in logs if wga.STUDIES[log.study].of != wga.SUM]
     pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
-    names = ["Surviving depth: 100 blocks, and shallow nets"] * bool(digits) + ["using it"] * bool(pairs)
-    figure, panels = new_figure("; ".join(names), 6.4, ncols=len(names), squeeze=False)
+    found = [survival_in_words(digits[0])] * bool(digits) + [use_in_words(pairs)] * bool(pairs)
+    figure, panels = new_figure("; ".join(found), 6.4, ncols=len(found), squeeze=False)
     if digits:
         draw_survival(panels[0, 0], digits[0])
     if pairs:
         draw_use(panels[0, -1], pairs)
     return figure
+
+
+def survival_in_words(log: wga.WhatGatesAddLog) -> str:
+    """Return the accuracy of deep highway nets and of the shallow net that validates best."""
+    deep = [cell for cell in cells_of(log) if cell.arm == "highway"]
+    best = [wga.best_cell(log, of, "accuracy") for of in (deep, filter(wga.is_shallow, cells_of(log)))]
+    highway, shallow = (wga.values_of(wga.scored_runs(log, of, "accuracy"), "accuracy").mean() for of in best)
+    of_blocks = [count_of(cell.depth, "block") for cell in best]
+    return f"Surviving depth: highway, {of_blocks[0]} {highway:.1f} %, plain, {of_blocks[1]} {shallow:.1f} %"
+
+
+def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
+    """Return how many points residual and highway nets gain from depth: in the best one over one block."""
+    gains = []
+    for arm in ("residual", "highway"):
+        found = pair_scores(logs, arm)
+        if 1 in found:
+            best = max(found, key=lambda depth: found[depth][0])
+            gains.append(f"{arm} nets {found[best][1].mean() - found[1][1].mean():.1f}")
+    return f"points gained by depth: {', '.join(gains)}"
+
+
+def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tuple[float, np.ndarray]]:
+    """Return validation accuracy, and test accuracy (%) by seed, of an arm on the sum, by the number of blocks."""
+    return {
+        cell.depth: (
+            wga.ranked(log.tried, cell, "accuracy")[0][1],
+            wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy"),
+        )
+        for log in logs
+        for cell in sorted(cells_of(log), key=lambda cell: cell.depth)
+        if cell.arm == arm and cell not in wga.WIDE_PAIR_CELLS
+    }
 
 
 def equal_cells(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
@@ -306,17 +348,26 @@ def best_score(tries: Sequence[wga.Tried]) -> float:
 
 
 def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
-    """Draw the test accuracy on the sum by the number of blocks, a line for each arm."""
-    for arm, color in zip(wga.MAIN, COLORS.values(), strict=False):
-        by_depth: dict[int, np.ndarray] = {}
-        for log in logs:
-            for cell in cells_of(log):
-                if cell.arm == arm and cell not in wga.WIDE_PAIR_CELLS:
-                    by_depth[cell.depth] = wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
-        if by_depth:
-            depths = sorted(by_depth)
-            draw_seeds(axes, depths, np.transpose([by_depth[of] for of in depths]), label=arm, color=color, marker="o")
-    axes.set(xlabel="blocks", ylabel="test accuracy (%), sum of two digits", xscale="symlog")
+    """Draw the test error on the sum by the number of blocks, a line an arm, a dot a seed.
+
+    The level is the best net of one block or none, which may be so wide that it has as many parameters as deep nets.
+    """
+    places = {depth: place for place, depth in enumerate((0, *wga.PAIR_DEPTHS))}
+    for arm, color in COLORS_OF_MAIN.items():
+        errors = {depth: 100 - scores for depth, (_, scores) in pair_scores(logs, arm).items()}
+        if errors:
+            style = {"color": color, "clip_on": False}
+            x = [places[depth] for depth in errors]
+            for place, of in zip(x, errors.values(), strict=True):
+                axes.plot([place] * len(of), of, "o", markersize=3, alpha=0.4, **style)
+            axes.plot(x, [of.mean() for of in errors.values()], marker="o", label=arm, **style)
+    shallow = [(log, cell) for log in logs for cell in cells_of(log) if cell.depth <= 1]
+    log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
+    draw_level(axes, 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean(), "one block")
+    axes.set(xlabel="blocks", ylabel="test error (%), sum of two digits", yscale="log")
+    axes.set_xticks([*places.values()], [*places])
+    axes.set_yticks(PAIR_TICKS, PAIR_TICKS)
+    axes.minorticks_off()
     label_ends(axes)
 
 

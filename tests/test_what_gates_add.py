@@ -11,7 +11,7 @@ from helpers import complex_step, small_batch
 
 from experiments.beyond import what_gates_add as wga
 from experiments.beyond.what_gates_add import ARMS, RIVALS, STUDIES, TUNING_SEEDS, Cell, Setting, Task, Tried
-from experiments.beyond.what_gates_add_figures import SHALLOW_NET, Compared, first_family, outcomes
+from experiments.beyond.what_gates_add_figures import FIGURES, SHALLOW_NET, TABLES, Compared, first_family, outcomes
 from experiments.paired import Paired
 from highway_networks import Config, as_inputs, softmax_cross_entropy
 
@@ -302,7 +302,13 @@ def test_the_sum_is_not_studied_where_depth_does_not_help(workdir):
 def test_each_study_runs_and_its_log_can_be_read(workdir):
     for name in STUDIES:
         assert wga.EXPERIMENT.main(["run", "--smoke", "--study", name]) == 0
-    for path in Path("runs").glob("*.json"):
-        log = wga.EXPERIMENT.read(path)
+    logs = {log.study: log for path in Path("runs").glob("*.json") for log in [wga.EXPERIMENT.read(path)]}
+    assert logs.keys() == STUDIES.keys()
+    for log in logs.values():
         assert len(log.runs) >= len({of.cell for of in log.tried})
-        assert wga.EXPERIMENT.main(["plot", str(path)]) == 0
+        assert all(tabulate(log) for tabulate in TABLES.values())
+    assert wga.EXPERIMENT.main(["plot", "runs/what_gates_add-smoke-sum.json"]) == 0
+    first = logs["sum-first"]
+    first = replace(first, tried=[of for of in first.tried if of.arm != "highway"])  # as the whole study has none
+    so_far = logs["tanh"], first
+    assert all(make(*so_far) and make(*so_far, logs["sum"]) for make in (*TABLES.values(), *FIGURES.values()))

@@ -128,7 +128,9 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
-        gated = {cell.depth: wga.scored_runs(log, cell, "accuracy") for cell in cells_of(log) if cell.arm == "highway"}
+        of_task = filter(is_of_pairs, logs) if is_of_pairs(log) else [log]  # two logs are of the sum
+        highway_cells = [(of, cell) for of in of_task for cell in cells_of(of) if cell.arm == "highway"]
+        gated = {cell.depth: wga.scored_runs(of, cell, "accuracy") for of, cell in highway_cells}
         for cell in cells_of(log):
             highway = gated.get(cell.depth) or gated.get(max(gated, default=0), [])
             accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
@@ -138,7 +140,9 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
                     log.study,
                     name_cell(cell),
                     f"{interval(points):.1f}",
-                    f"{wga.compare(highway, accuracy, 'accuracy').interval():+.1f}" if highway != accuracy else "",
+                    f"{wga.compare(highway, accuracy, 'accuracy').interval():+.1f}"
+                    if highway not in ([], accuracy)
+                    else "",
                     f"{10 ** -wga.values_of(loss, 'loss').mean():.2g}",
                     f"{np.count_nonzero(points < AT_CHANCE)} of {len(points)}",
                     f"{100 * np.mean([run.clipped for run in accuracy]):.0f} %",
@@ -149,6 +153,10 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     header = ["study", "net", "test accuracy, %", "highway minus it", "training loss", "at chance or diverged"]
     table = markdown([*header, "steps clipped", "workable candidates", "setting"], rows)
     return f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; paired by seed."
+
+
+def is_of_pairs(log: wga.WhatGatesAddLog) -> bool:
+    return wga.STUDIES[log.study].of == wga.SUM
 
 
 def workable(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
@@ -184,8 +192,8 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
                 for clipped in (True, False)[: 1 + study.unclipped]:
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
-    pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
-    if any(cell.arm not in wga.FIRST_OF_PAIRS for log in pairs for cell in cells_of(log)):
+    pairs = [*filter(is_of_pairs, logs)]
+    if any(cell.arm == "highway" for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)
     return found
 
@@ -199,9 +207,9 @@ def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
 
 def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, test error by depth."""
-    digits = [log for log in logs if wga.STUDIES[log.study].of != wga.SUM]
-    pairs = [log for log in logs if wga.STUDIES[log.study].of == wga.SUM]
-    found = [survival_in_words(digits[0])] * bool(digits) + [use_in_words(pairs)] * bool(pairs)
+    digits = [log for log in logs if not is_of_pairs(log)]
+    pairs = [*filter(is_of_pairs, logs)]
+    found = [*map(survival_in_words, digits[:1]), *([use_in_words(pairs)] if pairs else [])]
     figure, panels = new_figure("; ".join(found), 6.4, ncols=len(found), squeeze=False)
     if digits:
         draw_survival(panels[0, 0], digits[0])
@@ -248,7 +256,7 @@ def equal_cells(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
 
     On the sum, these are all cells.
     """
-    if wga.STUDIES[log.study].of == wga.SUM:
+    if is_of_pairs(log):
         return cells_of(log)
     deep = [cell for cell in cells_of(log) if cell.hidden == wga.ARMS[cell.arm].widths[0] and not wga.is_shallow(cell)]
     return [*deep, *(cell for cell in cells_of(log) if wga.is_shallow(cell) and cell.hidden != wga.NARROW)]
@@ -352,12 +360,12 @@ def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
 
     The level is the best net of one block or none, which may be so wide that it has as many parameters as deep nets.
     """
-    places = {depth: place for place, depth in enumerate((0, *wga.PAIR_DEPTHS))}
+    depths = sorted({cell.depth for log in logs for cell in cells_of(log)})
     for arm, color in COLORS_OF_MAIN.items():
         errors = {depth: 100 - scores for depth, (_, scores) in pair_scores(logs, arm).items()}
         if errors:
             style = {"color": color, "clip_on": False}
-            x = [places[depth] for depth in errors]
+            x = list(map(depths.index, errors))
             for place, of in zip(x, errors.values(), strict=True):
                 axes.plot([place] * len(of), of, "o", markersize=3, alpha=0.4, **style)
             axes.plot(x, [of.mean() for of in errors.values()], marker="o", label=arm, **style)
@@ -365,7 +373,7 @@ def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
     draw_level(axes, 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean(), "one block")
     axes.set(xlabel="blocks", ylabel="test error (%), sum of two digits", yscale="log")
-    axes.set_xticks([*places.values()], [*places])
+    axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(PAIR_TICKS, PAIR_TICKS)
     axes.minorticks_off()
     label_ends(axes)

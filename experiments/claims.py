@@ -117,7 +117,7 @@ def holds(verdicts: Mapping[Any, Verdict], form: str = "{}") -> str:
         Verdict.REPRODUCED: "it holds {}",
         Verdict.PARTLY: "it holds in part {}",
         Verdict.NOT_REPRODUCED: "it does not hold {}",
-        Verdict.INCONCLUSIVE: "{} the evidence allows both",
+        Verdict.INCONCLUSIVE: "{} the evidence does not decide",
     }
     cases = {
         of: [f"{case:,}" if isinstance(case, int) else str(case) for case in verdicts if verdicts[case] == of]

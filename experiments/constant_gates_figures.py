@@ -98,8 +98,8 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
     pairs = {setting: points(kinds[HIGHWAY]) - points(kinds[LEARNED]) for setting, kinds in settings.items()}
     together = np.concatenate([*pairs.values()])
     why = (
-        f"{holds(verdicts, 'for {}')} Over all {len(together)} pairs of nets of one seed, highway leads learned "
-        f"constants by {together.mean():.2f} points of test accuracy."
+        f"{holds(verdicts, 'for {}')} Over {len(together)} pairs of nets with the same seed, highway nets lead nets "
+        f"with learned constant gates by {together.mean():.2f} points of test accuracy."
     )
     by_pairs = "; ".join(f"{setting} {interval(of)}" for setting, of in (pairs | {"all": together}).items())
     measured = (

@@ -321,11 +321,11 @@ def net_claim(log: ConvTablesLog, runs: Runs, plain: Runs, before: bool) -> Clai
         beside = f"after {shared} epochs: {score(rows(log)[runs[0].config.net, shared, 'highway'])}, {beside}"
     reported = f"{paper.net}: {paper.mean:.2f} % on {name_data(log.dataset.name)}"
     judged = {
-        Verdict.REPRODUCED: "as good as the paper's",
-        Verdict.NOT_REPRODUCED: "short of the paper's",
-        Verdict.INCONCLUSIVE: "which leaves open whether they are as good as the paper's",
+        Verdict.REPRODUCED: ", as good as the paper's",
+        Verdict.NOT_REPRODUCED: ", short of the paper's",
+        Verdict.INCONCLUSIVE: "; whether they are as good as the paper's remains open",
     }
-    why = f"Our nets reach {points(runs).mean():.2f} % after {epochs} epochs, {judged[verdict]}."
+    why = f"Our nets reach {points(runs).mean():.2f} % after {epochs} epochs{judged[verdict]}."
     why += f" Without gates, nets of the same layers reach {points(plain).mean():.2f} %."
     measured = f"{score(runs)} in {epochs} of {paper.epochs} epochs, {count_of(len(runs), 'seed')}; {beside}"
     return Claim(paper.section, reported, verdict, why, measured, detail=paper is PAPER["mnist-32"], before=before)

@@ -558,8 +558,8 @@ def degrade_claim(losses: Mapping[tuple[str, int], list[float]], epochs: int, se
     paper = "plain nets degrade as depth grows"
     why = (
         f"The lowest training loss of plain nets of {DEEP[-1]} layers is {times(lead.value)} times as high as that of "
-        f"10 and 20 layers. From one depth to the next the claim is less certain. {where} No net began with orthogonal "
-        "weights."
+        f"10 and 20 layers. If each depth is compared with the one before, the claim is less certain. {where} No net "
+        "began with orthogonal weights."
     )
     measured = (
         f"orders of magnitude above 10 and 20 layers ({epochs} epochs, {seeds}): {lead}; above the next: {measured}"
@@ -580,7 +580,7 @@ def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
     tested = name_budget(new, "new seed") if new else name_budget(log.best)
     lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
     better = f" At {in_words(better)} layers they even reach a lower loss." if better else ""
-    why = f"{where}{better} Not counted are runs that diverged, {count_diverged(runs)}."
+    why = f"{where}{better} Runs that diverged, {count_diverged(runs)}, are left out."
     measured = f"orders of magnitude below 10 and 20 layers, like: within ±{LOSS_MARGIN:g} ({tested}): {measured}"
     return Claim(FIGURE_1, paper, of_learners(verdict, learned), why, f"{measured}; diverged: {lost}")
 
@@ -617,9 +617,10 @@ def orders_claim(best: list[BestRun]) -> Claim:
     lost = count_diverged(by_run_arm(best)["highway", 100])
     paper = f"at 100 layers highway is more than {ORDERS} orders of magnitude better"
     why = (
-        f"It depends on how diverged runs count: {lost} highway runs diverged. Without them the training loss is "
-        f"{times(lead.value)} times lower than that of plain nets; with their lowest earlier loss, "
-        f"{times(lead_of_all.value)} times. In each kind's best setting alone it is {judged[2]}."
+        f"It depends on how diverged runs count: {lost} highway runs diverged. Without them the training loss of plain "
+        f"nets is {times(lead.value)} times as high; if each counts with the lowest loss that it reached before, "
+        f"{times(lead_of_all.value)} times. If only the best setting of each kind of net is compared, the claim is "
+        f"{judged[2]}."
     )
     measured = (
         f"{lead} orders of magnitude {after(epochs)} ({name_seeds(left_out)}), {judged[0]}; "

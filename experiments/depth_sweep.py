@@ -60,8 +60,9 @@ def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
         f"{markdown(header, rows)}\n\nTest accuracy in %. {seeds_of(run.config for run in sweep.runs)} "
         f"One setting: {config.n_train:,} {name_data(sweep.dataset.name)} images, {config.epochs} epochs of "
         f"{config.optimizer.capitalize()} at rate {config.lr:g}. {config.hidden} {config.activation} units a block, "
-        f"{config.init} weights (±1/√fan_in), b_T {minus(config.gate_bias)}. Tuned: every depth and kind of net chose "
-        "initialisation (orthogonal weights apart) and rate by validation accuracy, highway nets also b_T."
+        f"{config.init} weights (±1/√fan_in), b_T {minus(config.gate_bias)}. Tuned: at each depth, rate and initial "
+        "weights of each kind of net were chosen by validation accuracy, for highway nets b_T, too; orthogonal weights "
+        "have a column of their own. Empty: not measured; a net of 0 blocks has no gates."
     )
 
 

@@ -183,8 +183,9 @@ def judge_fewer(share: float, others: Sequence[float]) -> Verdict:
 def idle_range(idle: float, half: Sequence[float], twice: Sequence[float]) -> str:
     """Say how far the share of idle blocks depends on the threshold and on the net."""
     return (
-        f"A block is idle if closing it changes the training error by less than {idle:g} points. Between half and "
-        f"twice that threshold, {min(half):.0f} to {max(twice):.0f} % of the blocks of a net are idle."
+        f"A block is idle if closing it changes the training error by less than {idle:g} points. The share of idle "
+        f"blocks depends on that threshold: from half of it to twice, it lies between {min(half):.0f} and "
+        f"{max(twice):.0f} % in these nets."
     )
 
 

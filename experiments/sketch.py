@@ -6,13 +6,13 @@ in the same setting, with ten seeds:
 
 - plain nets with ReLU train at modest depth even without skips. A net trains if it reads more than LEARNED of the test
   images, twice what guessing gives. The sentence holds at a depth where at least nine of ten nets train, does not where
-  fewer than half do, and else the evidence allows both;
+  fewer than half do, and else the evidence does not decide;
 - that highway nets of 30 blocks train where plain ones guess is a matter of depth, not of data. It holds if, on all
   60,000 images, at least nine of ten highway nets train and at most one plain net does, does not if fewer than half of
-  the highway nets or more than half of the plain ones train, and else the evidence allows both;
+  the highway nets or more than half of the plain ones train, and else the evidence does not decide;
 - lower blocks, those near the input, end with higher gates. It holds if the mean T of the first half of the blocks,
   minus that of the second half, lies above 0 (95 % interval over highway nets that saw all images), does not if it lies
-  below, and else the evidence allows both.
+  below, and else the evidence does not decide.
 
 A net that diverged has not trained, and has no gates.
 """

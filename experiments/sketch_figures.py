@@ -36,9 +36,7 @@ def by_net(log: SketchLog) -> dict[str, list[SketchRun]]:
 def figure(log: SketchLog) -> Figure:
     """Draw the test accuracy of every net, and mean T by block of highway nets that saw all images."""
     nets, T, counts = by_net(log), mean_gates(log), on_all_images(log)
-    found = " and ".join(
-        f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in counts.items()
-    )
+    found = [f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in counts.items()]
     picture, (scores, gates) = new_figure(f"On all images, {in_words(found)} train", 3.4, ncols=2, width_ratios=(3, 2))
     for row, runs in enumerate(nets.values()):
         draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])

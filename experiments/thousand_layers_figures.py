@@ -278,7 +278,7 @@ def stall_claim(*logs: ThousandLayersLog) -> Claim:
     verdict = of_any(trains.values())
     is_no_better = better_claim(*logs).verdict == Verdict.NOT_REPRODUCED
     beside = " These nets do not outperform nets of no blocks." * (verdict == Verdict.REPRODUCED and is_no_better)
-    why = f"{holds(trains, 'from a gate bias of {}')}{beside} {costs_in_words(*logs)}"
+    why = f"{holds(trains, 'if b_T starts at {}')}{beside} {costs_in_words(*logs)}"
     found = []
     for bias, runs in deepest(*logs).items():
         loss = interval([math.nan if run.diverged else run.history.train_loss[-1] for run in runs])
@@ -304,7 +304,7 @@ def costs_in_words(*logs: ThousandLayersLog) -> str:
         if shows_blocks(logs[0], runs):
             points_lost = [f"{cost:.1f}" for cost in lost(runs)[:, 0]]
             words = f"{in_words(points_lost)} points" if any(float(cost) for cost in points_lost) else "nothing"
-            costs.append(f"{words} from {minus(bias)}")
+            costs.append(f"{words} in nets from {minus(bias)}")
     depth = split(logs[0])[2][-1]
     return f"Closing all {depth:,} blocks costs {in_words(costs)}." if costs else f"No net of {depth:,} blocks trains."
 
@@ -360,7 +360,7 @@ def carry_claim(log: ThousandLayersLog) -> Claim:
     parts = in_words([f"{of:.1g} from {bias}" for bias, of in left.items()])
     depth = split(log)[2][-1]
     why = (
-        f"{holds(judged, 'from a gate bias of {}')} The share of an input that {depth:,} untrained blocks copy "
+        f"{holds(judged, 'if b_T starts at {}')} The share of an input that {depth:,} untrained blocks copy "
         f"to their end is {parts}."
     )
     measured = f"product of 1 − mean T over {depth:,} blocks before training; compounds: below {CARRIED:g}"

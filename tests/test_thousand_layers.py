@@ -137,24 +137,24 @@ IDLE = (0.95, 0.2, 0.0)
 @pytest.mark.parametrize(
     ("made", "verdict", "why"),
     [
-        ({}, Verdict.REPRODUCED, "costs 2.0, 2.0 and 2.0 points from −4, "),
+        ({}, Verdict.REPRODUCED, "costs 2.0, 2.0 and 2.0 points in nets from −4, "),
         (
             {"b4_1000": STALLED, "b20_1000": IDLE},
             Verdict.REPRODUCED,
-            "It holds from a gate bias of −6 and −20; it does not hold from a gate bias of −4. These nets do not "
-            "outperform nets of no blocks. Closing all 1,000 blocks costs 2.0, 2.0 and 2.0 points from −6 and nothing "
-            "from −20.",
+            "It holds if b_T starts at −6 and −20; it does not hold if b_T starts at −4. These nets do not "
+            "outperform nets of no blocks. Closing all 1,000 blocks costs 2.0, 2.0 and 2.0 points in nets from −6 and "
+            "nothing in nets from −20.",
         ),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED),
             Verdict.NOT_REPRODUCED,
-            "It does not hold from a gate bias of −4, −6 and −20. No net of 1,000 blocks trains.",
+            "It does not hold if b_T starts at −4, −6 and −20. No net of 1,000 blocks trains.",
         ),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.94, 0.2, 0.0)),
             Verdict.REPRODUCED,
-            "These nets do not outperform nets of no blocks. Closing all 1,000 blocks costs nothing from −4, nothing "
-            "from −6 and nothing from −20.",
+            "These nets do not outperform nets of no blocks. Closing all 1,000 blocks costs nothing in nets from −4, "
+            "nothing in nets from −6 and nothing in nets from −20.",
         ),
     ],
 )
@@ -176,10 +176,10 @@ def test_training_is_judged_by_the_interval_of_the_loss():
 
 def test_nets_of_one_seed_are_not_said_to_stall():
     log = log_of(b4_1000=STALLED)
-    assert "it does not hold from a gate bias of −4." in claims(log)[0].why
+    assert "it does not hold if b_T starts at −4." in claims(log)[0].why
     log.runs = [run for run in log.runs if run.config.seed == 0]
     assert claims(log)[0].verdict == Verdict.INCONCLUSIVE
-    assert claims(log)[0].why.startswith("From a gate bias of −4, −6 and −20 the evidence allows both.")
+    assert claims(log)[0].why.startswith("If b_T starts at −4, −6 and −20 the evidence does not decide.")
 
 
 def residual_log(score: float) -> tl.ThousandLayersLog:
@@ -229,7 +229,7 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_stalls():
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
     long.runs = [replace(run, task=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
     stall, blog, struggle, better, _ = claims(short, long)
-    costs = "nothing from −4, 2.0, 2.0 and 2.0 points from −6 and nothing from −20."
+    costs = "nothing in nets from −4, 2.0, 2.0 and 2.0 points in nets from −6 and nothing in nets from −20."
     assert stall.why.endswith(f"Closing all 1,000 blocks costs {costs}")
     assert "−4: 0.200 ± 0.002 after 12 epochs; −6: 0.200 ± 0.002 after 30 epochs; " in stall.measured
     assert "% after 30 epochs; no blocks" in blog.measured

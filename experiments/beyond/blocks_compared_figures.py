@@ -39,7 +39,7 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     arms = group_by(log.runs, arm)
     deepest = depths_of(log)[-1]
     best = max(BLOCKS, key=lambda block: points(arms["depth", block, deepest]).mean())
-    words = f"With {deepest} blocks, {NAMES[best]} nets err least"
+    words = f"With {deepest} blocks, {NAMES[best]} nets err least on average"
     figure, grid = new_figure(words, 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
     for panels, (equal, name) in zip(grid, EQUAL.items(), strict=True):
         for axes, (blocks, ticks) in zip(panels, COLUMNS.values(), strict=True):
@@ -64,7 +64,7 @@ def flow_figure(log: BlocksComparedLog) -> Figure:
     arms, depth = group_by(log.runs, arm), depths_of(log)[-1]
     width = arms["depth", "highway", depth][0].config.hidden
     change = {block: np.abs(growth(arms["depth", block, depth], "untrained")).mean() for block in BLOCKS}
-    words = f"Untrained, {depth} {NAMES[min(change, key=change.get)]} blocks keep gradients best"
+    words = f"Untrained, {depth} {NAMES[min(change, key=change.get)]} blocks change the gradient's norm least"
     figure, grid = new_figure(words, 5.6, nrows=2, ncols=len(BLOCKS), sharey="row")
     for (norms, values), block in zip(grid.T, BLOCKS, strict=True):
         runs = arms["depth", block, depth]

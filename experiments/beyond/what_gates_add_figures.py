@@ -202,7 +202,8 @@ def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the sentences that the rules give to what was found."""
     found = families(logs)
     words = outcomes(*(found.get(name, {}) for name in ("tanh-long, accuracy", "tanh-long, loss", "sum, accuracy")))
-    return markdown(["what the rules say of it"], [[of] for of in words or ["no sentence holds"]])
+    none = "no sentence holds" if found else "nothing yet: the runs that they judge are not there"
+    return markdown(["what the rules say of it"], [[of] for of in words or [none]])
 
 
 def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
@@ -223,8 +224,8 @@ def survival_in_words(log: wga.WhatGatesAddLog) -> str:
     deep = [cell for cell in cells_of(log) if cell.arm == "highway"]
     best = [wga.best_cell(log, of, "accuracy") for of in (deep, filter(wga.is_shallow, cells_of(log)))]
     highway, shallow = (wga.values_of(wga.scored_runs(log, of, "accuracy"), "accuracy").mean() for of in best)
-    of_blocks = [count_of(cell.depth, "block") for cell in best]
-    return f"Surviving depth: highway, {of_blocks[0]} {highway:.1f} %, plain, {of_blocks[1]} {shallow:.1f} %"
+    names = [f"{count_of(cell.depth, 'block')} of {cell.hidden}" for cell in best]
+    return f"Surviving depth: highway, {names[0]}: {highway:.1f} %; plain, {names[1]}: {shallow:.1f} %"
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
@@ -283,7 +284,7 @@ def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
         draw_dots(axes, errors, row, color=color_of(cell))
     name_rows(axes, cells)
     scale_errors(axes, ERROR_TICKS)
-    axes.set_xlabel("test error (%), digits")
+    axes.set_xlabel("test error (%) on the digits")
 
 
 def start_figure(*logs: wga.WhatGatesAddLog) -> Figure:
@@ -298,14 +299,14 @@ def start_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     ranges = {cell: finite(start.singular_values) for cell, start in starts.items()}
     passed = {cell.arm: f"{np.sum(of > PASSED * of.max())} of {len(of)}" for cell, of in ranges.items()}
     found = ", ".join(f"{arm} {passed[arm]}" for arm in ("plain", "highway") if arm in passed)
-    title = f"Directions that pass before training: {found}"
+    title = f"Singular values above {PASSED:.0%} of the largest, before training: {found}"
     figure, (gradients, values) = new_figure(title, height_of(starts), ncols=2, sharey=True)
     for row, (cell, start) in enumerate(starts.items()):
         norms = finite(start.gradient_norms)
         draw_dots(gradients, norms / norms[-1], row, center=lambda of: of[0], color=color_of(cell))
         draw_dots(values, ranges[cell], row, center=np.median, color=color_of(cell))
     name_rows(gradients, [*starts])
-    gradients.set(xscale="log", xlabel="gradient by block ÷ that of the last\n(large: of the first)")
+    gradients.set(xscale="log", xlabel="gradient by block ÷ that behind the last\n(large: of the first)")
     values.set(xscale="log", xlabel="singular values of $dx_L/dx_0$\n(large: the median)")
     return figure
 
@@ -372,7 +373,7 @@ def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     shallow = [(log, cell) for log in logs for cell in cells_of(log) if cell.depth <= 1]
     log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
     draw_level(axes, 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean(), "one block")
-    axes.set(xlabel="blocks", ylabel="test error (%), sum of two digits", yscale="log")
+    axes.set(xlabel="blocks", ylabel="test error (%) on the sum of two digits", yscale="log")
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(PAIR_TICKS, PAIR_TICKS)
     axes.minorticks_off()

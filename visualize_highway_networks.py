@@ -276,7 +276,7 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
 def T_gate_bars(log: Log) -> Axes:
     """Draw how far each block's gate is open after training, a line for the untrained net, a dot for each seed."""
     means = gate_means(log)
-    title = f"Gates after training are open by {means[:, -1].mean():.2f} on average"
+    title = f"After training the mean T is {means[:, -1].mean():.2f}"
     _, axes = new_figure(f"{title}: {describe(log, runs_with_gates(log))}", 3.6)
     bars = draw_gates(axes, log, epoch=-1)
     draw_dots(axes, bars, means[:, -1])

@@ -182,10 +182,10 @@ def starts_table(log: BiasAndRateLog) -> str:
             signs = [interval(lead).sign for lead in of_start - scores[NO_BLOCKS]]
             row += [str(lead_of(scores, start)), str(signs.count(1)), str(signs.count(-1))]
         rows.append(row + [""] * (6 - len(row)))
-    header = ["net", "runs that learn", "pairs that learn", "minus no blocks", "pairs above", "pairs below"]
+    header = ["net", "runs that learn", "pairs that learn", "points over no blocks", "pairs above", "pairs below"]
     return (
         f"{markdown(header, rows)}\n\nPair: of activation and initialisation. To learn: to exceed {LEARNT:g} % test "
-        "accuracy. Minus no blocks: points, mean over pairs, interval over seeds. Above, below: pairs whose interval "
+        "accuracy. Points over no blocks: mean over pairs, interval over seeds. Above, below: pairs whose interval "
         "excludes 0."
     )
 

@@ -169,7 +169,7 @@ def settings_figure(log: DepthSearchLog, *_: DepthSearchLog) -> Figure:
         count_of(sum(is_good(result, log.level) for result in of_block), f"good {block} setting")
         for block, of_block in group_by(results, lambda result: result.task.block).items()
     ]
-    title = f"{name_data(log.dataset.name)}, {epochs}: {' and '.join(good)} of {len(results)}"
+    title = f"{name_data(log.dataset.name)}, {epochs}: {' and '.join(good)} of {len(results) // len(BLOCKS)} each"
     figure, axes = new_figure(title, 6.6, nrows=2, ncols=len(by_depth), sharey=True, squeeze=False)
     for (over, under), (depth, of_depth) in zip(axes.T, by_depth.items(), strict=True):
         for result in of_depth:
@@ -287,8 +287,8 @@ def runs_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     ]
     table = markdown(["layers", *(f"{block} nets" for block in BLOCKS)], rows)
     return (
-        f"{table}\n\nLowest training loss of a run in {count_of(epochs_of(best), 'epoch')}, from the best run to the "
-        "worst; of runs that diverged or ended at chance (a test accuracy of 20 % or less), how many there are."
+        f"{table}\n\nLowest training loss in {count_of(epochs_of(best), 'epoch')}: from the best to the worst of the "
+        "runs that ended well; behind it, how many diverged or ended at chance (a test accuracy of 20 % or less)."
     )
 
 
@@ -375,9 +375,14 @@ def settings_table(log: DepthSearchLog, *_: DepthSearchLog) -> str:
         f"good: loss below {log.level:g}",
         "lr / (1 − momentum) of good",
     ]
-    header += [f"good with b_T above {OPEN_BIAS}", "tanh in best", "b_T of best", "rank of the later best"]
+    header += [
+        f"good with b_T above {OPEN_BIAS}",
+        f"tanh among the {log.top} best",
+        f"b_T of the {log.top} best",
+        "rank of the later best",
+    ]
     return (
-        f"{markdown(header, rows)}\n\nAll settings after {epochs} epochs, but for *best*: the {log.top} best of the "
+        f"{markdown(header, rows)}\n\nAll settings after {epochs} epochs; columns on the best describe those of the "
         f"last epoch. Rank of the later best: its place after {epochs} epochs."
     )
 
@@ -561,9 +566,8 @@ def degrade_claim(losses: Mapping[tuple[str, int], list[float]], epochs: int, se
         f"10 and 20 layers. If each depth is compared with the one before, the claim is less certain. {where} No net "
         "began with orthogonal weights."
     )
-    measured = (
-        f"orders of magnitude above 10 and 20 layers ({epochs} epochs, {seeds}): {lead}; above the next: {measured}"
-    )
+    above = f"orders of magnitude above 10 and 20 layers ({epochs} epochs, {seeds})"
+    measured = f"{above}: {lead}; above the next shallower net: {measured}"
     return Claim(FIGURE_1, paper, judge_better(lead, LOSS_MARGIN), why, measured)
 
 
@@ -581,7 +585,8 @@ def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
     lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
     better = f" At {in_words(better)} layers they even reach a lower loss." if better else ""
     why = f"{where}{better} Runs that diverged, {count_diverged(runs)}, are left out."
-    measured = f"orders of magnitude below 10 and 20 layers, like: within ±{LOSS_MARGIN:g} ({tested}): {measured}"
+    alike = f"alike if they differ by less than {LOSS_MARGIN:g}"
+    measured = f"orders of magnitude below 10 and 20 layers, {alike} ({tested}): {measured}"
     return Claim(FIGURE_1, paper, of_learners(verdict, learned), why, f"{measured}; diverged: {lost}")
 
 
@@ -591,7 +596,11 @@ def faster_claim(best: list[BestRun]) -> Claim:
     verdict, where, measured = judge_each(faster, judge_better, LOSS_MARGIN)
     lower = f"orders of magnitude below plain curves, averaged over {epochs_of(best)} epochs"
     measured = f"{lower} ({name_seeds(curves.values())}): {measured}"
-    why = f"{where} Runs that diverged are not counted."
+    lost = count_diverged(by_run_arm(best)["highway", DEEP[-1]])
+    why = (
+        f"{where} Runs that diverged are left out, at {DEEP[-1]} layers {lost} highway runs; plain runs at chance are "
+        "kept."
+    )
     return Claim(FIGURE_1, "highway nets converge faster", verdict, why, measured)
 
 
@@ -602,7 +611,7 @@ def generalise_claim(best: list[BestRun]) -> Claim:
     verdict, where, measured = judge_each(leads, judge_as_good, ACCURACY_MARGIN)
     apart = in_words([f"{lead.value:+.1f} points at {depth} layers" for depth, lead in leads.items()])
     paper = f"at {in_words([*map(str, SHALLOW)])} layers, highway nets classify test images as well as plain nets"
-    why = f"{where} They differ from plain nets by {apart}; as well means at most {ACCURACY_MARGIN:g} points worse."
+    why = f"{where} They differ from plain nets by {apart}. *As well* means at most {ACCURACY_MARGIN:g} points worse."
     measured = f"points of test accuracy above plain nets ({name_budget(best)}): {measured}"
     return Claim(OURS, paper, verdict, why, measured, detail=True)
 

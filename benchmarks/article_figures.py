@@ -26,7 +26,8 @@ def trainings_table(log: ArticleLog) -> str:
     """Tabulate how long a visitor waits for nets that train."""
     rows = [[of.block, str(of.depth), str(of.first_epoch), str(of.ends), str(of.busy)] for of in log.trainings]
     note = f"{log.browser.capitalize()}; the page has {log.size / 1e6:.2f} MB."
-    return f"{markdown(['kind', 'blocks', 'seconds to epoch 1', 'to the end', 'busy'], rows)}\n\n{note}"
+    header = ["kind", "blocks", "seconds to epoch 1", "to the end", "seconds of the processor"]
+    return f"{markdown(header, rows)}\n\n{note}"
 
 
 TABLES = {"article_strokes": strokes_table, "article_trainings": trainings_table}

@@ -10,7 +10,11 @@ from .conv_step import ConvStepLog
 from .training_step_figures import fastest, table_of_passes, table_of_steps
 
 OURS, EAGER = "ours-conv", ("torch-conv", "torch-conv-last")
-MEASURED = {"one_run": "one run on all CPUs", "one_thread": "one thread", "many_runs": "ours one run a CPU, all CPUs"}
+MEASURED = {
+    "one_run": "one run on all CPUs",
+    "one_thread": "one thread",
+    "many_runs": "a run of ours on each CPU, PyTorch on all",
+}
 
 
 def steps_table(log: ConvStepLog, name: str, words: str) -> str:

@@ -16,7 +16,8 @@ def scores_table(log: EstimatorsLog) -> str:
         scores = [f"{corrected(row.scores, log.folds).value:.3f} ({row.fit_seconds.median:.2g} s)" for row in cells]
         rows.append([task, f"{cells[0].rows:,}", *scores, f"{lead:+.3f}", judge(lead, margin=0)])
     table = markdown(["task", "rows", *contenders, "highway − MLP", "the highway net"], rows)
-    return f"{table}\n\n{runs(log)}. Seconds: the processor's for a fit with one thread, median."
+    seconds = "Seconds: the processor's for a fit with one thread, median."
+    return f"{table}\n\n{runs(log)}, not corrected for the number of comparisons. {seconds}"
 
 
 def runs(log: EstimatorsLog) -> str:

@@ -86,7 +86,7 @@ def size_panel(axes: Axes, routing: Routing, first: int) -> None:
     """Draw the mean |difference| of class means by block, beside random groups, and the first blocks' share."""
     draw_by_layer(axes, np.array([routing.size]), color=COLORS["highway"], label="classes")
     draw_by_layer(axes, np.array([routing.size_of_random_groups]), color=INK, linewidth=1.5, label="random groups")
-    axes.set(title="mean |class difference of mean T|", xlabel="block", ylim=(0, None))
+    axes.set(title="distance of class means of T", xlabel="block", ylim=(0, None))
     if first < len(routing.size):
         axes.axvspan(1, first, color=INK, alpha=0.07, linewidth=0)
         words = f"{routing.share_in_first_layers:.0%} of the sum\n    (evenly: {first / len(routing.size):.0%})"

@@ -28,14 +28,16 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
 def gaps_figure(log: ConstantGatesLog) -> Figure:
     """Draw test accuracy minus highway's, a panel a setting: seeds faint, the mean and its interval bold."""
     settings, config = by_setting(log), log.runs[0].config
-    title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs; intervals of 95 %"
+    title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs; bars: 95 % intervals"
     figure, panels = new_figure(title, 3.4, ncols=len(settings), sharex=True, sharey=True)
     for axes, (setting, kinds) in zip(panels, settings.items(), strict=True):
         axes.axvspan(-log.margin, log.margin, color=pale(FAINT_INK, 0.25), zorder=0)
         axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
         for row, (kind, runs) in enumerate(kinds.items()):
             gaps_row(axes, row, runs, kinds[HIGHWAY], COLORS.get(kind, COLORS["lstm"]))
-        axes.set(title=setting, xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5))  # the first on top
+        axes.set(
+            title=setting.replace("from", "from $b_T$"), xlim=(-LARGEST, LARGEST), ylim=(len(KINDS) - 0.5, -0.5)
+        )  # the first on top
     panels[0].set_yticks(range(len(KINDS)), KINDS)
     panels[0].text(log.margin + 0.1, len(KINDS) - 1, f"margin:\n±{log.margin:g}", va="center")
     panels[1].set_xlabel("test accuracy minus that of highway (points)")
@@ -103,8 +105,8 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
     )
     by_pairs = "; ".join(f"{setting} {interval(of)}" for setting, of in (pairs | {"all": together}).items())
     measured = (
-        f"points over learned or mean constants, whichever lead is less certain: {'; '.join(words)}; over learned "
-        f"ones, by pairs: {by_pairs}; n = {len(together) // len(settings)}"
+        "points over learned or mean constants, the lead with the lower end of its interval: "
+        f"{'; '.join(words)}; over learned ones, by pairs: {by_pairs}; n = {len(together) // len(settings)}"
     )
     paper = "nets trained with constant gates do worse"
     return [Claim("4.1", paper, combine(verdicts.values()), why, measured, before=True)]

@@ -50,4 +50,5 @@ def costs(*logs: Log) -> str:
         rows.append([f"`{experiment.parser.prog} {' '.join(words)}`", f"{hours:.1f}" if hours else "not logged"])
         total += hours
     rows.append(["all that is logged", f"{total:.0f}"])
-    return f"{markdown(['command', 'core-hours'], rows)}\n\nSums of the times of training in the logs."
+    note = "Sums of the training times in the logs; runs that chose settings are in some of them only."
+    return f"{markdown(['command', 'core-hours'], rows)}\n\n{note}"

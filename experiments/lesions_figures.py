@@ -185,7 +185,7 @@ def idle_range(idle: float, half: Sequence[float], twice: Sequence[float]) -> st
     return (
         f"A block is idle if closing it changes the training error by less than {idle:g} points. The share of idle "
         f"blocks depends on that threshold: from half of it to twice, it lies between {min(half):.0f} and "
-        f"{max(twice):.0f} % in these nets."
+        f"{max(twice):.0f} % in single nets."
     )
 
 

@@ -140,7 +140,8 @@ def idle_figure(*logs: Section4Log) -> Figure:
     rows, idle = by_setting | deep_nets(log), 100 * log.idle
     figure = empty_figure(6.4)
     means = [over_nets(log, nets, name_idle(idle)).mean() for nets in by_setting.values()]
-    set_title(figure, f"{name_data(log.dataset.name)}: {name_range(means)} of the blocks are idle, by kind of net")
+    found = f"{name_range(means)} of the blocks are idle at {idle:g} points, by setting"
+    set_title(figure, f"{name_data(log.dataset.name)}: {found}")
     above, below = figure.subfigures(2, height_ratios=(1.15, 1))
     dots_panel(above.subplots(), {name: [states(net, idle) for net in nets] for name, nets in rows.items()}, idle)
     curve_panels(below, by_setting, idle)
@@ -215,7 +216,7 @@ def layers_figure(*logs: Section4Log) -> Figure:
     grid[0, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor", fontsize=9)
     grid[0, 0].set(ylabel="change in outputs,\nsum so far (%)", ylim=(0, 100), yticks=(0, 25, HALF, 75, 100))
     grid[1, 0].set_yscale("symlog", linthresh=LINEAR)
-    grid[1, 0].set_ylabel("rise in error if closed\n(points, symlog)")
+    grid[1, 0].set_ylabel("rise in error if closed\n(points; log beyond 0.1)")
     grid[1, 0].yaxis.set_major_locator(FixedLocator([-LINEAR, 0, LINEAR, 1, 10]))
     grid[1, 0].yaxis.set_major_formatter("{x:g}")
     return figure
@@ -240,7 +241,9 @@ def idle_table(*logs: Section4Log) -> str:
         [name, str(len(nets)), *(f"{interval(over_nets(log, nets, *of)):.0f}" for of in columns)]
         for name, nets in (settings(log) | deep_nets(log)).items()
     ]
-    return markdown(["nets, by first b_T", "trained", once, "before training", half, twice], rows)
+    by_threshold = [f"after training, {name}" for name in (once, half, twice)]
+    header = ["nets, by first b_T", "nets", by_threshold[0], f"before training, {once}", *by_threshold[1:]]
+    return markdown(header, rows)
 
 
 def gates_table(*logs: Section4Log) -> str:
@@ -284,7 +287,7 @@ def lesions_table(*logs: Section4Log) -> str:
         f"by less than {log.idle_of_most:.0%} of what closing the costliest block does; changes the class of fewer "
         f"than {log.idle:.1%} of the images. Costly: closing it raises the error by over {100 * log.idle:g} points. "
         f"Early: blocks 1 to {begin - 1}, late: {begin} to {end}. Rises: means, in points; with "
-        "all blocks closed, measured for the newest nets alone."
+        "all blocks closed, measured for tanh nets from −6.2 alone."
     )
 
 
@@ -364,8 +367,8 @@ def questions(log: Section4Log) -> list[Question]:
             differ,
             is_substantial,
             lambda of: (
-                f"Averaged over units, the mean T of a class is {of(differ).mean():.3f} away from that of all images, "
-                f"which is {of('mean T, %').mean() / 100:.2f}. More than {SUBSTANTIAL:g} counts as substantial, a size "
+                f"Averaged over units, the mean T of a class differs by {of(differ).mean():.3f} from that of all "
+                f"images ({of('mean T, %').mean() / 100:.2f}). More than {SUBSTANTIAL:g} counts as substantial, a size "
                 "chosen after the data."
             ),
         ),
@@ -375,8 +378,8 @@ def questions(log: Section4Log) -> list[Question]:
             costly,
             lambda of: judge_any(of(costly)),
             lambda of: (
-                f"Closing one of the first {begin - 1} blocks raises the error by over {idle:g} points for "
-                f"{of(costly).mean():.0f} % of them. We ask for at least {NEARLY_ALL} % in every net."
+                f"{of(costly).mean():.0f} % of the first {begin - 1} blocks raise the error by over {idle:g} points "
+                f"when one is closed. We ask for at least {NEARLY_ALL} % in every net."
             ),
         ),
         Question(
@@ -438,7 +441,7 @@ def in_numbers(log: Section4Log, groups: dict[str, list[NetSeen]], measure: str)
         for group, values in after.items()
     ]
     n = ", ".join(f"{len(nets)}" for nets in groups.values())
-    return f"{measure}{' (untrained)' * beside}, {'; '.join(words)}; n = {n}"
+    return f"{measure}{' (in brackets: means of untrained nets)' * beside}, {'; '.join(words)}; n = {n}"
 
 
 FIGURES = {"section_4.png": idle_figure, "section_4_layers.png": layers_figure}

@@ -343,7 +343,8 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
         if depth == deeper and block in KINDS
     ]
     told = f"{in_words(beside)} points." if beside else "none was trained here."
-    why = f"{where} The overview compares with residual nets: {told}"
+    epochs = f"After {control[0].config.epochs} epochs {where[0].lower()}{where[1:]}"
+    why = f"{epochs} The overview compares with residual nets: {told}"
     measured = f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}"
     return Claim("overview", "highway networks struggle beyond about 100 layers", verdict, why, measured, detail=True)
 
@@ -357,7 +358,7 @@ def carry_claim(log: ThousandLayersLog) -> Claim:
         if nets
     }
     judged = {bias: Verdict.REPRODUCED if of < CARRIED else Verdict.NOT_REPRODUCED for bias, of in left.items()}
-    parts = in_words([f"{of:.1g} from {bias}" for bias, of in left.items()])
+    parts = in_words([f"{of:.1g} in nets from {bias}" for bias, of in left.items()])
     depth = split(log)[2][-1]
     why = (
         f"{holds(judged, 'if b_T starts at {}')} The share of an input that {depth:,} untrained blocks copy "
@@ -376,7 +377,8 @@ def better_claim(*logs: ThousandLayersLog) -> Claim:
     paper = f"nets of {depths[-1]:,} blocks outperform nets of no blocks"
     epochs = control[0].config.epochs
     measured = f"points of test accuracy above no blocks after {epochs} epochs, n = {len(control)}: {shown}"
-    return Claim(OURS, paper, verdict, where, measured, detail=True)
+    before = len(logs) > 1  # the runs of 30 epochs
+    return Claim(OURS, paper, verdict, where, measured, detail=True, before=before)
 
 
 def residual_claims(log: ThousandLayersLog) -> list[Claim]:

@@ -241,7 +241,7 @@ def test_deeper_nets_struggle_if_they_surely_lose_accuracy():
     claim = claims(log_of(b4_1000=(0.93, 0.3, 0.1), b6_1000=(0.948, 0.2, 0.1), b20_1000=(0.8, 0.2, 0.0)))[2]
     assert claim.verdict == Verdict.PARTLY
     assert claim.measured.endswith("+2.00 ± 0.23 at b_T −4, +0.20 ± 0.23 at b_T −6")
-    assert claim.why.startswith("It holds from b_T −4; it does not hold from b_T −6.")
+    assert claim.why.startswith("After 12 epochs it holds from b_T −4; it does not hold from b_T −6.")
     assert claims(log_of())[2].verdict == Verdict.NOT_REPRODUCED
 
 
@@ -259,4 +259,4 @@ def test_copies_compound_if_hardly_anything_of_an_input_arrives_from_any_bias(me
         run.measured.untrained = [mean_T, 0.01]
     claim = claims(log)[-1]
     assert claim.verdict == verdict
-    assert claim.why.endswith(f"is 1 from −4, {share} from −6 and 1 from −20.")
+    assert claim.why.endswith(f"is 1 in nets from −4, {share} in nets from −6 and 1 in nets from −20.")

@@ -63,7 +63,11 @@ def gains_table(log: RunLog[ConvConfig]) -> str:
     for name, (arm, other) in COMPARED.items():
         accuracy, loss = interval(gains(arms[arm], arms[other])), lowers_loss(arms[arm], arms[other])
         rows.append([name, f"{accuracy} ({judge(accuracy, ACCURACY_MARGIN)})", f"{loss} ({judge(loss, LOSS_MARGIN)})"])
-    header = ["batch normalisation", "points of test accuracy", "orders of magnitude of training loss"]
+    header = [
+        "batch normalisation",
+        "points of test accuracy gained",
+        "orders of magnitude by which training loss is lower",
+    ]
     return (
         f"{markdown(header, rows)}\n\nPositive: better. ±: 95 % interval of the differences seed by seed. As good as: "
         f"within {ACCURACY_MARGIN:g} points or {LOSS_MARGIN:g} orders of magnitude."

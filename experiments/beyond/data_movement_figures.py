@@ -104,7 +104,13 @@ def multiples_table(log: dm.DataMovementLog) -> str:
             cells += [f"{min(found):.3f} to {max(found):.3f}", f"{sum(cost > 1 for cost in found)} of {len(found)}"]
             rows.append([f"{name_setting(least)}, {block}", *cells, str(judge_saving(comparisons, block))])
     depths = [f"{comparison.setting.depth} blocks" for comparison in (least, most)]
-    header = ["cost / plain net's", *depths, "all comparisons", "more than plain", f"saves at least {MARGIN:.0%}"]
+    header = [
+        "cost / plain net's",
+        *depths,
+        "all comparisons",
+        "more than plain",
+        f"verdict: saves at least {MARGIN:.0%}",
+    ]
     return (
         f"{markdown(header, rows)}\n\nAll comparisons: every size, counted in all four ways. Last "
         f'column: counted by "{dm.USUAL}".'

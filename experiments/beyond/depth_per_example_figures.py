@@ -71,10 +71,10 @@ def depth_figure(log: DepthPerExampleLog) -> Figure:
             draw_quartiles(by_class, np.arange(quartiles.shape[1]) + shift, quartiles, color)
         mean = mean_depth(depths_of(setting, "trained")).mean()
         by_part.set_title(f"{name(setting)}: mean {mean:.1f}")
-    above[0].set(ylabel="minus the net's mean (%)", xticks=(1, PARTS))
+    above[0].set(ylabel="% above the net's mean", xticks=(1, PARTS))
     above[1].set_xlabel("tenth of its class, from easy to hard")
     above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
-    below[0].set(ylabel="minus the net's mean (%)", xticks=range(quartiles.shape[1]))
+    below[0].set(ylabel="% above the net's mean", xticks=range(quartiles.shape[1]))
     below[1].set_xlabel("class: median and quartiles of its images")
     return figure
 
@@ -94,7 +94,7 @@ def draw_quartiles(axes: Axes, x: np.ndarray, quartiles: np.ndarray, color: str)
 
 def exits_figure(log: DepthPerExampleLog) -> Figure:
     """Draw test error against the mean number of blocks computed, by setting and by the rule of leaving."""
-    words = title(log, "images leave before the last block")
+    words = title(log, "test error if images leave before the last block")
     figure, panels = new_figure(words, 4.1, ncols=len(log.settings), sharey=True)
     for axes, setting in zip(panels, log.settings, strict=True):
         same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
@@ -180,7 +180,7 @@ def summary_table(log: DepthPerExampleLog) -> str:
 
     measures = {
         "effective depth, blocks": (mean_depth, ".2f"),
-        "sd over images, % of it": (variation, ".1f"),
+        "sd over images, % of the mean": (variation, ".1f"),
         "correlation with hardness": (lambda nets: correlations(nets, JUDGE), "+.2f"),
         "hardest minus easiest tenth, blocks": (hardest_minus_easiest, "+.3f"),
         "misclassified minus others, blocks": (lambda nets: column(nets, "missed"), "+.3f"),
@@ -215,7 +215,7 @@ def correlations_table(log: DepthPerExampleLog) -> str:
             cells += [f"{interval(found):+.2f}" for found in (within, before, *others)]
             rows.append([name(setting), measure, *cells, judge_hardness(within, before)])
     header = ["setting", "depth", "mean", "untrained", "hardness", "correlation", "untrained", "all images"]
-    header += [*(f"{of} held" for of in held), "harder images use more layers"]
+    header += [*(f"{of} held" for of in held), "harder images use more blocks"]
     judge = f"{log.fit_images:,} training images, test accuracy {log.settings[0].judge_score:.3f}"
     return (
         f"{markdown(header, rows)}\n\nDepth: effective depth, or blocks with ‖y − x‖ above a share of ‖x‖. Hardness: "

@@ -251,7 +251,7 @@ def depths_table(log: GateExplorerLog) -> str:
         [str(names[label]), f"{images:,}", *(f"{of.mean[label]:.2f} (sd {of.sd[label]:.2f})" for of in kinds)]
         for label, images in enumerate(log.images)
     ]
-    note = f"Mean and sd over the test images of {name_data(log.dataset.name)}; 1 net and 1 untrained net."
+    note = f"Mean and sd over the test images of {name_data(log.dataset.name)}; one trained net and one untrained."
     return f"{markdown(['class', 'images', 'effective depth', 'untrained'], rows)}\n\n{note}"
 
 

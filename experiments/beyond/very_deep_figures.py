@@ -41,7 +41,7 @@ def depth_title(log: VeryDeepLog) -> str:
         )
         if block == "highway"
     ]
-    return f"{name_data(log.dataset.name)}: of {deepest:,} blocks, T doubles {in_words(doubled)}"
+    return f"{name_data(log.dataset.name)}: of {deepest:,} blocks, the mean T doubles {in_words(doubled)}"
 
 
 def growth(runs: list[DeepRun]) -> np.ndarray:
@@ -143,7 +143,7 @@ def depth_table(log: VeryDeepLog) -> str:
     if 100 in depths:
         deeper = [str(difference(scores[depths[-1], *arm], scores[100, *arm])) for arm in arms]
         rows.append([f"{depths[-1]:,} minus 100", *deeper, "", ""])
-    header = ["blocks", *(name_arm(*arm) for arm in arms), "-6 minus -20", "T doubled from -6"]
+    header = ["blocks", *(name_arm(*arm) for arm in arms), "−6 minus −20", "blocks whose T doubled, from −6"]
     return (
         f"{markdown(header, rows)}\n\nTest accuracy (%) and points. {seeds_of(run.config for run in log.by_depth)} "
         "Last column: blocks whose mean T is over 2 σ(b_T), by seed."

@@ -1,6 +1,7 @@
-"""Picture, table and verdicts of what the sketch says beside its numbers."""
+"""Picture, table and verdicts of what the sketch says beside its numbers; the rules stand in sketch.py."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 from highway_networks import Config
 
-from .claims import Claim, Verdict, combine, holds, in_words, judge_better, require
+from .claims import OURS, Claim, Verdict, combine, holds, judge_better, require
 from .common import CHANCE, points
 from .common_figures import draw_dots
 from .sketch import LEARNED, SketchLog, SketchRun
@@ -23,8 +24,9 @@ ACTIVATIONS = {"relu": "ReLU", "tanh": "tanh"}
 
 def name_net(run: SketchRun) -> str:
     config = run.config
+    weights = ", He's weights" * (config.init == "he")
     depth = count_of(config.depth, "block")
-    return f"{config.block}, {ACTIVATIONS[config.activation]}, {depth}, {config.n_train:,} images"
+    return f"{config.block}, {ACTIVATIONS[config.activation]}{weights}, {depth}, {config.n_train:,} images"
 
 
 def by_net(log: SketchLog) -> dict[str, list[SketchRun]]:
@@ -33,26 +35,24 @@ def by_net(log: SketchLog) -> dict[str, list[SketchRun]]:
     return {name: [run for run in log.runs if name_net(run) == name] for name in names}
 
 
-def figure(log: SketchLog) -> Figure:
-    """Draw the test accuracy of every net, and mean T by block of highway nets that saw all images."""
-    nets, T, counts = by_net(log), mean_gates(log), on_all_images(log)
-    found = [f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in counts.items()]
-    picture, (scores, gates) = new_figure(f"On all images, {in_words(found)} train", 3.4, ncols=2, width_ratios=(3, 2))
-    for row, runs in enumerate(nets.values()):
-        draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])
-    scores.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
-    scores.set_yticks(range(len(nets)), nets, fontsize=8)
-    scores.invert_yaxis()
-    scores.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
-    draw_by_layer(gates, T, label="highway", color=COLORS["highway"])
-    draw_level(gates, 1 / (1 + math.exp(-Config.gate_bias)), "_")
-    gates.set(xlabel="block", ylabel="mean T (dashed: at the start)", ylim=(0, None))
-    return picture
+def of_depths(log: SketchLog, is_one: Callable[[Config], bool]) -> dict[int, list[SketchRun]]:
+    """Return the runs of some nets by depth."""
+    runs = [run for run in log.runs if is_one(run.config)]
+    return {
+        depth: [run for run in runs if run.config.depth == depth]
+        for depth in sorted({run.config.depth for run in runs})
+    }
 
 
-def mean_gates(log: SketchLog) -> np.ndarray:
-    """Return mean T by block of the highway nets that have not diverged, (nets, L)."""
-    return np.array([run.measured for run in log.runs if run.measured is not None])
+def mean_gates(log: SketchLog, n_train: int) -> np.ndarray:
+    """Return mean T by block of the highway nets for so many images that have not diverged, (nets, L)."""
+    return np.array([run.measured for run in log.runs if run.measured and run.config.n_train == n_train])
+
+
+def numbers_of_images(log: SketchLog) -> tuple[int, int]:
+    """Return the numbers of training images, the lower first; a smoke run has one."""
+    found = {run.config.n_train for run in log.runs}
+    return min(found), max(found)
 
 
 def early_minus_late(T: np.ndarray) -> np.ndarray:
@@ -61,37 +61,37 @@ def early_minus_late(T: np.ndarray) -> np.ndarray:
     return T[:, :half].mean(axis=1) - T[:, -half:].mean(axis=1)
 
 
+def figure(log: SketchLog) -> Figure:
+    """Draw the test accuracy of every net, and mean T by block of the highway nets, few images and all."""
+    nets, images = by_net(log), numbers_of_images(log)
+    highway, plain = (runs_on_all(log, block) for block in ("highway", "plain"))
+    found = f"{trained_of(highway)} highway nets and {trained_of(plain)} plain nets train"
+    picture, (scores, *gates) = new_figure(f"On all images, {found}", 4.2, ncols=3, width_ratios=(3, 2, 2))
+    for row, runs in enumerate(nets.values()):
+        draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])
+    scores.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
+    scores.set_yticks(range(len(nets)), nets, fontsize=8)
+    scores.invert_yaxis()
+    scores.set(xlabel="test accuracy (%)", xlim=(0, 100))
+    for axes, n_train in zip(gates, images, strict=True):
+        draw_by_layer(axes, mean_gates(log, n_train), label="highway", color=COLORS["highway"])
+        draw_level(axes, 1 / (1 + math.exp(-Config.gate_bias)), "_")
+        axes.set(xlabel="block", title=f"mean T, {n_train:,}", ylim=(0, 0.25))
+    return picture
+
+
 def table(log: SketchLog) -> str:
     """Tabulate the test accuracy of each net, and how many of its seeds have trained."""
-    rows = [
-        [name, f"{interval(points(runs)):.1f}", f"{n_trained(runs)} of {len(runs)}"]
-        for name, runs in by_net(log).items()
-    ]
+    rows = [[name, f"{interval(points(runs)):.1f}", trained_of(runs)] for name, runs in by_net(log).items()]
     return markdown(["net", "test accuracy, %", f"above {100 * LEARNED:.0f} %"], rows)
 
 
-def n_trained(runs: list[SketchRun]) -> int:
-    return np.count_nonzero(points(runs) > 100 * LEARNED)
+def share_trained(runs: list[SketchRun]) -> float:
+    return float(np.mean(points(runs) > 100 * LEARNED))
 
 
-def claims(log: SketchLog) -> list[Claim]:
-    return [judge_relu(log), judge_data(log), judge_gates(log)]
-
-
-def judge_relu(log: SketchLog) -> Claim:
-    """Judge whether plain ReLU nets train, at each depth."""
-    nets = {runs[0].config.depth: runs for runs in by_net(log).values() if runs[0].config.activation == "relu"}
-    verdicts = {depth: judge_share(n_trained(runs) / len(runs)) for depth, runs in nets.items()}
-    counts = [f"{n_trained(runs)} of {len(runs)} at {depth}" for depth, runs in nets.items()]
-    return Claim(
-        SKETCH,
-        "plain ReLU nets train at modest depth, even without skips",
-        combine(verdicts.values()),
-        holds(verdicts, "at {} blocks"),
-        f"nets that train, by blocks: {', '.join(counts)}",
-        detail=True,
-        before=True,
-    )
+def trained_of(runs: list[SketchRun]) -> str:
+    return f"{round(share_trained(runs) * len(runs))} of {len(runs)}"
 
 
 def judge_share(share: float) -> Verdict:
@@ -101,49 +101,67 @@ def judge_share(share: float) -> Verdict:
     return Verdict.NOT_REPRODUCED if share < HALF else Verdict.INCONCLUSIVE
 
 
-def judge_data(log: SketchLog) -> Claim:
-    """Judge whether highway nets train and plain ones do not if they see all images."""
-    nets = on_all_images(log)
-    shares = {block: n_trained(runs) / len(runs) for block, runs in nets.items()}
-    guess = judge_share(1 - shares["plain"])
-    counts = {block: f"{n_trained(runs)} of {count_of(len(runs), f'{block} net')}" for block, runs in nets.items()}
-    scores = {block: f"{block} {interval(points(runs)):.1f} %" for block, runs in nets.items()}
-    return Claim(
-        SKETCH,
-        "that highway nets train and plain ones guess is a matter of depth, not of data",
-        require(judge_share(shares["highway"]), guess),
-        f"On all images, {counts['highway']} train, and {counts['plain']}.",
-        "; ".join(scores.values()),
-        detail=True,
-        before=True,
+def runs_on_all(log: SketchLog, block: str) -> list[SketchRun]:
+    """Return the deepest tanh nets of a kind that saw most images."""
+    _, most = numbers_of_images(log)
+    found = of_depths(log, lambda of: (of.block, of.activation, of.n_train) == (block, "tanh", most))
+    return found[max(found)]
+
+
+def claims(log: SketchLog) -> list[Claim]:
+    few, most = numbers_of_images(log)
+    lower = "lower blocks end with higher gates"
+    return [
+        relu_claim(log, SKETCH, "plain ReLU nets train at modest depth, even without skips", Config.init),
+        relu_claim(
+            log, OURS, "with He's weights, plain ReLU nets of 10 to 30 blocks train in the sketch's setting", "he"
+        ),
+        data_claim(log),
+        gates_claim(log, SKETCH, lower, few),
+        gates_claim(log, OURS, f"on {most:,} images, {lower}", most),
+    ]
+
+
+def relu_claim(log: SketchLog, section: str, sentence: str, init: str) -> Claim:
+    """Judge whether plain ReLU nets of one way to draw weights train, at each depth."""
+    nets = of_depths(log, lambda of: (of.activation, of.init) == ("relu", init))
+    verdicts = {depth: judge_share(share_trained(runs)) for depth, runs in nets.items()}
+    measured = ", ".join(f"{trained_of(runs)} at {depth}" for depth, runs in nets.items())
+    why = holds(verdicts, "at {} blocks")
+    measured = f"nets that train, by blocks: {measured}"
+    return Claim(section, sentence, combine(verdicts.values()), why, measured, detail=True, before=True)
+
+
+def data_claim(log: SketchLog) -> Claim:
+    """Judge whether, on all images, deep highway nets and shallow plain ones train, and deep plain ones do not."""
+    _, most = numbers_of_images(log)
+    plain = of_depths(log, lambda of: (of.block, of.activation, of.n_train) == ("plain", "tanh", most))
+    highway, deep, shallow = runs_on_all(log, "highway"), plain[max(plain)], plain[min(plain)]
+    shares = share_trained(highway), 1 - share_trained(deep), share_trained(shallow)
+    why = (
+        f"On all images, {trained_of(highway)} highway nets of {max(plain)} blocks train and {trained_of(deep)} plain "
+        f"ones; {trained_of(shallow)} plain nets of {min(plain)} blocks do."
     )
-
-
-def on_all_images(log: SketchLog) -> dict[str, list[SketchRun]]:
-    """Return the runs that saw most images, by kind of block."""
-    most = max(run.config.n_train for run in log.runs)
-    return {
-        block: [run for run in log.runs if (run.config.block, run.config.n_train) == (block, most)]
-        for block in ("highway", "plain")
-    }
-
-
-def judge_gates(log: SketchLog) -> Claim:
-    """Judge whether lower blocks have higher gates."""
-    lead = interval(early_minus_late(mean_gates(log)))
-    verdict = judge_better(lead, 0.0)
-    T = mean_gates(log)
-    half = T.shape[1] // 2
-    means = T[:, :half].mean(), T[:, -half:].mean()
-    return Claim(
-        SKETCH,
-        "lower blocks end with higher gates",
-        verdict,
-        f"The mean T of the first half of the blocks is {means[0]:.3f}, that of the second half {means[1]:.3f}.",
-        f"first half minus second half: {lead:+.3f}; {count_of(len(T), 'net')}",
-        detail=True,
-        before=True,
+    measured = "; ".join(
+        f"{name}: {interval(points(runs)):.1f} %"
+        for name, runs in by_net(log).items()
+        if runs[0].config.n_train == most
     )
+    sentence = "that highway nets train and plain ones guess is a matter of depth, not of data"
+    return Claim(SKETCH, sentence, require(*map(judge_share, shares)), why, measured, detail=True, before=True)
+
+
+def gates_claim(log: SketchLog, section: str, sentence: str, n_train: int) -> Claim:
+    """Judge whether lower blocks have higher gates in nets for so many images."""
+    T = mean_gates(log, n_train)
+    lead, half = early_minus_late(T), T.shape[1] // 2
+    why = (
+        f"The mean T of the first half of the blocks is {T[:, :half].mean():.3f}, that of the second half "
+        f"{T[:, -half:].mean():.3f}. The first is higher in {np.count_nonzero(lead > 0)} of {len(T)} nets."
+    )
+    measured = f"first half minus second half: {interval(lead):+.3f}; {count_of(len(T), 'net')}"
+    before = section == OURS  # on few images the answer was known
+    return Claim(section, sentence, judge_better(interval(lead), 0.0), why, measured, detail=True, before=before)
 
 
 FIGURES = {"sketch.png": figure}

@@ -11,9 +11,11 @@ the rates chosen for 3: to choose anew would cost ten times as much. From −4 n
 lowest rate, and are not trained longer. Is depth put to use when there is time? It is if 1,000 blocks outperform none:
 if the 95 % interval of the difference of their test accuracies lies above 0.
 
-With --residual, residual nets y = x + H and y = x + H/√L of all depths are trained for 3 epochs, at rates chosen in the
-same way, among three lower ones, too: a net of y = x + H has large gradients, and none are clipped here. They are
-compared with highway nets at 1,000 blocks: of each, the kind or the bias that validates best.
+With --residual, the rivals that came later: residual nets y = x + H/√L, and y = x + H whose initial weights are a tenth
+as large, as its gradients would otherwise explode (through 1,000 untrained blocks they grow more than a million-fold,
+and none are clipped here). Beside them 1,000 highway blocks from −8: from −6 little of a gradient passes at first, and
+from −20 every block is a copy. Rates are chosen as for the others. A residual block has half of a highway block's
+parameters. What its branches do is measured, too, by the accuracy without them.
 
 A block takes part if its mean T over training images has at least doubled in training, and is above 0.01. To find how
 many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their input. The least
@@ -48,8 +50,9 @@ BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
 CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
 LONG_BLOCKS, LONG_EPOCHS = BLOCKS[1:3], 30
 SCALED = RESIDUAL_SCALED[0.5]
-LOWER_RATES = (0.0001, 0.0003, 0.001)  # tried by residual nets, too, whose gradients grow with depth
 RESIDUAL = (("residual", Config.gate_bias), (SCALED, Config.gate_bias))  # without gates, though each has a bias
+GAINS = {"residual": {"init_gain": 0.1}}
+MORE_BIAS = -8.0  # of the deepest highway nets, trained beside residual ones
 GATE_IMAGES = 1_000  # training images over which mean T is taken
 GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown by this factor and is above this value
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
@@ -58,10 +61,10 @@ TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be wo
 
 @dataclass
 class Gates:
-    """The part that the blocks of a highway net take; mean T is by block, before and after training."""
+    """The part that the blocks of a net take; mean T is by block, before and after training, null without gates."""
 
-    untrained: lists_of(Share, "L")
-    trained: lists_of(Share, "L")
+    untrained: lists_of(Share, "L") | None
+    trained: lists_of(Share, "L") | None
     taking_part: Count
     # k: all blocks but the k of highest mean T are closed; the last k is the depth.
     kept: lists_of(Count, "kept")
@@ -69,7 +72,7 @@ class Gates:
     needed: Count
 
 
-DeepRun = TrainedRun[Config, Gates | None]  # null where the net has no gates, tries a rate, or diverged
+DeepRun = TrainedRun[Config, Gates | None]  # null where the net is plain, tries a rate, or diverged
 
 
 @dataclass
@@ -120,17 +123,30 @@ def measure_gates(training: Training, untrained: list[float], trained: list[floa
     return Gates(untrained, trained, int(taking_part), kept, scores, count_needed(kept, scores))
 
 
+def measure_branches(training: Training) -> Gates:
+    """Measure a trained residual net with its branches and, at last, without: where W_H and b_H are 0, H is."""
+    net, data = training.net, training.data
+    whole = training.history.test_score[-1]
+    net.params["W_H"][...] = net.params["b_H"][...] = 0
+    kept, scores = [0, net.depth], [evaluate(net, data.test_x, data.test_y, training.loss)[1], whole]
+    return Gates(None, None, 0, kept, scores, count_needed(kept, scores))
+
+
 def run_config(config: Config, data: Dataset) -> DeepRun:
-    """Train one net, and measure its gates unless it tries a rate."""
+    """Train one net, and measure what its blocks do unless it tries a rate."""
     training, gates = Training(config, data), None
     images = training.data.train_x[:GATE_IMAGES]
-    gated = config.block == "highway" and not config.n_validation
+    gated, is_residual = config.block == "highway", (config.block, config.gate_bias) in RESIDUAL
+    if config.n_validation:
+        gated = is_residual = False
     with one_thread():
         untrained = mean_T(training.net, images) if gated else []
         for _ in training.epochs():
             pass
         if gated and not training.diverged:
             gates = measure_gates(training, untrained, mean_T(training.net, images))
+        elif is_residual and not training.diverged:
+            gates = measure_branches(training)
     return TrainedRun.of(config, training.so_far(), gates)
 
 
@@ -141,9 +157,9 @@ def plan(
 
     residual    whether residual nets take the place of highway and plain ones
     """
-    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, LOWER_RATES * residual + RATES, SEEDS)
-    blocks = RESIDUAL if residual else BLOCKS
-    arms = [(*block, depth) for depth, block in product(sorted(depths, reverse=True), blocks)] + [CONTROL]
+    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
+    blocks, deepest = (RESIDUAL, [("highway", MORE_BIAS, max(depths))]) if residual else (BLOCKS, [])
+    arms = [*deepest, *((*block, depth) for depth, block in product(sorted(depths, reverse=True), blocks)), CONTROL]
     if rates is None:
         return configs(dict.fromkeys(arms, tried), [CHOOSING_SEED], choosing(fit(CHOOSING_BUDGET, data, smoke)))
     return configs({arm: [rates[arm]] for arm in arms}, seeds, fit(BUDGET, data, smoke))
@@ -160,7 +176,7 @@ def plan_long(data: Dataset, smoke: bool, rates: dict[tuple, float]) -> list[Con
 def configs(rates: dict[tuple, Sequence[float]], seeds: Sequence[int], budget: dict) -> list[Config]:
     """Return the configurations of every arm for each seed and each of its rates."""
     return [
-        Config(block=block, depth=depth, gate_bias=bias, lr=lr, seed=seed, **SETTING, **budget)
+        Config(block=block, depth=depth, gate_bias=bias, lr=lr, seed=seed, **SETTING, **GAINS.get(block, {}), **budget)
         for (block, bias, depth), lrs in rates.items()
         for seed in seeds
         for lr in lrs

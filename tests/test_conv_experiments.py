@@ -101,17 +101,22 @@ def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, d
     [(0.99, Verdict.REPRODUCED), (0.9935, Verdict.NOT_REPRODUCED), (0.9925, Verdict.INCONCLUSIVE)],
 )
 def test_highway_nets_are_compared_with_a_shallow_maxout_net(shallow, verdict):
-    deep, wide = (configure(net, epochs=20, block="maxout") for net in ("mnist-16", ctf.SHALLOW))
-    scores = {
-        replace(config, seed=seed): score + 0.0002 * seed
-        for config, score in ((deep, 0.97), (wide, shallow))
-        for seed in range(3)
-    }
+    config = configure(ctf.SHALLOW, epochs=20, block="maxout")
+    scores = {replace(config, seed=seed): shallow + 0.0002 * seed for seed in range(3)}
     *_, claim = ctf.claims(mnist_log(0.992, 0.9922, 0.9924), tables_log(MNIST, scores))
+    assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "verdict"),
+    [((0.9950, 0.9951, 0.9952), Verdict.REPRODUCED), ((0.990, 0.9901, 0.9902), Verdict.INCONCLUSIVE)],
+)
+def test_the_quoted_maxout_net_can_be_matched_but_not_refuted_by_fewer_epochs(accuracies, verdict):
+    _, claim = ctf.claims(mnist_log(*accuracies))
     assert (claim.section, claim.verdict) == ("5", verdict)
 
 
-def test_maxout_nets_choose_each_for_itself_and_have_no_more_parameters(digits, workdir, monkeypatch):
+def test_the_maxout_net_chooses_its_setting_and_has_no_more_parameters(digits, workdir, monkeypatch):
     seen = []
 
     def train(job, configs):
@@ -120,13 +125,13 @@ def test_maxout_nets_choose_each_for_itself_and_have_no_more_parameters(digits, 
 
     monkeypatch.setattr(conv_tables, "train_missing", train)
     monkeypatch.setattr(common.ExperimentJob, "keep", lambda _, config, **log: seen.append(log["chosen"]))
-    job = made_up.job(digits, dataset="mnist")
-    conv_tables.run_maxout(job)
+    conv_tables.run_maxout(made_up.job(digits, dataset="mnist"))
     *runs, chosen = seen
-    assert {*chosen} == {"mnist-25-shallow", "mnist-16"}
-    assert [*chosen.values()] == 2 * [{"init": "orthogonal", "dropout": 0.25, "lr": 0.1}]
-    nets = [ConvNet((1, 28, 28), 10, stages=NETS[run.net].stages, block="maxout", rng=None) for run in runs]
-    assert max(net.params.flat.size for net in nets) == 38_986
+    assert chosen == {"maxout": {"init": "orthogonal", "dropout": 0.25, "lr": 0.1}}
+    (net,) = {
+        ConvNet((1, 28, 28), 10, stages=NETS[run.net].stages, block="maxout", rng=None).params.flat.size for run in runs
+    }
+    assert net <= 38_986
 
 
 # ------------------------------------------------------------------------- section 2.2 and normalisation
@@ -202,13 +207,13 @@ def test_the_standard_error_is_that_of_the_images():
     ],
 )
 def test_a_net_is_as_good_as_the_papers_by_the_interval_over_seeds(accuracies, verdict):
-    (claim,) = ctf.claims(mnist_log(*accuracies))
+    claim, _ = ctf.claims(mnist_log(*accuracies))
     assert claim.verdict == verdict
 
 
 def test_a_rule_came_before_the_runs_of_a_later_log_only():
     first, later = mnist_log(0.994, epochs=12), mnist_log(0.994, 0.9942)
-    assert [claim.before for logs in ([first], [first, later]) for claim in ctf.claims(*logs)] == [False, True]
+    assert [claim.before for logs in ([first], [first, later]) for claim in ctf.claims(*logs)[:1]] == [False, True]
 
 
 @pytest.mark.parametrize(

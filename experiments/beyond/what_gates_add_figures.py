@@ -21,7 +21,7 @@ from . import what_gates_add as wga
 AT_CHANCE = 20  # % of test images, below which a run counts as one at chance
 NEAR_BEST = 0.02  # validation accuracy: candidates within it count as workable
 MARGINS = {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}
-ERROR_TICKS, PAIR_TICKS = (5, 10, 20), (15, 20, 25, 30, 40)  # %
+ERROR_TICKS, PAIR_TICKS = (5, 10, 20), (15, 20, 30, 40, 60, 90)  # %
 COLORS_OF_MAIN = {
     "plain": COLORS["plain"],
     "plain, orthogonal": COLORS["lstm"],

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, INK, draw_by_layer, draw_level, new_figure
+from highway_lab.figures import COLORS, INK, draw_by_layer, draw_level, empty_figure, set_title
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 from highway_networks import Config
@@ -66,17 +66,21 @@ def figure(log: SketchLog) -> Figure:
     nets, images = by_net(log), numbers_of_images(log)
     highway, plain = (runs_on_all(log, block) for block in ("highway", "plain"))
     found = f"{trained_of(highway)} highway nets and {trained_of(plain)} plain nets train"
-    picture, (scores, *gates) = new_figure(f"On all images, {found}", 4.2, ncols=3, width_ratios=(3, 2, 2))
+    picture = empty_figure(6.2)
+    set_title(picture, f"On all images, {found}")
+    above, below = picture.subfigures(2, height_ratios=(1.15, 1))
+    scores, gates = above.subplots(), below.subplots(ncols=2, sharey=True)
     for row, runs in enumerate(nets.values()):
         draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])
     scores.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
     scores.set_yticks(range(len(nets)), nets, fontsize=8)
     scores.invert_yaxis()
-    scores.set(xlabel="test accuracy (%)", xlim=(0, 100))
+    scores.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
     for axes, n_train in zip(gates, images, strict=True):
         draw_by_layer(axes, mean_gates(log, n_train), label="highway", color=COLORS["highway"])
         draw_level(axes, 1 / (1 + math.exp(-Config.gate_bias)), "_")
-        axes.set(xlabel="block", title=f"mean T, {n_train:,}", ylim=(0, 0.25))
+        axes.set(xlabel="block", title=f"highway, {n_train:,} images")
+    gates[0].set(ylabel="mean T", ylim=(0, None))
     return picture
 
 

@@ -624,7 +624,7 @@ def orders_claim(best: list[BestRun]) -> Claim:
     alone = difference(*(by_seed(best_settings(best), log_loss, list)[arm] for arm in arms))
     judged = [judge_better(Interval(of.value - ORDERS, of.half), 0) for of in (lead, lead_of_all, alone)]
     lost = count_diverged(by_run_arm(best)["highway", 100])
-    paper = f"at 100 layers highway is more than {ORDERS} orders of magnitude better"
+    paper = f"at 100 layers highway is more than {ORDERS} orders of magnitude (a hundred times) better"
     why = (
         f"It depends on how diverged runs count: {lost} highway runs diverged. Without them the training loss of plain "
         f"nets is {times(lead.value)} times as high; if each counts with the lowest loss that it reached before, "

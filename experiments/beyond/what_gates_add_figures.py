@@ -236,7 +236,7 @@ def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
         if 1 in found:
             best = max(found, key=lambda depth: found[depth][0])
             gains.append(f"{arm} nets {found[best][1].mean() - found[1][1].mean():.1f}")
-    return f"points gained by depth: {', '.join(gains)}"
+    return f"points gained by depth on the sum: {', '.join(gains)}"
 
 
 def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tuple[float, np.ndarray]]:

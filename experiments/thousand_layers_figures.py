@@ -200,13 +200,16 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
 
 
 def deepest_table(*logs: ThousandLayersLog) -> str:
-    """Tabulate the deepest highway nets by bias, and the nets of no blocks after the longest training."""
+    """Tabulate the deepest highway nets by bias, residual nets as deep, and the nets of no blocks of each training."""
+    arms, _, (*_, depth) = split(logs[0])
+    nets = {f"highway, from b_T {minus(bias)}": runs for bias, runs in deepest(*logs).items()}
+    nets |= {KINDS[key[0]]: runs for key, runs in arms.items() if key[0] in KINDS and key[2] == depth}
     rows = []
-    for bias, runs in deepest(*logs).items():
+    for words, runs in nets.items():
         cost, *_ = gate_cells(runs) if shows_blocks(logs[0], runs) else [""]
-        rows.append([f"from b_T {minus(bias)}", *score_cells(runs), cost])
-    rows.append(["no blocks", *score_cells(split(logs[-1])[1]), ""])
-    header = [f"nets of {split(logs[0])[2][-1]:,} blocks", "epochs", "test accuracy (%)"]
+        rows.append([words, *score_cells(runs), cost])
+    rows += [["no blocks", *score_cells(split(log)[1]), ""] for log in logs]
+    header = [f"nets of {depth:,} blocks", "epochs", "test accuracy (%)"]
     return markdown([*header, "points lost with all blocks closed, by seed"], rows)
 
 
@@ -253,7 +256,7 @@ def name(block: str, bias: float, depth: int) -> str:
 def gate_cells(runs: list[DeepRun]) -> list[str]:
     """Return the points lost with all blocks closed and the numbers of needed blocks, by seed, and mean T."""
     gates = [run.measured for run in runs if run.measured]
-    costs = ", ".join(f"{cost:.1f}" for cost in lost(runs)[:, 0])
+    costs = ", ".join(f"{round(cost, 1) + 0:.1f}" for cost in lost(runs)[:, 0])
     if runs[0].config.block in KINDS:
         return [costs, "", ""]
     return [costs, ", ".join(f"{of.needed:,}" for of in gates), f"{np.mean([of.trained for of in gates]):.1e}"]
@@ -301,7 +304,7 @@ def costs_in_words(*logs: ThousandLayersLog) -> str:
     costs = []
     for bias, runs in deepest(*logs).items():
         if shows_blocks(logs[0], runs):
-            points_lost = [f"{cost:.1f}" for cost in lost(runs)[:, 0]]
+            points_lost = [f"{round(cost, 1) + 0:.1f}" for cost in lost(runs)[:, 0]]  # no −0.0
             words = f"{in_words(points_lost)} points" if any(float(cost) for cost in points_lost) else "nothing"
             costs.append(f"{words} in nets from {minus(bias)}")
     depth = split(logs[0])[2][-1]

@@ -38,9 +38,18 @@ INK, FAINT_INK = "#333333", "#767676"
 
 
 class Palette(dict[str, str]):
-    """Colours by name; a name without one gets the next of `spare`."""
+    """Colours by name; a name that is not known gets the next of `spare`, in each picture anew."""
 
     spare = ("#882255", "#44AA99", "#999933", "#332288")
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        super().__init__(known)
+        self.known = known
+
+    def forget(self) -> None:
+        """Forget all names but those known: what was drawn before must not change the colours of the next picture."""
+        self.clear()
+        self.update(self.known)
 
     def __missing__(self, name: str) -> str:
         self[name] = self.spare[len(self) % len(self.spare)]
@@ -89,6 +98,7 @@ def own_style() -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
+        COLORS.forget()
         yield
 
 

@@ -517,6 +517,14 @@ def test_a_block_without_a_colour_gets_one_of_its_own():
     assert len({colors[name] for name in ("one", "two", *known)}) == len(known) + 2
 
 
+def test_colours_of_a_picture_do_not_depend_on_those_before_it():
+    of_first = []
+    for before in ("one", "two", "three"):
+        with figures.own_style():
+            of_first.append(figures.COLORS[before])
+    assert len({*of_first}) == 1
+
+
 def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):
     write("run.json", made_up_log())
     (workdir / "a.png").write_text("old, of a log with sha256 0")

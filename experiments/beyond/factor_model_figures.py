@@ -125,16 +125,21 @@ def days_figure(log: FactorModelLog) -> Figure:
     return figure
 
 
-def market_table(log: FactorModelLog, names: Iterable[str], cell: Callable[[str, str], str], note: str) -> str:
+def market_table(names: Iterable[str], cell: Callable[[str, str], str], note: str) -> str:
     """Tabulate cell(market, name): a row for each name, a column for each market."""
     rows = [[name, *(cell(market, name) for market in MARKETS)] for name in names]
-    return f"{markdown(['', *MARKETS], rows)}\n\n{note} {seeds_of(run.task for run in log.runs)}"
+    return f"{markdown(['', *MARKETS], rows)}\n\n{note}"
+
+
+def mean_table(log: FactorModelLog, names: Iterable[str], cell: Callable[[str, str], str], note: str) -> str:
+    """Tabulate means over seeds, with their intervals."""
+    return market_table(names, cell, f"{note} {seeds_of(run.task for run in log.runs)}")
 
 
 def returns_table(log: FactorModelLog) -> str:
     """Tabulate out-of-sample R² by model and market."""
     scores = log.runs[0].scores
-    return market_table(log, scores, lambda *of: f"{interval(r2(log, *of)):.3f}", "Out-of-sample R².")
+    return mean_table(log, scores, lambda *of: f"{interval(r2(log, *of)):.3f}", "Out-of-sample R².")
 
 
 def leads_table(log: FactorModelLog) -> str:
@@ -144,7 +149,7 @@ def leads_table(log: FactorModelLog) -> str:
         return f"{interval(r2(log, market, COMPARED) - r2(log, market, model)):+.3f}"
 
     others = (model for model in log.runs[0].scores if model != COMPARED)
-    return market_table(log, others, lead, f"R² of {COMPARED}, minus that of the model, paired by seed.")
+    return mean_table(log, others, lead, f"R² of {COMPARED}, minus that of the model, paired by seed.")
 
 
 def by_regime_table(log: FactorModelLog) -> str:
@@ -159,7 +164,7 @@ def by_regime_table(log: FactorModelLog) -> str:
         f"expected return given what the models see, and given factors and regime; the noise leaves the latter "
         f"1/{1 + NOISE:g} in expectation."
     )
-    return market_table(log, log.runs[0].scores, both, note)
+    return mean_table(log, log.runs[0].scores, both, note)
 
 
 def settings_table(log: FactorModelLog) -> str:
@@ -170,7 +175,7 @@ def settings_table(log: FactorModelLog) -> str:
         (setting, n), *_ = Counter(chosen).most_common(1)
         return f"{setting}: {n} of {len(chosen)}"
 
-    return market_table(log, log.runs[0].settings, commonest, "The setting that most fits chose.")
+    return market_table(log.runs[0].settings, commonest, "The setting that most fits chose, over all seeds and windows of time.")
 
 
 def regimes_table(log: FactorModelLog) -> str:
@@ -186,7 +191,7 @@ def regimes_table(log: FactorModelLog) -> str:
         f"{SIGNIFICANT:g} by shifted regimes. Best block: chosen, and its sign, by the window's regimes. No detector "
         f"is expected to exceed {BEST_AUC:.3f}."
     )
-    return market_table(log, log.runs[0].detections, cell, note)
+    return mean_table(log, log.runs[0].detections, cell, note)
 
 
 def leads_of_gates(log: FactorModelLog, net: str) -> dict[str, np.ndarray]:

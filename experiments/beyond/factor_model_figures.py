@@ -175,7 +175,8 @@ def settings_table(log: FactorModelLog) -> str:
         (setting, n), *_ = Counter(chosen).most_common(1)
         return f"{setting}: {n} of {len(chosen)}"
 
-    return market_table(log.runs[0].settings, commonest, "The setting that most fits chose, over all seeds and windows of time.")
+    note = "The setting that most fits chose, over all seeds and windows of time."
+    return market_table(log.runs[0].settings, commonest, note)
 
 
 def regimes_table(log: FactorModelLog) -> str:

@@ -56,22 +56,31 @@ def judge_setting(lead: Interval, rank: float, counts: bool, margin: float) -> V
     return of_learners(verdict, counts)
 
 
+def verdict_of(log: TaskDifficultyLog, tasks: Results) -> tuple[Verdict, Interval, list[float]]:
+    """Return the verdict in a setting, the harder task's lead in blocks needed, and the means of tasks that count."""
+    needed = needed_by_task(log, tasks)
+    counting = {name: float(np.mean(found)) for name, found in needed.items() if len(found) >= log.least_nets}
+    lead, means = difference(needed[HARDER], needed[EASIER]), [*counting.values()]
+    return judge_setting(lead, tau(means), {EASIER, HARDER} <= counting.keys(), log.margin), lead, means
+
+
 def claims(log: TaskDifficultyLog) -> list[Claim]:
     """Return the verdict on the paper's sentence, with the lead and the rank correlation of each setting."""
-    verdicts, words = {}, []
+    verdicts, words, failed = {}, [], ""
     for setting, tasks in by_setting(log).items():
+        verdicts[setting], lead, means = verdict_of(log, tasks)
         needed = needed_by_task(log, tasks)
-        counting = {name: found for name, found in needed.items() if len(found) >= log.least_nets}
-        lead, rank = difference(needed[HARDER], needed[EASIER]), tau([np.mean(found) for found in counting.values()])
-        verdicts[setting] = judge_setting(lead, rank, {EASIER, HARDER} <= counting.keys(), log.margin)
+        for name in (EASIER, HARDER):
+            if len(needed[name]) < log.least_nets:
+                failed += f' With {setting}, {len(needed[name])} of {len(tasks[name])} nets learned "{name}".'
         before = difference(*([result.untrained.needed for result in tasks[name]] for name in (HARDER, EASIER)))
         n = f"n = {len(needed[HARDER])} and {len(needed[EASIER])}"
         words.append(
-            f"{setting} {lead:+.1f}, {n}, rank correlation {rank:+.1f} over {count_of(len(counting), 'task')}, "
+            f"{setting} {lead:+.1f}, {n}, rank correlation {tau(means):+.1f} over {count_of(len(means), 'task')}, "
             f"untrained {before:+.1f}"
         )
     paper = "a complex problem makes a net use more of its layers, a simpler one leaves many idle"
-    why = f"{holds(verdicts, 'with {}')} The nets see the same pictures and learn easier or harder labels."
+    why = f"{holds(verdicts, 'with {}')}{failed} Only the labels of the same images are easier or harder."
     measured = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
     return [Claim("4.2", paper, combine(verdicts.values()), why, measured, detail=True, before=True)]
 
@@ -80,16 +89,24 @@ def difficulty_figure(log: TaskDifficultyLog) -> Figure:
     """Draw a column a setting: idle blocks against the threshold, and the blocks that each task needs."""
     settings = by_setting(log)
     colors = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.9, len(log.order)))
-    depth = log.results[0].task.config.depth
-    title = f"{name_data(log.dataset.name)}, pairs of images: nets of {depth} blocks, five tasks"
-    figure, grid = new_figure(title, 6.0, nrows=2, ncols=len(settings), sharey="row", squeeze=False)
+    more = sum(verdict_of(log, tasks)[0] == Verdict.REPRODUCED for tasks in settings.values())
+    found = f'"{HARDER}" needs more blocks than "{EASIER}" in {more} of {count_of(len(settings), "setting")}'
+    figure, grid = new_figure(
+        f"Pairs from {name_data(log.dataset.name)}: {found}",
+        6.0,
+        nrows=2,
+        ncols=len(settings),
+        sharey="row",
+        squeeze=False,
+    )
     for (above, below), (setting, tasks) in zip(grid.T, settings.items(), strict=True):
         above.set_title(setting.replace("from", "from $b_T$"))
         draw_idle_shares(above, log, tasks, colors)
         draw_needed(below, log, tasks, colors)
     grid[0, 0].set(ylabel="idle blocks (%)", ylim=(0, 100))
     grid[0, len(settings) // 2].set_xlabel("idle: closing it changes the error by less than (points)")
-    grid[1, len(settings) // 2].set_xlabel("blocks needed; vertical lines: before training")
+    depth = log.results[0].task.config.depth
+    grid[1, len(settings) // 2].set_xlabel(f"blocks needed, of {depth}; vertical lines: before training")
     grid[1, 0].set_yticks(range(len(log.order)), log.order)
     grid[1, 0].set_ylim(len(log.order) - 0.5, -0.5)  # the easiest on top
     for label, color in zip(grid[1, 0].get_yticklabels(), colors, strict=True):
@@ -123,7 +140,7 @@ def draw_needed(axes: Axes, log: TaskDifficultyLog, tasks: Results, colors: np.n
         axes.plot([before] * 2, [row - 0.3, row + 0.3], color=FAINT_INK, clip_on=False)
         if len(found) < len(results):
             words = f"{len(found)} of {len(results)} learned"
-            axes.annotate(words, (1, row), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", size=9)
+            axes.annotate(words, (1, row + 0.5), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", size=9)
     axes.set_xlim(0, results[0].task.config.depth)
 
 
@@ -159,8 +176,8 @@ def difficulty_table(log: TaskDifficultyLog) -> str:
         f"{markdown([*header, 'training error without blocks (%)'], rows)}\n\n"
         "Means and 95 % intervals over the nets that have learned; untrained nets: over all. Learned: the training "
         f"error is more than {100 * log.least_gain:g} points below that of guessing the commonest class. Blocks "
-        f"needed: those not closed, from the last on, before accuracy has fallen by {100 * log.point:g} points on "
-        f"{log.set_images:,} training pairs. Effective depth: the sum over blocks of the mean T. Idle: blocks whose "
+        f"needed: those not closed, from the last on, before accuracy on {log.set_images:,} training pairs has fallen "
+        f"by {100 * log.point:g} in 100. Effective depth: the sum over blocks of the mean T. Idle: blocks whose "
         f"closing changes the training error by less than {100 * IDLE:g} points."
     )
 
@@ -174,7 +191,7 @@ def falls_table(log: TaskDifficultyLog) -> str:
             by_fall = [[blocks_needed(of, fall) for of in found] for fall in FALLS]
             by_lead = [blocks_needed(of, LEAD * (of.guess_error - of.trained.error)) for of in found]
             rows.append([setting, name, *(f"{interval(needed):.1f}" for needed in (*by_fall, by_lead))])
-    header = ["setting", "task", *(f"{100 * fall:g} points" for fall in FALLS), f"{LEAD:.0%} of its lead"]
+    header = ["setting", "task", *(f"{100 * fall:g} in 100" for fall in FALLS), f"{LEAD:.0%} of its lead"]
     return (
         f"{markdown(header, rows)}\n\nBlocks needed until accuracy has fallen by so much; the last column: by a tenth "
         "of what the net is better than guessing."

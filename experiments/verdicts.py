@@ -18,6 +18,7 @@ WITH_CLAIMS = {  # by experiment, the data sets whose logs judge the paper
     "gate_swaps": ("mnist",),
     "constant_gates": ("mnist",),
     **dict.fromkeys(("gate_maps", "class_routing", "lesions"), ("cifar-10",)),
+    "task_difficulty": ("mnist",),
     **dict.fromkeys(("bias_and_rate", "conv_bias", "thousand_layers", "beyond.very_deep"), ("mnist",)),
     "conv_tables": ("mnist", "cifar-10"),
     "beyond.depth_per_example": ("mnist",),

@@ -33,7 +33,7 @@ import highway_lab.logs
 from conv_recipes import ConvConfig
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import found_lines_beside, read_unfinished
-from highway_lab.console import name_tested
+from highway_lab.console import count_of, name_tested
 from highway_lab.datasets import DATASETS
 from highway_lab.figures import (
     COLORS,
@@ -130,23 +130,23 @@ def describe(log: Log, runs: list[RunRecord]) -> str:
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
     (size, *others) = sizes
-    of_size = "" if others else ", " + (name_depth(size) if kind == "depth" else f"{kind} {size}")
+    of_size = "" if others else ", " + (count_of(size, "block") if kind == "depth" else f"{kind} {size}")
     of_seeds = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return f"{name_tested(log.dataset)}{of_size}, {of_seeds}"
 
 
 def reached(runs: list[RunRecord], field: str) -> str:
-    """Return in words the mean of the last accuracies, or losses, of each kind of block."""
+    """Return in words the mean of the last accuracies, or losses, of each kind of block, and how many runs diverged."""
     words = []
     for kind, of_kind in group(runs, "block").items():
-        mean = np.mean([np.nan if run.diverged else getattr(run.history, field)[-1] for run in of_kind])
-        number = f"{100 * mean:.0f} %" if field.endswith("score") else f"{mean:.2g}"
-        words.append(f"{kind} {'diverged' if np.isnan(mean) else number}")
+        last = [getattr(run.history, field)[-1] for run in of_kind if not run.diverged]
+        if known := [value for value in last if value is not None]:  # test images may be scored at a run's end only
+            mean = np.mean(known)
+            number = f"{100 * mean:.0f} %" if field.endswith("score") else f"{mean:.2g}"
+            words.append(f"{name_line(kind, of_kind)} {number}")
+        else:
+            words.append(f"{kind} {'unfinished' if last else 'diverged'}")
     return ", ".join(words)
-
-
-def name_depth(depth: int) -> str:
-    return f"{depth} block{'s' * (depth != 1)}"
 
 
 def how_far(log: Log) -> str:
@@ -220,7 +220,7 @@ def depth_sweep(log: Log) -> np.ndarray:
     """Draw final test accuracy and training loss against depth; return the two axes."""
     depths = depths_of(log)
     deepest = [run for run in log.runs if run.config.depth == depths[-1]]
-    title = f"{describe(log, log.runs)}, {name_depth(depths[-1])}: accuracy {reached(deepest, 'test_score')}"
+    title = f"{describe(log, log.runs)}, {count_of(depths[-1], 'block')}: accuracy {reached(deepest, 'test_score')}"
     _, panels = new_figure(title, 3.8, ncols=2)
     columns = {"test_score": "test accuracy", "train_loss": "training loss (nats)"}
     for axes, (field, title) in zip(panels, columns.items(), strict=True):
@@ -238,8 +238,8 @@ def T_gate_evolution(log: Log) -> Axes:
     """Draw what training changes: the mean T of each block (row) by epoch (column); white: as in the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
-    opened = np.count_nonzero(means[-1] > means[0])
-    words = f"Training opens {opened} blocks (red) and closes {depth - opened} (blue)"
+    opened = int(np.count_nonzero(means[-1] > means[0]))
+    words = f"Training opens {count_of(opened, 'block')} (red) and closes {depth - opened} (blue)"
     title = f"{words}: {describe(log, runs_with_gates(log))}"
     figure, axes = new_figure(title, 4.6)
     colors, bounds = beside_untrained(means[0].mean(), means)
@@ -297,8 +297,9 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
-    later = sum(is_later_half_open(run.gate_means[-1]) for run in shown)
-    title = f"The later half ends more open in {later} of {len(shown)} runs: {describe(log, shown)}"
+    later = [is_later_half_open(run.gate_means[-1]) for run in shown if len(run.gate_means[-1]) > 1]
+    found = f"The later half ends more open in {sum(later)} of {count_of(len(later), 'run')}" if later else "Mean T"
+    title = f"{found}: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
     untrained = np.mean([np.mean(run.gate_means[0]) for run in shown])
     colors, bounds = beside_untrained(untrained, np.concatenate([run.gate_means[-1] for run in shown]))
@@ -306,7 +307,7 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
         means = np.array([run.gate_means[-1] for run in runs])
         seeds, depth = means.shape
         cells = axes.imshow(means, aspect="auto", extent=(0.5, depth + 0.5, seeds + 0.5, 0.5), **colors)
-        axes.set(ylabel=name_depth(depth), yticks=())
+        axes.set(ylabel=count_of(depth, "block"), yticks=())
         number_layers(axes.xaxis, depth)
     axes.set_xlabel("block, front to back")
     scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
@@ -317,7 +318,7 @@ def T_gate_bars_by_depth(log: Log) -> np.ndarray:
 def is_later_half_open(means: list[float]) -> bool:
     """Return whether the mean T of the second half of the blocks, from their means, is above that of the first."""
     half = len(means) // 2
-    return bool(half) and sum(means[-half:]) > sum(means[:half])
+    return sum(means[-half:]) > sum(means[:half])
 
 
 def evenly_spaced(n: int, most: int) -> np.ndarray:
@@ -369,6 +370,8 @@ def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
     """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
 
     def drawn(figure: Callable[[Log], Axes | np.ndarray], shown: Log, kind: str) -> Figure:
+        for block in group(log.runs, "block"):
+            COLORS[block]  # a block has one colour in all pictures of its log, also where others are not shown
         picture = np.ravel(figure(shown))[0].figure
         if kind:
             set_title(picture, f"{picture.get_suptitle()}, {kind}")

@@ -40,7 +40,7 @@ INK, FAINT_INK = "#333333", "#767676"
 class Palette(dict[str, str]):
     """Colours by name; a name that is not known gets the next of `spare`, in each picture anew."""
 
-    spare = ("#882255", "#44AA99", "#999933", "#332288")
+    spare = ("#882255", "#44AA99", "#999933", "#332288", "#CC6677", "#117733", "#DDCC77", "#AA4499")
 
     def __init__(self, known: Mapping[str, str]) -> None:
         super().__init__(known)
@@ -52,7 +52,7 @@ class Palette(dict[str, str]):
         self.update(self.known)
 
     def __missing__(self, name: str) -> str:
-        self[name] = self.spare[len(self) % len(self.spare)]
+        self[name] = self.spare[(len(self) - len(self.known)) % len(self.spare)]
         return self[name]
 
 

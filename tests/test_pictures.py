@@ -435,7 +435,26 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
 def test_the_last_frame_says_what_each_kind_of_block_has_reached():
     log = made_up_log(blocks=["highway", "plain"], seeds=(0, 1), diverged=[("plain", 1)])
     score = np.mean([run.history.test_score[-1] for run in log.runs if run.config.block == "highway"])
-    assert gif.message(log, "test_score").endswith(f"after training: highway {100 * score:.0f} %, plain diverged")
+    of_plain = next(100 * run.history.test_score[-1] for run in log.runs if run.config.block == "plain")
+    found = gif.message(log, "test_score").partition("after training: ")[2]
+    assert found == f"highway {100 * score:.0f} %, plain (1 of 2 diverged) {of_plain:.0f} %"
+
+
+@pytest.mark.parametrize(("diverged", "word"), [(True, "diverged"), (False, "unfinished")])
+def test_titles_say_what_became_of_runs_without_a_score(diverged, word):
+    (run,) = made_up_log(blocks=["plain"]).runs
+    run.diverged, run.history.test_score[-1] = diverged, None
+    assert pictures.reached([run], "test_score") == f"plain {word}"
+
+
+def test_a_block_of_ones_own_has_one_colour_in_all_pictures_of_a_log(monkeypatch, workdir):
+    names, colors = ["gate-a", "gate-b"], []
+    for name in names:
+        monkeypatch.setitem(BLOCKS, name, BLOCKS["highway"])
+    monkeypatch.setattr(pictures, "set_title", lambda *of: colors.append(dict(figures.COLORS)))
+    write("run.json", made_up_log(blocks=names))
+    pictures.draw(Path("run.json"))
+    assert all(of[name] == colors[0][name] for of in colors for name in names)
 
 
 def test_epochs_that_change_nothing_keep_their_frames(workdir):

@@ -130,7 +130,9 @@ class Experiment:
         path = self.named(path)
         more = {self.log_path(ending): self.dataset_of(step) for ending, step in self.more.items()}
         committed = {self.log_path(name): name for name in self.datasets} | more
-        steps = self.log_steps() | {self.log_path(smoke=True): ["run", "--smoke"]}
+        smoke = self.log_path(smoke=True)
+        steps = self.log_steps() | {smoke: ["run", "--smoke"]}
+        steps |= {with_ending(smoke, ending): [*step.split(), "--smoke"] for ending, step in self.more.items()}
         remedy = " ".join(["make it with", self.parser.prog, *steps.get(path, ["run"])])
 
         def check(expected: Iterable[str | None], found: str | None) -> None:
@@ -182,9 +184,13 @@ class Experiment:
 
     def judge(self, logs: Sequence[Log]) -> Iterator[tuple[Log, Any]]:
         """Yield each claim and its log, the first of its data set; each data set is judged alone."""
+        from highway_lab.figures import drawing
+
         for dataset in dict.fromkeys(log.dataset and log.dataset.name for log in logs):
             of = [log for log in logs if (log.dataset and log.dataset.name) == dataset]
-            yield from ((of[0], claim) for claim in self.figures.claims(*of))
+            with drawing("the verdicts", f"the logs of {self.name}"):
+                claims = self.figures.claims(*of)
+            yield from ((of[0], claim) for claim in claims)
 
     def plot(self, arguments: argparse.Namespace) -> None:
         """Print the tables of logs, and the verdicts of committed ones; draw all figures.
@@ -217,6 +223,11 @@ class Experiment:
         save_all(pictures, *paths)
         for path in pictures:
             print(f"drew {path}")
+
+
+def with_ending(path: Path, ending: str) -> Path:
+    """Return the path of a further log beside a first one."""
+    return path.with_stem(f"{path.stem}-{ending}")
 
 
 def train_one(module: str, config: TrainingConfig, data: Dataset) -> TrainedRun:
@@ -263,7 +274,7 @@ class ExperimentJob:
 
     def for_more(self, ending: str) -> "ExperimentJob":
         """Return the job of a further log, whose name ends so; see Experiment.more."""
-        return replace(self, path=self.path.with_stem(f"{self.path.stem}-{ending}"))
+        return replace(self, path=with_ending(self.path, ending))
 
     def run_missing(
         self,

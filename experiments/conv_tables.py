@@ -223,8 +223,8 @@ parser = EXPERIMENT.add_run(run, "choose, train, time")
 parser.set_defaults(part=(CHOICES, run_tables))
 parts = parser.add_mutually_exclusive_group()
 for flag, part, of in (
-    ("--long", (LONG, run_long), "Highway A for longer, on all training images"),
-    ("--more-seeds", (MORE_SEEDS, run_more_seeds), "more seeds of the net of 32 maps"),
+    ("--long", (LONG, run_long), "Highway A for longer, on all training images; after run"),
+    ("--more-seeds", (MORE_SEEDS, run_more_seeds), "more seeds of the net of 32 maps; after run"),
     ("--maxout", (MAXOUT, run_maxout), "a shallow net of maxout blocks"),
 ):
-    parts.add_argument(flag, dest="part", action="store_const", const=part, help=f"{of}; after run")
+    parts.add_argument(flag, dest="part", action="store_const", const=part, help=of)

@@ -61,14 +61,19 @@ def run_config(config: Config, data: Dataset) -> SketchRun:
     return TrainedRun.of(config, training.so_far(), gates)
 
 
-def run(job: ExperimentJob) -> None:
-    seeds = SEEDS[:2] if job.smoke else SEEDS
-    few, many = (fit(budget, job.data, job.smoke) for budget in (FEW_IMAGES, ALL_IMAGES))
+def plan(data: Dataset, smoke: bool) -> list[Config]:
+    """Return the runs: every net for each seed."""
+    few, many = (fit(budget, data, smoke) for budget in (FEW_IMAGES, ALL_IMAGES))
     relu = Config(block="plain", activation="relu", **few)
     nets = [replace(relu, init=init, depth=depth) for init in (Config.init, "he") for depth in RELU_DEPTHS]
     nets += [Config(depth=DEPTH, **budget) for budget in (few, many)]
     nets += [Config(block="plain", depth=depth, **many) for depth in (*SHALLOW_DEPTHS, DEPTH)]
-    configs = [replace(net, seed=seed) for net in dict.fromkeys(nets) for seed in seeds]  # smoke runs have one budget
+    seeds = SEEDS[:2] if smoke else SEEDS
+    return [replace(net, seed=seed) for net in dict.fromkeys(nets) for seed in seeds]  # smoke runs have one budget
+
+
+def run(job: ExperimentJob) -> None:
+    configs = plan(job.data, job.smoke)
     job.keep(configs[-1], runs=job.run_missing(run_config, configs, SketchRun))
 
 

@@ -33,7 +33,7 @@ from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, evaluate, rounded
+from highway_networks import Config, Dataset, DeepNet, InputError, evaluate, rounded
 
 from .beyond.blocks import RESIDUAL_SCALED
 from .common import Experiment, ExperimentJob, fit
@@ -191,6 +191,9 @@ def run(job: ExperimentJob) -> None:
     residual = job.arguments.residual
     if job.arguments.long:
         rates = {arm(run): run.config.lr for run in EXPERIMENT.read(job.path).runs}
+        if missing := [block for block in LONG_BLOCKS if block not in {of[:2] for of in rates}]:
+            words = ", ".join(f"{block} from {bias:g}" for block, bias in missing)
+            raise InputError(f"{job.path}: expected nets of {words}, found none; make it with {parser.prog}")
         job, tried = job.for_more("long"), []
         runs = job.run_missing(run_config, plan_long(job.data, job.smoke, rates), DeepRun)
     else:

@@ -308,7 +308,11 @@ def costs_in_words(*logs: ThousandLayersLog) -> str:
             words = f"{in_words(points_lost)} points" if any(float(cost) for cost in points_lost) else "nothing"
             costs.append(f"{words} in nets from {minus(bias)}")
     depth = split(logs[0])[2][-1]
-    return f"Closing all {depth:,} blocks costs {in_words(costs)}." if costs else f"No net of {depth:,} blocks trains."
+    return (
+        f"Closing all {depth:,} blocks costs {in_words(costs)}."
+        if costs
+        else f"No highway net of {depth:,} blocks trains."
+    )
 
 
 def blog_claim(*logs: ThousandLayersLog) -> Claim:
@@ -347,8 +351,7 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
     if rival := best_validated(log, KINDS):
         block, bias, _ = rival
         gain = lead(arms[rival], arms[block, bias, shallower])
-        trains = judge_training(log, arms[rival]) == Verdict.REPRODUCED
-        keeps = judge_as_good(gain, ACCURACY_MARGIN) if trains else Verdict.NOT_REPRODUCED
+        keeps = require(judge_training(log, arms[rival]), judge_as_good(gain, ACCURACY_MARGIN))
         verdict = combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses.values())
         reached = f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks ({gain.value:+.1f} points)"
         beside = f"{KINDS[block]} nets reach {reached}."

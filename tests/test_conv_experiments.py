@@ -107,6 +107,22 @@ def test_highway_nets_are_compared_with_a_shallow_maxout_net(shallow, verdict):
     assert claim.verdict == verdict
 
 
+def test_maxout_nets_that_all_diverged_decide_nothing():
+    config = configure(ctf.SHALLOW, epochs=20, block="maxout")
+    log = tables_log(MNIST, {replace(config, seed=seed): 0.1 for seed in range(3)})
+    for run in log.runs:
+        run.diverged = True
+    *_, claim = ctf.claims(mnist_log(0.992, 0.9922, 0.9924), log)
+    assert claim.verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_setting_that_diverged_is_chosen_last():
+    config = configure(ctf.SHALLOW, epochs=2)
+    runs = [made_up.conv_run(replace(config, lr=lr), score) for lr, score in ((0.1, 0.9), (0.2, 0.8))]
+    runs[0].diverged = True
+    assert conv_tables.best([("highway", {"lr": run.config.lr}) for run in runs], runs) == {"highway": {"lr": 0.2}}
+
+
 @pytest.mark.parametrize(
     ("accuracies", "verdict"),
     [((0.9950, 0.9951, 0.9952), Verdict.REPRODUCED), ((0.990, 0.9901, 0.9902), Verdict.INCONCLUSIVE)],

@@ -30,6 +30,16 @@ def test_the_standard_error_over_seeds_and_images_is_that_of_the_mean():
     assert math.sqrt(np.mean([of.se**2 for of in found])) == pytest.approx(truth, rel=0.04)
 
 
+def test_the_standard_error_is_that_of_a_two_way_analysis_of_variance():
+    n, m = 3, 4
+    x = np.random.default_rng(0).standard_normal((n, m)) + np.arange(n)[:, None] + np.arange(m) ** 2
+    of_seeds = m * sum((row.mean() - x.mean()) ** 2 for row in x)
+    of_images = n * sum((column.mean() - x.mean()) ** 2 for column in x.T)
+    rest = ((x - x.mean()) ** 2).sum() - of_seeds - of_images
+    squares = of_seeds / (n - 1) + of_images / (m - 1) - rest / ((n - 1) * (m - 1))
+    assert over_seeds_and_images(x).se == pytest.approx(math.sqrt(squares / (n * m)))
+
+
 def test_without_images_that_differ_it_is_that_over_seeds():
     differences = np.repeat([[0.1], [0.4], [-0.2], [0.3]], 50, axis=1)
     found, expected = over_seeds_and_images(differences), over_seeds([0.1, 0.4, -0.2, 0.3])
@@ -55,6 +65,8 @@ def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_orde
         (0.01, 0.05, "as good as"),
         (0.4, 0.2, "inconclusive"),
         (0.4, 0.15, "inconclusive"),  # alone it would outperform, among eight it does not
+        (0.0, 0.17, "as good as"),  # one-sided at 0.05 / 8, t of 19 degrees: 2.77 standard errors are below the margin
+        (0.0, 0.19, "inconclusive"),
     ],
 )
 def test_the_words_of_a_family(value, se, word):

@@ -7,7 +7,7 @@ import made_up
 import pytest
 from picture_helpers import committed_log
 
-from experiments import bias_and_rate, conv_bias, thousand_layers
+from experiments import bias_and_rate, conv_bias, sketch, thousand_layers
 from experiments.beyond import batch_norm, blocks_compared, very_deep
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
@@ -19,10 +19,13 @@ GRIDS = [  # an experiment, the field of its log, and the function that plans it
     (very_deep, "by_bias", very_deep.bias_configs),
     (conv_bias, "runs", conv_bias.configs),
     (batch_norm, "runs", batch_norm.configs),
+    (sketch, "runs", sketch.plan),
 ]
+RESIDUAL = partial(thousand_layers.plan, residual=True)  # of a further log
 CHOICES = [  # where each arm chooses a rate first
     (bias_and_rate, "by_init", bias_and_rate.init_configs),
     (thousand_layers, "runs", thousand_layers.plan),
+    (thousand_layers, "runs", RESIDUAL),
     (blocks_compared, "runs", blocks_compared.plan),
 ]
 
@@ -39,7 +42,8 @@ def as_runs(tasks: list) -> list[SimpleNamespace]:
 
 @pytest.mark.parametrize(("experiment", "field", "plan"), GRIDS + CHOICES, ids=name)
 def test_the_committed_logs_are_of_what_is_run(as_many_as_mnist, experiment, field, plan):
-    log = experiment.EXPERIMENT.read(committed_log(experiment.EXPERIMENT.log_path()))
+    path = experiment.EXPERIMENT.log_path("residual" if plan is RESIDUAL else None)
+    log = experiment.EXPERIMENT.read(committed_log(path))
     if (experiment, field, plan) in CHOICES:
         tried = [(run.arm, run.lr, run.seed) for run in log.tried]
         choosing = as_runs(plan(as_many_as_mnist, smoke=False))

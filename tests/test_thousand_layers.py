@@ -148,7 +148,7 @@ IDLE = (0.95, 0.2, 0.0)
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), STALLED),
             Verdict.NOT_REPRODUCED,
-            "It does not hold if b_T starts at −4, −6 and −20. No net of 1,000 blocks trains.",
+            "It does not hold if b_T starts at −4, −6 and −20. No highway net of 1,000 blocks trains.",
         ),
         (
             dict.fromkeys(("b4_1000", "b6_1000", "b20_1000"), (0.94, 0.2, 0.0)),
@@ -221,6 +221,20 @@ def test_the_best_residual_nets_are_compared_with_the_best_highway_nets_that_are
 def test_highway_nets_struggle_where_residual_ones_do_not(highway, residual, verdict):
     log = log_of(**dict.fromkeys(("b4_1000", "b6_1000"), (highway, 0.2, 0.0)))
     assert claims(log, residual_log(residual))[2].verdict == verdict
+
+
+def test_residual_nets_of_one_seed_decide_nothing():
+    log, residual = log_of(b4_1000=(0.93, 0.2, 0.0), b6_1000=(0.93, 0.2, 0.0)), residual_log(0.95)
+    alone = replace(residual, runs=[run for run in residual.runs if run.config.seed == tl.SEEDS[0]])
+    assert claims(log, alone)[2].verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_log_without_the_nets_that_learn_longer_is_refused(digits, workdir, refused):
+    log = tl.EXPERIMENT
+    assert log.main(["run", "--smoke", "--residual"]) == 0
+    LOG.with_stem(f"{LOG.stem}-residual").rename(LOG)
+    words = ["run", "--smoke", "--long"]
+    assert "expected nets of highway from -6, highway from -20, found none" in refused(log.main, words)
 
 
 def test_what_residual_blocks_do_is_what_they_add_to_no_branches(digits):

@@ -11,7 +11,15 @@ from helpers import complex_step, small_batch
 
 from experiments.beyond import what_gates_add as wga
 from experiments.beyond.what_gates_add import ARMS, RIVALS, STUDIES, TUNING_SEEDS, Cell, Setting, Task, Tried
-from experiments.beyond.what_gates_add_figures import FIGURES, SHALLOW_NET, TABLES, Compared, first_family, outcomes
+from experiments.beyond.what_gates_add_figures import (
+    FIGURES,
+    SHALLOW_NET,
+    TABLES,
+    Compared,
+    first_family,
+    outcomes,
+    survival_in_words,
+)
 from experiments.paired import Paired
 from highway_networks import Config, as_inputs, softmax_cross_entropy
 
@@ -296,6 +304,25 @@ def test_the_sum_is_not_studied_where_depth_does_not_help(workdir):
     for run in log.runs:
         run.right = b64encode(bytes(1250)).decode()
     assert wga.lead_of_depth(log).value == 0
+
+    one_block = Cell("residual", wga.PAIR_UNITS, 1)
+    for of in log.tried:
+        if of.cell == one_block and of.validation_score:
+            of.validation_score += 0.05
+    for run in log.runs:
+        if run.task.cell == one_block:
+            run.right = b64encode(bytes([255] * 1250)).decode()
+    assert wga.lead_of_depth(log).value == -100, "a single block is no depth"
+
+
+def test_a_study_that_is_missing_is_named_with_the_step_that_makes_it(workdir, refused):
+    message = refused(wga.EXPERIMENT.main, ["run", "--smoke", "--study", "sum"])
+    assert message.endswith("make it with python -m experiments beyond.what_gates_add run --study sum-first --smoke\n")
+
+
+def test_without_shallow_nets_the_title_tells_of_highway_nets_alone():
+    _, log = planned("depths")
+    assert survival_in_words(log).count("%") == 1
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from matplotlib.colors import to_hex
 import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
 from highway_lab.datasets import load_dataset
-from highway_lab.figures import SEQUENTIAL, differences, fingerprint
+from highway_lab.figures import SEQUENTIAL, differences, drawing, fingerprint
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
 from highway_lab.tables import markdown
@@ -156,35 +156,40 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
         return paths, None
     sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
     log = tuned_plain.EXPERIMENT.read(paths[1])
-    tuned, runs = tuned_runs(log), group(sweep.runs, "block", "depth")
-    config, depths = sweep.runs[0].config, sorted({depth for _, depth in runs})
-    nets = {}
-    for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
-        untuned = [runs[arm.block, depth] for depth in depths]
-        nets[arm.block] = by_depth(depths, map(points, untuned))
-        for name, of in (("tuned", arm), ("orthogonal", arm._replace(orthogonal=True))):
-            nets[f"{arm.block}, {name}"] = by_depth(depths, (accuracies(tuned[of][depth]) for depth in depths))
-    highway, plain, orthogonal = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN, ORTHOGONAL))
-    leads = {
-        "tuned": [lead(highway[depth], plain[depth]) for depth in depths],
-        "orthogonal": [lead(highway[depth], orthogonal[depth]) for depth in depths],
-        "untuned": [difference(points(runs["highway", depth]), points(runs["plain", depth])) for depth in depths],
-    }
-    seeds = [run.config.seed for run in runs[tuned_plain.PLAIN.block, depths[0]]]
-    return paths, {
-        "dataset": name_data(sweep.dataset.name),
-        "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
-        "seeds": seeds,
-        "seed_range": name_numbers(seeds),
-        "tried": len({(of.init, of.lr) for of in log.tried if of.init != "orthogonal"}),
-        "depths": depths,
-        "margin": BROKEN,
-        "chance": 100 * CHANCE,
-        "nets": nets,
-        "shallow": value_and_half(interval(accuracies(shallow_runs(log)))),
-        "shallow_blocks": tuned_plain.SHALLOW,
-        "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
-    }
+    with drawing("the sweep", *paths):
+        tuned, runs = tuned_runs(log), group(sweep.runs, "block", "depth")
+        if not (shallow := shallow_runs(log)):
+            raise InputError(
+                f"{paths[1]}: expected nets of at most {tuned_plain.SHALLOW} blocks, found none; train them"
+            )
+        config, depths = sweep.runs[0].config, sorted({depth for _, depth in runs})
+        nets = {}
+        for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
+            untuned = [runs[arm.block, depth] for depth in depths]
+            nets[arm.block] = by_depth(depths, map(points, untuned))
+            for name, of in (("tuned", arm), ("orthogonal", arm._replace(orthogonal=True))):
+                nets[f"{arm.block}, {name}"] = by_depth(depths, (accuracies(tuned[of][depth]) for depth in depths))
+        highway, plain, orthogonal = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN, ORTHOGONAL))
+        leads = {
+            "tuned": [lead(highway[depth], plain[depth]) for depth in depths],
+            "orthogonal": [lead(highway[depth], orthogonal[depth]) for depth in depths],
+            "untuned": [difference(points(runs["highway", depth]), points(runs["plain", depth])) for depth in depths],
+        }
+        seeds = [run.config.seed for run in runs[tuned_plain.PLAIN.block, depths[0]]]
+        return paths, {
+            "dataset": name_data(sweep.dataset.name),
+            "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
+            "seeds": seeds,
+            "seed_range": name_numbers(seeds),
+            "tried": len({(of.init, of.lr) for of in log.tried if of.init != "orthogonal"}),
+            "depths": depths,
+            "margin": BROKEN,
+            "chance": 100 * CHANCE,
+            "nets": nets,
+            "shallow": value_and_half(interval(accuracies(shallow))),
+            "shallow_blocks": tuned_plain.SHALLOW,
+            "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
+        }
 
 
 def by_depth(depths: list[int], accuracies: Iterable[np.ndarray]) -> dict[str, Any]:

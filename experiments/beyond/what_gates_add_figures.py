@@ -220,12 +220,15 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
 
 
 def survival_in_words(log: wga.WhatGatesAddLog) -> str:
-    """Return the accuracy of deep highway nets and of the shallow net that validates best."""
-    deep = [cell for cell in cells_of(log) if cell.arm == "highway"]
-    best = [wga.best_cell(log, of, "accuracy") for of in (deep, filter(wga.is_shallow, cells_of(log)))]
-    highway, shallow = (wga.values_of(wga.scored_runs(log, of, "accuracy"), "accuracy").mean() for of in best)
-    names = [f"{count_of(cell.depth, 'block')} of {cell.hidden}" for cell in best]
-    return f"Surviving depth: highway, {names[0]}: {highway:.1f} %; plain, {names[1]}: {shallow:.1f} %"
+    """Return the accuracy of the highway nets, and of the shallow nets, that validate best."""
+    words = []
+    for are_shallow in (False, True):
+        cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) == are_shallow]
+        if cells := [cell for cell in cells if are_shallow or cell.arm == "highway"]:
+            cell = wga.best_cell(log, cells, "accuracy")
+            accuracy = wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean()
+            words.append(f"{cell.arm}, {count_of(cell.depth, 'block')} of {cell.hidden}: {accuracy:.1f} %")
+    return f"Surviving depth: {'; '.join(words)}"
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:

@@ -16,6 +16,7 @@ from experiments.beyond.what_gates_add_figures import (
     SHALLOW_NET,
     TABLES,
     Compared,
+    families,
     first_family,
     outcomes,
     survival_in_words,
@@ -266,6 +267,22 @@ def test_the_first_comparisons_are_with_four_rivals_and_the_shallow_net_that_tun
     assert [*found] == [*RIVALS, SHALLOW_NET]
     assert {of.cell.hidden for name, of in found.items() if name in RIVALS} == {71}
     assert wga.best_cell(log, wga.SHALLOW_CELLS[:4], "accuracy") == Cell("plain", 71, 2)
+
+
+def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one(tanh):
+    _, wide = planned("wide")
+    best = Cell("highway", 284, 2)
+    for run in wide.runs:
+        run.score = 0.95 if run.task.cell == best else 0.9
+    for of in wide.tried:
+        if of.cell == best and of.validation_score:
+            of.validation_score += 0.01
+    found = families([tanh[1], wide])["wide, accuracy"]
+    assert {name: (of.cell.depth, of.word) for name, of in found.items()} == {
+        SHALLOW_NET: (0, "outperforms"),
+        "deep highway": (100, "outperforms"),
+    }
+    assert all(of.lead.value == pytest.approx(5, abs=1) for of in found.values())
 
 
 def family(**words: str) -> dict[str, Compared]:

@@ -81,6 +81,14 @@ def first_family(log: wga.WhatGatesAddLog, criterion: str, *, clipped: bool = Tr
     return family((log, cells["highway"]), others, criterion, clipped=clipped)
 
 
+def wide_family(first: wga.WhatGatesAddLog, wide: wga.WhatGatesAddLog) -> Family:
+    """Compare the wide highway net that validates best with the best shallow plain net and the deep highway net."""
+    shallow = wga.best_cell(first, filter(wga.is_shallow, cells_of(first)), "accuracy")
+    (deep,) = (cell for cell in cells_of(first) if cell.arm == "highway")
+    best = wga.best_cell(wide, cells_of(wide), "accuracy")
+    return family((wide, best), {SHALLOW_NET: (first, shallow), "deep highway": (first, deep)}, "accuracy")
+
+
 def pair_family(logs: Sequence[wga.WhatGatesAddLog]) -> Family:
     """Compare highway with each other main arm on the sum, each at the number of blocks at which it validates best."""
     best = {}
@@ -192,6 +200,9 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
                 for clipped in (True, False)[: 1 + study.unclipped]:
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
+    by_study = {log.study: log for log in logs}
+    if by_study.keys() >= {wga.FIRST_STUDY, "wide"}:
+        found["wide, accuracy"] = wide_family(by_study[wga.FIRST_STUDY], by_study["wide"])
     pairs = [*filter(is_of_pairs, logs)]
     if any(cell.arm == "highway" for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)

@@ -72,7 +72,7 @@ def claims(log: TaskDifficultyLog) -> list[Claim]:
         needed = needed_by_task(log, tasks)
         for name in (EASIER, HARDER):
             if len(needed[name]) < log.least_nets:
-                failed += f' With {setting}, {len(needed[name])} of {len(tasks[name])} nets learned "{name}".'
+                failed += f" With {setting}, {len(needed[name])} of {len(tasks[name])} nets learned the {name}."
         before = difference(*([result.untrained.needed for result in tasks[name]] for name in (HARDER, EASIER)))
         n = f"n = {len(needed[HARDER])} and {len(needed[EASIER])}"
         words.append(
@@ -80,7 +80,7 @@ def claims(log: TaskDifficultyLog) -> list[Claim]:
             f"untrained {before:+.1f}"
         )
     paper = "a complex problem makes a net use more of its layers, a simpler one leaves many idle"
-    why = f"{holds(verdicts, 'with {}')}{failed} Only the labels of the same images are easier or harder."
+    why = f"{holds(verdicts, 'with {}')}{failed} The images are the same, only their labels differ."
     measured = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
     return [Claim("4.2", paper, combine(verdicts.values()), why, measured, detail=True, before=True)]
 
@@ -156,6 +156,7 @@ def difficulty_table(log: TaskDifficultyLog) -> str:
         "blocks needed": (lambda seen: seen.needed, ".1f"),
         "effective depth": (lambda seen: seen.effective_depth, ".2f"),
         "idle (%)": (lambda seen: 100 * seen.idle_share[idle], ".0f"),
+        "costly": (lambda seen: np.sum(np.array(seen.lesioned_error) - seen.error >= log.point), ".1f"),
     }
     scores: dict[str, tuple[Measure, str]] = {
         "training error (%)": (lambda seen: 100 * seen.error, ".2f"),
@@ -178,7 +179,8 @@ def difficulty_table(log: TaskDifficultyLog) -> str:
         f"error is more than {100 * log.least_gain:g} points below that of guessing the commonest class. Blocks "
         f"needed: those not closed, from the last on, before accuracy on {log.set_images:,} training pairs has fallen "
         f"by {100 * log.point:g} in 100. Effective depth: the sum over blocks of the mean T. Idle: blocks whose "
-        f"closing changes the training error by less than {100 * IDLE:g} points."
+        f"closing alone changes the training error by less than {100 * IDLE:g} points; costly: blocks whose closing "
+        f"alone raises it by at least {100 * log.point:g} in 100."
     )
 
 

@@ -269,6 +269,15 @@ def test_the_first_comparisons_are_with_four_rivals_and_the_shallow_net_that_tun
     assert wga.best_cell(log, wga.SHALLOW_CELLS[:4], "accuracy") == Cell("plain", 71, 2)
 
 
+def test_highway_nets_with_a_gain_of_their_own_are_compared_with_nets_without_gates(tanh):
+    found = families([tanh[1], planned("gain")[1]])["gain, accuracy"]
+    assert [(name, of.cell.hidden) for name, of in found.items()] == [
+        ("highway", 50),
+        ("constant gates", 71),
+        ("residual, scaled", 71),
+    ]
+
+
 def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one(tanh):
     _, wide = planned("wide")
     best = Cell("highway", 284, 2)
@@ -280,7 +289,7 @@ def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one
     found = families([tanh[1], wide])["wide, accuracy"]
     assert {name: (of.cell.depth, of.word) for name, of in found.items()} == {
         SHALLOW_NET: (0, "outperforms"),
-        "deep highway": (100, "outperforms"),
+        "highway": (100, "outperforms"),
     }
     assert all(of.lead.value == pytest.approx(5, abs=1) for of in found.values())
 

@@ -34,6 +34,7 @@ COLORS_OF_MAIN = {
 LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 SHALLOW_NET = "best shallow net"
+COMPARED_WITH = {"wide": ("highway", SHALLOW_NET), "gain": ("highway", "constant gates", "residual, scaled")}
 
 
 class Compared(NamedTuple):
@@ -81,12 +82,12 @@ def first_family(log: wga.WhatGatesAddLog, criterion: str, *, clipped: bool = Tr
     return family((log, cells["highway"]), others, criterion, clipped=clipped)
 
 
-def wide_family(first: wga.WhatGatesAddLog, wide: wga.WhatGatesAddLog) -> Family:
-    """Compare the wide highway net that validates best with the best shallow plain net and the deep highway net."""
-    shallow = wga.best_cell(first, filter(wga.is_shallow, cells_of(first)), "accuracy")
-    (deep,) = (cell for cell in cells_of(first) if cell.arm == "highway")
-    best = wga.best_cell(wide, cells_of(wide), "accuracy")
-    return family((wide, best), {SHALLOW_NET: (first, shallow), "deep highway": (first, deep)}, "accuracy")
+def further_family(first: wga.WhatGatesAddLog, log: wga.WhatGatesAddLog) -> Family:
+    """Compare the net of a study of COMPARED_WITH that validates best with nets of the first study."""
+    cells = {cell.arm: cell for cell in equal_cells(first) if not wga.is_shallow(cell)}
+    cells[SHALLOW_NET] = wga.best_cell(first, filter(wga.is_shallow, cells_of(first)), "accuracy")
+    others = {name: (first, cells[name]) for name in COMPARED_WITH[log.study]}
+    return family((log, wga.best_cell(log, cells_of(log), "accuracy")), others, "accuracy")
 
 
 def pair_family(logs: Sequence[wga.WhatGatesAddLog]) -> Family:
@@ -200,9 +201,8 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
                 for clipped in (True, False)[: 1 + study.unclipped]:
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
-    by_study = {log.study: log for log in logs}
-    if by_study.keys() >= {wga.FIRST_STUDY, "wide"}:
-        found["wide, accuracy"] = wide_family(by_study[wga.FIRST_STUDY], by_study["wide"])
+        elif log.study in COMPARED_WITH and logs[0].study == wga.FIRST_STUDY:
+            found[f"{log.study}, accuracy"] = further_family(logs[0], log)
     pairs = [*filter(is_of_pairs, logs)]
     if any(cell.arm == "highway" for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)

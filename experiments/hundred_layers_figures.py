@@ -7,15 +7,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from highway_lab.console import count_of
+from highway_lab.console import count_of, name_data
 from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
 from . import hundred_layers as hl
-from .claims import LOSS_MARGIN, OURS, Claim, Verdict, combine, holds, judge_better
+from .claims import LOSS_MARGIN, OURS, Claim, Verdict, combine, holds, in_words, judge_better
 from .common import CHANCE, group_by
-from .common_figures import loss_in_words, minus, times, title
+from .common_figures import loss_in_words, minus, times
 from .depth_search_figures import FIGURE_1
 from .paired import holm
 
@@ -123,8 +123,9 @@ def welch_p(a: np.ndarray, b: np.ndarray) -> float:
 def loss_figure(*logs: hl.HundredLayersLog) -> Figure:
     """Draw training loss by epoch, a panel a log: every seed faint, the median of each arm bold."""
     layers = logs[0].runs[0].config.depth + 1
-    words = title(logs[0].dataset, logs[0].runs, f"nets of {layers} layers")
-    figure, axes = new_figure(words, 0.6 + 3.4 * len(logs), nrows=len(logs), squeeze=False)
+    found = [f"{times(find_leads(log)[hl.PLAIN].orders.value)} times after {epochs_of(log)} epochs" for log in logs]
+    words = f"{name_data(logs[0].dataset.name)}, {layers} layers: the loss of plain nets is that of highway nets"
+    figure, axes = new_figure(f"{words} {in_words(found)}", 0.6 + 3.4 * len(logs), nrows=len(logs), squeeze=False)
     for panel, log in zip(axes[:, 0], logs, strict=True):
         for arm, runs in standing(log).items():
             curves = np.array([drawn_losses(run) for run in runs])

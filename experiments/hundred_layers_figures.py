@@ -123,9 +123,9 @@ def welch_p(a: np.ndarray, b: np.ndarray) -> float:
 def loss_figure(*logs: hl.HundredLayersLog) -> Figure:
     """Draw training loss by epoch, a panel a log: every seed faint, the median of each arm bold."""
     layers = logs[0].runs[0].config.depth + 1
-    found = [f"{times(find_leads(log)[hl.PLAIN].orders.value)} times after {epochs_of(log)} epochs" for log in logs]
-    words = f"{name_data(logs[0].dataset.name)}, {layers} layers: the loss of plain nets is that of highway nets"
-    figure, axes = new_figure(f"{words} {in_words(found)}", 0.6 + 3.4 * len(logs), nrows=len(logs), squeeze=False)
+    found = [f"{times(find_leads(log)[hl.PLAIN].orders.value)} after {epochs_of(log)} epochs" for log in logs]
+    words = f"{name_data(logs[0].dataset.name)}, {layers} layers: plain nets' loss divided by highway nets'"
+    figure, axes = new_figure(f"{words}: {in_words(found)}", 0.6 + 3.4 * len(logs), nrows=len(logs), squeeze=False)
     for panel, log in zip(axes[:, 0], logs, strict=True):
         for arm, runs in standing(log).items():
             curves = np.array([drawn_losses(run) for run in runs])

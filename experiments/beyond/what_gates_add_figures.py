@@ -224,7 +224,7 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     found = [*map(survival_in_words, digits[:1]), *([use_in_words(pairs)] if pairs else [])]
     figure, panels = new_figure("; ".join(found), 6.4, ncols=len(found), squeeze=False)
     if digits:
-        draw_survival(panels[0, 0], digits[0])
+        draw_survival(panels[0, 0], digits[0], [log for log in digits if log.study == "wide"])
     if pairs:
         draw_use(panels[0, -1], pairs)
     return figure
@@ -290,13 +290,13 @@ def name_rows(axes: Axes, cells: Sequence[wga.Cell]) -> None:
     axes.set_ylim(len(cells) - 0.5, -0.5)
 
 
-def draw_survival(axes: Axes, log: wga.WhatGatesAddLog) -> None:
-    """Draw the test error of the cells with as many parameters, a dot a seed."""
-    cells = equal_cells(log)
-    for row, cell in enumerate(cells):
-        errors = 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
+def draw_survival(axes: Axes, log: wga.WhatGatesAddLog, wide: Sequence[wga.WhatGatesAddLog]) -> None:
+    """Draw the test error of the cells with as many parameters, a dot a seed; `wide`: the log of wide highway nets."""
+    rows = [(log, cell) for cell in equal_cells(log)] + [(of, cell) for of in wide for cell in cells_of(of)]
+    for row, (of, cell) in enumerate(rows):
+        errors = 100 - wga.values_of(wga.scored_runs(of, cell, "accuracy"), "accuracy")
         draw_dots(axes, errors, row, color=color_of(cell))
-    name_rows(axes, cells)
+    name_rows(axes, [cell for _, cell in rows])
     scale_errors(axes, ERROR_TICKS)
     axes.set_xlabel("test error (%) on the digits")
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import FAINT_INK, SEQUENTIAL, label_ends, new_figure
+from highway_lab.figures import FAINT_INK, LABEL_PAD, SEQUENTIAL, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
@@ -61,7 +61,12 @@ def verdict_of(log: TaskDifficultyLog, tasks: Results) -> tuple[Verdict, Interva
     needed = needed_by_task(log, tasks)
     counting = {name: float(np.mean(found)) for name, found in needed.items() if len(found) >= log.least_nets}
     lead, means = difference(needed[HARDER], needed[EASIER]), [*counting.values()]
-    return judge_setting(lead, tau(means), {EASIER, HARDER} <= counting.keys(), log.margin), lead, means
+    return judge_setting(lead, tau(means), least_learned(log, tasks) >= log.least_nets, log.margin), lead, means
+
+
+def least_learned(log: TaskDifficultyLog, tasks: Results) -> int:
+    """Return how many nets have learned the harder or the easier task, whichever fewer have."""
+    return min(len(learned(log, tasks[name])) for name in (EASIER, HARDER))
 
 
 def claims(log: TaskDifficultyLog) -> list[Claim]:
@@ -89,8 +94,9 @@ def difficulty_figure(log: TaskDifficultyLog) -> Figure:
     """Draw a column a setting: idle blocks against the threshold, and the blocks that each task needs."""
     settings = by_setting(log)
     colors = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.9, len(log.order)))
-    more = sum(verdict_of(log, tasks)[0] == Verdict.REPRODUCED for tasks in settings.values())
-    found = f'"{HARDER}" needs more blocks than "{EASIER}" in {more} of {count_of(len(settings), "setting")}'
+    verdicts = [verdict_of(log, tasks)[0] for tasks in settings.values() if log.least_nets <= least_learned(log, tasks)]
+    of_settings = f"{verdicts.count(Verdict.REPRODUCED)} of {count_of(len(verdicts), 'setting')} whose nets learn it"
+    found = f'"{HARDER}" needs more blocks than "{EASIER}" in {of_settings}'
     figure, grid = new_figure(
         f"Pairs from {name_data(log.dataset.name)}: {found}",
         6.0,
@@ -104,7 +110,7 @@ def difficulty_figure(log: TaskDifficultyLog) -> Figure:
         draw_idle_shares(above, log, tasks, colors)
         draw_needed(below, log, tasks, colors)
     grid[0, 0].set(ylabel="idle blocks (%)", ylim=(0, 100))
-    grid[0, len(settings) // 2].set_xlabel("idle: closing it changes the error by less than (points)")
+    grid[0, len(settings) // 2].set_xlabel("threshold, points of training error")
     depth = log.results[0].task.config.depth
     grid[1, len(settings) // 2].set_xlabel(f"blocks needed, of {depth}; vertical lines: before training")
     grid[1, 0].set_yticks(range(len(log.order)), log.order)
@@ -138,9 +144,8 @@ def draw_needed(axes: Axes, log: TaskDifficultyLog, tasks: Results, colors: np.n
             draw_dots(axes, found, row, color=color)
         before = np.mean([result.untrained.needed for result in results])
         axes.plot([before] * 2, [row - 0.3, row + 0.3], color=FAINT_INK, clip_on=False)
-        if len(found) < len(results):
-            words = f"{len(found)} of {len(results)} learned"
-            axes.annotate(words, (1, row + 0.5), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", size=9)
+        style = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center", "size": 9}
+        axes.annotate(f"{len(found)} of {len(results)}", (1, row), xytext=(LABEL_PAD, 0), **style)
     axes.set_xlim(0, results[0].task.config.depth)
 
 

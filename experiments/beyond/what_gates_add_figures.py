@@ -31,6 +31,8 @@ COLORS_OF_MAIN = {
     "residual, gated": FAINT_INK,
     "highway": COLORS["highway"],
 }
+VARIED = {"plain, identity": "plain", "ReZero by block": "ReZero"}
+VARIED |= dict.fromkeys(("constant gates", "gates as drawn", "highway, orthogonal", "highway, gain"), "highway")
 LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 SHALLOW_NET = "best shallow net"
@@ -161,7 +163,10 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
             )
     header = ["study", "net", "test accuracy, %", "highway minus it", "training loss", "at chance or diverged"]
     table = markdown([*header, "steps clipped", "workable candidates", "setting"], rows)
-    return f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; paired by seed."
+    return (
+        f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; paired by seed. The "
+        "training loss is of the setting best by training loss, all else of the setting named."
+    )
 
 
 def is_of_pairs(log: wga.WhatGatesAddLog) -> bool:
@@ -231,26 +236,32 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
 
 
 def survival_in_words(log: wga.WhatGatesAddLog) -> str:
-    """Return the accuracy of the highway nets, and of the shallow nets, that validate best."""
+    """Return the test error of the highway net, and of the shallow net, that validates best."""
     words = []
     for are_shallow in (False, True):
         cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) == are_shallow]
         if cells := [cell for cell in cells if are_shallow or cell.arm == "highway"]:
             cell = wga.best_cell(log, cells, "accuracy")
             accuracy = wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean()
-            words.append(f"{cell.arm}, {count_of(cell.depth, 'block')} of {cell.hidden}: {accuracy:.1f} %")
-    return f"Surviving depth: {'; '.join(words)}"
+            words.append(f"{100 - accuracy:.1f} % with {count_of(cell.depth, f'{cell.arm} block')}")
+    return f"Test error {', '.join(words)}"
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
-    """Return how many points residual and highway nets gain from depth: in the best one over one block."""
-    gains = []
+    """Return how many points the best residual and highway nets lead over the best net of at most one block."""
+    gains, (_, of_shallow) = [], best_of_one_block(logs)
     for arm in ("residual", "highway"):
-        found = pair_scores(logs, arm)
-        if 1 in found:
-            best = max(found, key=lambda depth: found[depth][0])
-            gains.append(f"{arm} nets {found[best][1].mean() - found[1][1].mean():.1f}")
+        if found := pair_scores(logs, arm):
+            _, scores = max(found.values(), key=lambda of: of[0])
+            gains.append(f"{arm} nets {scores.mean() - of_shallow.mean():+.1f}")
     return f"points gained by depth on the sum: {', '.join(gains)}"
+
+
+def best_of_one_block(logs: Sequence[wga.WhatGatesAddLog]) -> tuple[wga.Cell, np.ndarray]:
+    """Return the net of at most one block that validates best on the sum, and its test accuracy (%) by seed."""
+    shallow = [(log, cell) for log in logs for cell in cells_of(log) if cell.depth <= 1]
+    log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
+    return cell, wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
 
 
 def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tuple[float, np.ndarray]]:
@@ -278,10 +289,8 @@ def equal_cells(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
 
 
 def color_of(cell: wga.Cell) -> str:
-    """Return the colour of a highway net, of another deep one, or of a shallow one."""
-    if wga.is_shallow(cell):
-        return INK
-    return COLORS["highway" if cell.arm.startswith("highway") else "plain"]
+    """Return the colour of an arm, or of the main arm that it varies; shallow plain nets have one of their own."""
+    return INK if wga.is_shallow(cell) else COLORS_OF_MAIN[VARIED.get(cell.arm, cell.arm)]
 
 
 def name_rows(axes: Axes, cells: Sequence[wga.Cell]) -> None:
@@ -384,9 +393,8 @@ def draw_use(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
             for place, of in zip(x, errors.values(), strict=True):
                 axes.plot([place] * len(of), of, "o", markersize=3, alpha=0.4, **style)
             axes.plot(x, [of.mean() for of in errors.values()], marker="o", label=arm, **style)
-    shallow = [(log, cell) for log in logs for cell in cells_of(log) if cell.depth <= 1]
-    log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
-    draw_level(axes, 100 - wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean(), "one block")
+    cell, scores = best_of_one_block(logs)
+    draw_level(axes, 100 - scores.mean(), f"{count_of(cell.depth, 'block')} of {cell.hidden}")
     axes.set(xlabel="blocks", ylabel="test error (%) on the sum of two digits", yscale="log")
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(PAIR_TICKS, PAIR_TICKS)

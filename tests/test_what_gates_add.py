@@ -294,6 +294,13 @@ def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one
     assert all(of.lead.value == pytest.approx(5, abs=1) for of in found.values())
 
 
+def test_the_wide_highway_net_is_compared_with_the_best_of_each_wide_rival():
+    logs = [planned(name)[1] for name in ("wide", "wide-rivals")]
+    found = families(logs)["wide-rivals, accuracy"]
+    assert found.keys() == {"residual, scaled", "ReZero", "constant gates"}
+    assert {of.cell.hidden for of in found.values()} <= {361, 261}
+
+
 def family(**words: str) -> dict[str, Compared]:
     """A family whose words are "inconclusive" but for the given ones."""
     names = {"orthogonal": "plain, orthogonal", "scaled": "residual, scaled", "rezero": "ReZero"}

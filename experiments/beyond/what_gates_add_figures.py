@@ -92,6 +92,13 @@ def further_family(first: wga.WhatGatesAddLog, log: wga.WhatGatesAddLog) -> Fami
     return family((log, wga.best_cell(log, cells_of(log), "accuracy")), others, "accuracy")
 
 
+def wide_family(wide: wga.WhatGatesAddLog, rivals: wga.WhatGatesAddLog) -> Family:
+    """Compare the wide highway net that validates best with the best of each wide rival."""
+    by_arm = group_by(cells_of(rivals), lambda cell: cell.arm)
+    others = {arm: (rivals, wga.best_cell(rivals, cells, "accuracy")) for arm, cells in by_arm.items()}
+    return family((wide, wga.best_cell(wide, cells_of(wide), "accuracy")), others, "accuracy")
+
+
 def pair_family(logs: Sequence[wga.WhatGatesAddLog]) -> Family:
     """Compare highway with each other main arm on the sum, each at the number of blocks at which it validates best."""
     best = {}
@@ -208,6 +215,9 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
                     found[name] = first_family(log, criterion, clipped=clipped)
         elif log.study in COMPARED_WITH and logs[0].study == wga.FIRST_STUDY:
             found[f"{log.study}, accuracy"] = further_family(logs[0], log)
+    by_study = {log.study: log for log in logs}
+    if by_study.keys() >= {"wide", "wide-rivals"}:
+        found["wide-rivals, accuracy"] = wide_family(by_study["wide"], by_study["wide-rivals"])
     pairs = [*filter(is_of_pairs, logs)]
     if any(cell.arm == "highway" for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)

@@ -356,6 +356,11 @@ def test_gates_of_very_many_depths_are_those_of_some(monkeypatch):
     assert [axes.get_ylabel() for axes in panels] == ["1 block", "5 blocks", "9 blocks"]
 
 
+def test_a_run_of_one_block_has_no_later_half():
+    panels = pictures.T_gate_bars_by_depth(made_up_log(blocks=["highway"], depths=[1, 4]))
+    assert " of 1 run: " in panels[0].figure.get_suptitle()
+
+
 def test_gates_by_depth_are_those_of_the_furthest_runs_of_each_depth():
     log = made_up_log(depths=(2, 5), blocks=["highway"])
     log.finished, log.runs[1].gate_means = False, log.runs[1].gate_means[:2]

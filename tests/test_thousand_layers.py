@@ -8,6 +8,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
+from helpers import refused_with
 
 from experiments import thousand_layers as tl
 from experiments import thousand_layers_figures
@@ -227,6 +228,13 @@ def test_residual_nets_of_one_seed_decide_nothing():
     log, residual = log_of(b4_1000=(0.93, 0.2, 0.0), b6_1000=(0.93, 0.2, 0.0)), residual_log(0.95)
     alone = replace(residual, runs=[run for run in residual.runs if run.config.seed == tl.SEEDS[0]])
     assert claims(log, alone)[2].verdict == Verdict.INCONCLUSIVE
+
+
+def test_verdicts_that_a_log_does_not_allow_are_one_error():
+    log = log_of()
+    without = replace(log, runs=[run for run in log.runs if run.config.gate_bias != -20])
+    with refused_with("the logs of thousand_layers", "the verdicts", "KeyError"):
+        list(tl.EXPERIMENT.judge([without]))
 
 
 def test_a_log_without_the_nets_that_learn_longer_is_refused(digits, workdir, refused):

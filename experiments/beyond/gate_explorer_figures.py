@@ -159,9 +159,8 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     with drawing("the sweep", *paths):
         tuned, runs = tuned_runs(log), group(sweep.runs, "block", "depth")
         if not (shallow := shallow_runs(log)):
-            raise InputError(
-                f"{paths[1]}: expected nets of at most {tuned_plain.SHALLOW} blocks, found none; train them"
-            )
+            words = f"expected nets of at most {tuned_plain.SHALLOW} blocks, found none"
+            raise InputError(f"{paths[1]}: {words}; make it with {tuned_plain.EXPERIMENT.parser.prog} run")
         config, depths = sweep.runs[0].config, sorted({depth for _, depth in runs})
         nets = {}
         for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):

@@ -18,6 +18,7 @@ from experiments.beyond.what_gates_add_figures import (
     Compared,
     families,
     first_family,
+    opened_figure,
     outcomes,
     survival_in_words,
 )
@@ -356,6 +357,19 @@ def test_a_study_that_is_missing_is_named_with_the_step_that_makes_it(workdir, r
 def test_without_shallow_nets_the_title_tells_of_highway_nets_alone():
     _, log = planned("depths")
     assert survival_in_words(log).count("%") == 1
+
+
+def test_effective_depth_is_drawn_for_each_deep_highway_net_that_did_not_diverge():
+    _, log = planned("tanh")
+    tried = [of for of in log.tried if of.cell == Cell("highway", wga.NARROW, 100)]
+    tried[0].validation_score = None
+    for place, of in enumerate(tried):
+        of.opened = None if of.validation_score is None else place
+    axes, *others = opened_figure(log).axes
+    assert not others
+    drawn = sorted((x, y) for line in axes.lines[:-1] for x, y in zip(*line.get_data(), strict=True))
+    assert drawn == sorted((of.opened, 100 * of.validation_score) for of in tried if of.opened)
+    assert axes.lines[-1].get_label() == "residual"
 
 
 @pytest.mark.slow

@@ -8,16 +8,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.console import count_of
-from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, label_ends, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, label_ends, new_figure, pale
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
 from ..common import group_by
-from ..common_figures import draw_dots, scale_errors
+from ..common_figures import draw_dots, legend_below, minus, scale_errors
 from ..paired import Paired, judge_family
 from . import what_gates_add as wga
 
+SHADES = dict(  # of the gate biases, darker the more closed
+    zip(
+        sorted({*wga.BIASES, *wga.PAIR_BIASES}, reverse=True),
+        [pale(COLORS["highway"], strength) for strength in (0.2, 0.4, 0.6, 0.8, 1)],
+        strict=True,
+    )
+)
 AT_CHANCE = 20  # % of test images, below which a run counts as one at chance
 NEAR_BEST = 0.02  # validation accuracy: candidates within it count as workable
 MARGINS = {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}
@@ -35,6 +42,7 @@ VARIED = {"plain, identity": "plain", "ReZero by block": "ReZero"}
 VARIED |= dict.fromkeys(("constant gates", "gates as drawn", "highway, orthogonal", "highway, gain"), "highway")
 LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
+DEEP = 10  # blocks of the nets whose effective depth is drawn
 SHALLOW_NET = "best shallow net"
 COMPARED_WITH = {"wide": ("highway", SHALLOW_NET), "gain": ("highway", "constant gates", "residual, scaled")}
 
@@ -378,6 +386,49 @@ def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     return figure
 
 
+def opened_figure(*logs: wga.WhatGatesAddLog) -> Figure:
+    """Draw validation accuracy by effective depth, a dot a highway net that tried a setting, a panel a task and depth.
+
+    The level is the residual net of as many blocks that validates best. Diverged nets have no effective depth.
+    """
+    nets = deep_nets(logs, "highway")
+    found = ", ".join(f"{opened_by_best(*net):.2g} of {net[1].depth}" for net in nets.values())
+    title = f"Effective depth of the highway nets that validate best: {found or 'no such net'}"
+    figure, panels = new_figure(title, 4.6, ncols=max(1, len(nets)), sharex=True, sharey=True, squeeze=False)
+    for axes, (name, (log, cell)) in zip(panels.flat, nets.items(), strict=False):
+        tried = [of for of in log.tried if of.cell == cell and of.opened is not None]
+        for bias, color in SHADES.items():
+            of_bias = [of for of in tried if of.value == bias]
+            scores = [100 * of.validation_score for of in of_bias]
+            axes.plot([of.opened for of in of_bias], scores, "o", color=color, label=f"b_T {minus(bias)}")
+        if name in (residual := deep_nets(logs, "residual")):
+            log, cell = residual[name]
+            draw_level(axes, 100 * wga.ranked(log.tried, cell, "accuracy")[0][1], "residual")
+        axes.set_title(name)
+        axes.set(xscale="log", xlabel="effective depth", xticks=(0.1, 1, 10), xticklabels=(0.1, 1, 10))
+    panels[0, 0].set_ylabel("validation accuracy (%)")
+    legend_below(figure, panels[0, 0])
+    return figure
+
+
+def deep_nets(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[str, tuple[wga.WhatGatesAddLog, wga.Cell]]:
+    """Return log and cell of the nets of an arm of 10 blocks or more, by what a panel calls them."""
+    of_tasks = {"digits": logs[:1], "sum": filter(is_of_pairs, logs)}
+    return {
+        f"{task}, {cell.depth} blocks": (log, cell)
+        for task, found in of_tasks.items()
+        for log in found
+        for cell in equal_cells(log)
+        if cell.arm == arm and cell.depth >= DEEP
+    }
+
+
+def opened_by_best(log: wga.WhatGatesAddLog, cell: wga.Cell) -> float:
+    """Return the mean effective depth of the nets of a cell that tried the setting that validates best."""
+    best = wga.ranked(log.tried, cell, "accuracy")[0][0]
+    return float(np.mean([of.opened for of in log.tried if (of.cell, of.setting) == (cell, best)]))
+
+
 def height_of(rows: Sized) -> float:
     """Return the height of a picture with so many rows, in inches."""
     return 1.6 + 0.24 * len(rows)
@@ -416,6 +467,7 @@ FIGURES = {
     "what_gates_add.png": arms_figure,
     "what_gates_add_start.png": start_figure,
     "what_gates_add_rates.png": rates_figure,
+    "what_gates_add_opened.png": opened_figure,
 }
 TABLES = {
     "what_gates_add": arms_table,

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import re
+import shutil
 import zlib
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 from helpers import assert_says, files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
-from experiments import inside, lesions
+from experiments import inside, lesions, tuned_plain
 from experiments.beyond import gate_explorer, gate_explorer_figures, small_nets
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
+from highway_lab import logs
 from highway_lab.datasets import load_dataset
 from highway_networks import (
     ACTIVATIONS,
@@ -193,6 +195,16 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     for part in ("mine.npz: expected the net of sha256", " run --dataset digits --model mine.npz"):
         assert part in message
     assert files_below(Path("viz")) == before
+
+
+def test_tuned_nets_without_shallow_ones_are_refused(workdir):
+    Path("runs").mkdir()
+    shutil.copy(committed_log("run_sweep.json"), "run_sweep.json")
+    log = tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json"))
+    log.tried = [of for of in log.tried if of.depth > tuned_plain.SHALLOW]
+    logs.write("runs/tuned_plain.json", log)
+    with refused_with("runs/tuned_plain.json: expected nets of at most 2 blocks, found none; make it with "):
+        gate_explorer_figures.depth_sweep()
 
 
 def test_lesions_are_shown_of_this_very_net_only(digits, saved):

@@ -10,6 +10,7 @@ import pytest
 from helpers import complex_step, small_batch
 
 from experiments.beyond import what_gates_add as wga
+from experiments.beyond.blocks_compared import Flow
 from experiments.beyond.what_gates_add import ARMS, RIVALS, STUDIES, TUNING_SEEDS, Cell, Setting, Task, Tried
 from experiments.beyond.what_gates_add_figures import (
     FIGURES,
@@ -20,7 +21,9 @@ from experiments.beyond.what_gates_add_figures import (
     first_family,
     opened_figure,
     outcomes,
+    start_figure,
     survival_in_words,
+    use_in_words,
 )
 from experiments.paired import Paired
 from highway_networks import Config, as_inputs, softmax_cross_entropy
@@ -357,6 +360,23 @@ def test_a_study_that_is_missing_is_named_with_the_step_that_makes_it(workdir, r
 def test_without_shallow_nets_the_title_tells_of_highway_nets_alone():
     _, log = planned("depths")
     assert survival_in_words(log).count("%") == 1
+
+
+def test_the_title_tells_of_the_number_of_blocks_that_validates_best():
+    _, log = planned("sum-first")
+    for of in log.tried:
+        if of.cell == Cell("residual", wga.PAIR_UNITS, 20) and of.validation_score:
+            of.validation_score += 0.5
+    for run in log.runs:
+        run.score = {20: 0.7, 50: 0.8}.get(run.config.depth, 0.6)
+    assert use_in_words([log]).endswith(": residual nets +10.0")
+
+
+def test_a_direction_is_passed_on_by_its_share_of_the_largest():
+    _, log = planned("tanh")
+    for run in log.runs:
+        run.start = Flow([1.0, 1.0], [200.0, 3.0, 1.0])
+    assert start_figure(log).get_suptitle().endswith("plain 2 of 3, highway 2 of 3")
 
 
 def test_effective_depth_is_drawn_for_each_deep_highway_net_that_did_not_diverge():

@@ -583,7 +583,7 @@ def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
     paper = "highway nets of 50 and 100 layers perform like those of 10 and 20"
     tested = name_budget(new, "new seed") if new else name_budget(log.best)
     lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
-    better = f" At {in_words(better)} layers they even reach a lower loss." if better else ""
+    better = f" At {in_words(better)} layers their loss is even lower." if better else ""
     why = f"{where}{better} Runs that diverged, {count_diverged(runs)}, are left out."
     alike = f"alike if they differ by less than {LOSS_MARGIN:g}"
     measured = f"orders of magnitude below 10 and 20 layers, {alike} ({tested}): {measured}"

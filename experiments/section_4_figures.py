@@ -328,7 +328,7 @@ def questions(log: Section4Log) -> list[Question]:
             "the gates of one sample are sparse",
             closed,
             lambda of: is_most(of(closed)),
-            lambda of: f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}. Sparse means most.",
+            lambda of: f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}. Sparse would be most.",
         ),
         Question(
             figure_2,

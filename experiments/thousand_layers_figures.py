@@ -175,15 +175,15 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
     figure, panels = new_panels(3.6, f"{words[0].lower()}{words[1:]}", *logs)
     for axes, log, depth in panels:
         arms, *_ = split(log)
-        for row, bias in enumerate(colors):
-            runs, label, color = arms.get(("highway", bias, depth), []), name_row("highway", bias), colors[bias]
+        for bias, color in colors.items():
+            runs, label = arms.get(("highway", bias, depth), []), name_row("highway", bias)
             if runs and shows_blocks(log, runs):
                 draw_seeds(
                     axes, runs[0].measured.kept[::-1], lost(runs)[:, ::-1], label=label, center=np.median, color=color
                 )
             else:
                 words = f"{label} {STALLS[judge_training(log, runs)] if runs else 'not run'}"
-                axes.text(0.03, 0.97 - 0.07 * row, words, transform=axes.transAxes, color=color, va="top")
+                axes.text(0.03, 0.03 + 0.07 * len(axes.texts), words, transform=axes.transAxes, color=color)
         draw_level(axes, 100 * log.tolerance, "_")
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({tick for tick in (0, 1, 10, depth) if tick <= depth})
@@ -192,7 +192,7 @@ def kept_figure(*logs: ThousandLayersLog) -> Figure:
     left, right = panels[0][0], panels[-1][0]
     left.set_yscale("symlog", linthresh=LOST_TICKS[1])
     left.set_yticks(LOST_TICKS, LOST_TICKS)
-    left.set_ylim(-0.03, 60)
+    left.set_ylim(-LOST_TICKS[1], 60)
     figure.supylabel("points of test accuracy lost (linear up to 0.1)", size="medium")
     right.text(0, 75 * logs[0].tolerance, "tolerance", ha="right", va="center", size=9)
     label_ends(*(axes for axes, *_ in panels))
@@ -300,12 +300,12 @@ def training_by_bias(*logs: ThousandLayersLog) -> dict[str, Verdict]:
 
 
 def costs_in_words(*logs: ThousandLayersLog) -> str:
-    """Return a sentence that says what closing all blocks costs each of the deepest nets that train."""
+    """Return a sentence that says what closing all blocks costs the deepest nets that train, by bias."""
     costs = []
     for bias, runs in deepest(*logs).items():
         if shows_blocks(logs[0], runs):
-            points_lost = [f"{round(cost, 1) + 0:.1f}" for cost in lost(runs)[:, 0]]  # no −0.0
-            words = f"{in_words(points_lost)} points" if any(float(cost) for cost in points_lost) else "nothing"
+            least, most = (f"{round(cost, 1) + 0:.1f}" for cost in np.sort(lost(runs)[:, 0])[[0, -1]])  # no −0.0
+            words = f"{least} to {most} points" if least != most else f"{most} points" if float(most) else "nothing"
             costs.append(f"{words} in nets from {minus(bias)}")
     depth = split(logs[0])[2][-1]
     return (
@@ -324,9 +324,7 @@ def blog_claim(*logs: ThousandLayersLog) -> Claim:
     paper = "1,000 layers with b_T near −20 reach about 95 % and use about 15"
     beside = f"no blocks: {interval(points(control)):.2f} %; n = {len(runs)}"
     used = f"{in_words([f'{of:,}' for of in needed])} blocks" if any(needed) else "no block at all"
-    why = (
-        f"The nets reach {scores.value:.1f} % and need {used}. The blog quotes the paper's 15 layers and counted none."
-    )
+    why = f"The nets reach {scores.value:.1f} % and need {used}. The blog did not count layers; the 15 are the paper's."
     measured = f"{scores:.2f} %{after_epochs(runs, *logs)}; {beside}; needed: {used}"
     verdict = combine([judge_as_good(above, ACCURACY_MARGIN), *as_many])
     return Claim("blog", paper, verdict, why, measured, detail=True)
@@ -353,7 +351,7 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
         gain = lead(arms[rival], arms[block, bias, shallower])
         keeps = require(judge_training(log, arms[rival]), judge_as_good(gain, ACCURACY_MARGIN))
         verdict = combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses.values())
-        reached = f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks ({gain.value:+.1f} points)"
+        reached = f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks, {gain.value:+.1f} over {shallower:,}"
         beside = f"{KINDS[block]} nets reach {reached}."
         shown += f"; {KINDS[block]} nets, points gained: {gain:+.2f}"
     why += f" The overview compares with residual nets: {beside}"
@@ -400,7 +398,7 @@ def residual_claims(log: ThousandLayersLog) -> list[Claim]:
     if residual is None:
         return []
     gain, over_none = lead(arms[residual], arms[highway]), lead(arms[residual], control)
-    paper = f"nets of {depth:,} residual blocks outperform those of {depth:,} highway blocks"
+    paper = f"nets of {depth:,} {KINDS[residual[0]]} blocks outperform those of {depth:,} highway blocks"
     scores = [f"{points(runs).mean():.1f} %" for runs in (arms[residual], arms[highway], control)]
     why = (
         f"After {control[0].config.epochs} epochs, {KINDS[residual[0]]} nets reach {scores[0]}, highway nets from "

@@ -98,8 +98,10 @@ def depth_figure(log: tp.TunedPlainLog) -> Figure:
     figure, axes = new_figure(
         f"{name_data(log.dataset.name)}: {found}", 6.6, nrows=2, ncols=2, sharex=True, sharey="row"
     )
+    depths = depths_of(tuned)
     for (above, below), (words, found) in zip(axes.T, columns.items(), strict=True):
-        for arm, by_depth in ((arm, by_depth) for arm, by_depth in found.items() if arm in LINE_COLORS):
+        for arm in filter(LINE_COLORS.get, found):
+            by_depth = {depths.index(depth): runs for depth, runs in found[arm].items()}
             style = {"label": NAMES[arm], "color": LINE_COLORS[arm], "markersize": 5}
             for panel, values in ((above, lambda runs: 100 - accuracies(runs)), (below, losses)):
                 draw_against(panel, by_depth, values, **style)
@@ -107,9 +109,8 @@ def depth_figure(log: tp.TunedPlainLog) -> Figure:
         draw_level(below, -np.log(CHANCE), "chance")
         if shallow and found is tuned:
             draw_level(above, 100 - accuracies(shallow).mean(), f"best of ≤ {tp.SHALLOW} blocks")
-        above.set(title=words, xscale="symlog", yscale="log")
-        depths = depths_of(tuned)
-        above.set_xticks(depths, ["" if depth in (20, 30) else depth for depth in depths])  # no room
+        above.set(title=words, yscale="log")
+        above.set_xticks(range(len(depths)), depths)
         below.set(xlabel="blocks", yscale="log")
         for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
             panel.set_yticks(ticks, ticks)

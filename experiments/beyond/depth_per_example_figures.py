@@ -154,8 +154,8 @@ def claims(log: DepthPerExampleLog) -> list[Claim]:
             "overview",
             "the net uses different effective depths for different inputs",
             combine(differ.values()),
-            f"{holds(differ, 'for {}')} For {PAPER}, effective depth varies over images by {trained:.0f} % of its "
-            f"mean; before training it is {untrained:.0f} %.",
+            f"{holds(differ, 'for {}')} For {PAPER}, the sum of mean gates varies over images by {trained:.0f} % of "
+            f"its mean; before training it is {untrained:.0f} %.",
             f"sd over images, % of the mean: {beside_untrained(log, varied, '.0f')}",
             detail=True,
         ),

@@ -91,11 +91,3 @@ def test_clipping_leaves_gradients_up_to_the_limit_untouched(max_norm):
     grads.flat[:3] = 2, 3, 6
     assert clip_global_norm(grads, max_norm) == 7
     assert grads.flat[:4].tolist() == [2, 3, 6, 0]
-
-
-def test_clipping_gradients_whose_squares_overflow_keeps_their_direction():
-    grads = parameters(0.0, np.float32)
-    grads.flat[:2] = 3e25, -4e25
-    with np.errstate(over="ignore"):
-        assert clip_global_norm(grads, 5.0) == pytest.approx(5e25, rel=1e-6)
-    np.testing.assert_allclose(grads.flat[:3], [3, -4, 0], rtol=1e-6)

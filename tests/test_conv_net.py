@@ -1,6 +1,5 @@
 """Whole convolutional nets: parameters, refusals, gradients by complex steps, batches, evaluation, files."""
 
-import json
 import math
 import re
 
@@ -12,17 +11,14 @@ from helpers import (
     SMALL_STAGES,
     check_gradients,
     complex_step,
-    contents,
-    refuse_net,
     refused_with,
     small_conv_net,
     small_images,
-    small_net,
 )
 
 import conv_highway_networks
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, ConvWorkspace, Dropout, MaxPool
-from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, softmax_cross_entropy
+from highway_networks import ACTIVATIONS, BLOCKS, softmax_cross_entropy
 
 every_block = pytest.mark.parametrize("block", CONV_BLOCKS)
 with_or_without_batch_norm = pytest.mark.parametrize("batch_norm", [False, True])
@@ -354,47 +350,3 @@ def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     net.backward(softmax_cross_entropy(logits, y)[1], cache)
     np.testing.assert_array_equal(cache.slices[0].layers[-1].y.images, x.transpose(1, 2, 3, 0))
     assert not recwarn.list
-
-
-# ------------------------------------------------------------------------------------------- saved nets
-# tests/test_model_files.py has what holds for dense nets, too.
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A saved net with everything that there is to save."""
-    path = tmp_path / "net.npz"
-    small_conv_net(batch_norm=True, contrast=True).save(path)
-    return path
-
-
-def test_a_negative_variance_is_refused(saved):
-    """Its root would make every logit NaN."""
-    tensors = contents(saved)
-    tensors["2.variance"][-1] = -1e-3
-    np.savez(saved, **tensors)
-    refuse_net(ConvNet, saved, "2.variance", "below 0")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"shape": shape} for shape in ([2, 7], [2, 7, 7], None, ["2", 9, 6])),
-        *({"stages": stages} for stages in (None, [], ["Blocks"], [["Blocks", 1]], {"a": 1}, [["Blocks", 10**9]])),
-        *({"stages": [entry]} for entry in (["__class__", 1], [["Blocks"], 1], ["Convolution", 10**9, 10**9])),
-        *({"block": "plain"}, {"block": "brick"}, {"batch_norm": False}, {"contrast": False}, {"dtype": "complex128"}),
-        *({"d_out": 4}, {"d_out": -1}, {"gate_bias": 1e10}, {"gate_bias": "-1"}, {"surplus": 1}),
-    ],
-    ids=str,
-)
-def test_a_config_that_does_not_fit_the_tensors_is_refused(saved, change):
-    tensors = contents(saved)
-    tensors["config"] = np.array(json.dumps(json.loads(str(tensors["config"])) | change))
-    np.savez(saved, **tensors)
-    refuse_net(ConvNet, saved)
-
-
-def test_a_net_of_the_other_kind_is_refused(saved):
-    refuse_net(DeepNet, saved, "DeepNet.save")
-    small_net("highway", "tanh", 2).save(saved)
-    refuse_net(ConvNet, saved, "ConvNet.save")

@@ -18,12 +18,15 @@ from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, r
 from highway_lab import nets
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
 
+dense = partial(small_net, "highway", "tanh", 2)
+everything = partial(small_conv_net, batch_norm=True, contrast=True)  # that there is to save
+
 
 @pytest.fixture
 def saved(tmp_path) -> Path:
     """Save a highway net of two blocks."""
     path = tmp_path / "net.npz"
-    small_net("highway", "tanh", 2).save(path)
+    dense().save(path)
     return path
 
 
@@ -36,7 +39,6 @@ def rewrite(path: Path, *left_out: str, **changed: np.ndarray) -> None:
     np.savez(path, **kept | changed)
 
 
-everything = partial(small_conv_net, batch_norm=True, contrast=True)  # that there is to save
 NETS = [
     *((partial(small_net, block, activation, 3), (5,)) for block in BLOCKS for activation in ACTIVATIONS),
     *((partial(make, block), SMALL_SHAPE) for make in (everything, small_conv_net) for block in CONV_BLOCKS),
@@ -55,7 +57,7 @@ def test_a_loaded_net_predicts_as_the_saved_one_to_the_bit(tmp_path, make, shape
     assert (loaded.config, loaded.depth) == (net.config, net.depth)
 
 
-@pytest.mark.parametrize("make", [partial(small_net, "highway", "tanh", 2), everything])
+@pytest.mark.parametrize("make", [dense, everything])
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
     net = make()
@@ -69,7 +71,7 @@ def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
 
 
 def test_a_pickled_net_holds_its_numbers_once():
-    net = small_net("highway", "tanh", 2)
+    net = dense()
     assert len(pickle.dumps(net)) < 1.1 * net.params.flat.nbytes + 1000
 
 
@@ -84,7 +86,7 @@ def test_the_path_is_taken_as_it_is(tmp_path):
     assert list(files_below(tmp_path)) == ["net.model"]
 
 
-@pytest.mark.parametrize("make", [partial(small_net, "highway", "tanh", 2), everything])
+@pytest.mark.parametrize("make", [dense, everything])
 def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
     """Also one that would broadcast."""
     net, path = make(), tmp_path / "net.npz"
@@ -114,28 +116,44 @@ def test_a_net_of_another_format_is_refused(saved):
         refuse(saved, found)
 
 
+def test_a_negative_variance_is_refused(tmp_path):
+    """Its root would make every logit NaN."""
+    net, path = everything(), tmp_path / "net.npz"
+    net.tensors()["2.variance"][-1] = -1e-3
+    net.save(path)
+    refuse_net(type(net), path, "2.variance", "below 0")
+
+
+@pytest.mark.parametrize(("make", "other"), [(dense, everything), (everything, dense)])
+def test_a_net_of_the_other_kind_is_refused(tmp_path, make, other):
+    make().save(tmp_path / "net.npz")
+    kind = type(other())
+    refuse_net(kind, tmp_path / "net.npz", f"{kind.__name__}.save")
+
+
+OF_DENSE = [
+    *({"depth": 3}, {"hidden": 5}, {"d_in": 6}, {"d_out": 2}, {"block": "plain"}, {"block": "brick"}),
+    *({"depth": -1}, {"hidden": "four"}, {"activation": None}, {"dtype": "float31"}, {"surplus": 1}),
+    *("{", "[]", "{}", {"depth": 10**9}, {"hidden": 10**30}, {"d_in": None}, {"d_out": [1]}, {"gate_bias": math.inf}),
+]
+OF_CONV = [
+    *({"shape": shape} for shape in ([2, 7], [2, 7, 7], None, ["2", 9, 6])),
+    *({"stages": stages} for stages in (None, [], ["Blocks"], [["Blocks", 1]], {"a": 1}, [["Blocks", 10**9]])),
+    *({"stages": [entry]} for entry in (["__class__", 1], [["Blocks"], 1], ["Convolution", 10**9, 10**9])),
+    *({"block": "plain"}, {"block": "brick"}, {"batch_norm": False}, {"contrast": False}, {"dtype": "complex128"}),
+    *({"d_out": 4}, {"d_out": -1}, {"gate_bias": 1e10}, {"gate_bias": "-1"}, {"surplus": 1}),
+]
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        *({"depth": 3}, {"hidden": 5}, {"d_in": 6}, {"d_out": 2}, {"block": "plain"}, {"block": "brick"}),
-        *({"depth": -1}, {"hidden": "four"}, {"activation": None}, {"dtype": "float31"}, {"surplus": 1}),
-        *(
-            "{",
-            "[]",
-            "{}",
-            {"depth": 10**9},
-            {"hidden": 10**30},
-            {"d_in": None},
-            {"d_out": [1]},
-            {"gate_bias": math.inf},
-        ),
-    ],
-    ids=str,
+    ("make", "change"), [*((dense, change) for change in OF_DENSE), *((everything, change) for change in OF_CONV)]
 )
-def test_a_config_that_does_not_fit_the_tensors_is_refused(saved, change):
-    config = json.loads(str(contents(saved)["config"]))
-    rewrite(saved, config=np.array(change if isinstance(change, str) else json.dumps(config | change)))
-    refuse(saved)
+def test_a_config_that_does_not_fit_the_tensors_is_refused(tmp_path, make, change):
+    net, path = make(), tmp_path / "net.npz"
+    net.save(path)
+    config = json.loads(str(contents(path)["config"]))
+    rewrite(path, config=np.array(change if isinstance(change, str) else json.dumps(config | change)))
+    refuse_net(type(net), path)
 
 
 @pytest.mark.parametrize("name", ["W_H", "config", "surplus", None])

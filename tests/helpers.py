@@ -12,8 +12,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import reduce
 from http.server import SimpleHTTPRequestHandler
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -310,6 +313,21 @@ def small_log() -> RunLog[Config]:
     return RunLog(SCHEMA, "2026-11-20T10:00:00Z", command, dataset, SOME_ENVIRONMENT, [highway, plain])
 
 
+def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """The path of every entry of JSON; of the first, the middle and the last one of a list."""
+    keys: Any = value if isinstance(value, dict) else ()
+    if isinstance(value, list) and value:
+        keys = sorted({0, len(value) // 2, len(value) - 1})
+    for key in keys:
+        yield (*path, key)
+        yield from places(value[key], (*path, key))
+
+
+def holder(value: Any, path: tuple) -> Any:
+    """The object or list of JSON that the last step of a path is taken in."""
+    return reduce(getitem, path[:-1], value)
+
+
 def log_of_net(begins: str, model: str | Path) -> Path:
     """The path of an experiment's log of a user's net: named after the net's file and its content."""
     model = Path(model)
@@ -344,9 +362,6 @@ class Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-# -------------------------------------------------------------------------------------- command line
 
 
 # ----------------------------------------------------------------------------------------- processes

@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT, assert_same_bits, assert_says, contents, files_below, small_log, train_to
+from helpers import ROOT, assert_same_bits, assert_says, contents, files_below, holder, places, small_log, train_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,33 +35,21 @@ TEXTS = ("", "no such", "../../escaped", None, 7)
 SMALL = 3  # entries of a list that are kept in a small form of a log
 
 
-def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
-    """The path of every entry of JSON; of the first, the middle and the last one of a list."""
-    keys: Any = value if isinstance(value, dict) else ()
-    if isinstance(value, list) and value:
-        keys = sorted({0, len(value) // 2, len(value) - 1})
-    for key in keys:
-        yield (*path, key)
-        yield from places(value[key], (*path, key))
-
-
 @st.composite
 def changed(draw: Callable, text: str) -> str:
     """JSON in which one entry is left out, cut, doubled, renamed or replaced."""
     raw = json.loads(text)
-    *path, last = draw(st.sampled_from(all_places(text)))
-    holder = raw
-    for key in path:
-        holder = holder[key]
-    value = holder[last]
+    path = draw(st.sampled_from(all_places(text)))
+    inside, last = holder(raw, path), path[-1]
+    value = inside[last]
     if draw(st.integers(0, 5)) == 0:
-        del holder[last]
+        del inside[last]
     elif isinstance(value, dict):
-        holder[last] = draw(st.sampled_from([{}, None, {f"x{name}": of for name, of in value.items()}]))
+        inside[last] = draw(st.sampled_from([{}, None, {f"x{name}": of for name, of in value.items()}]))
     elif isinstance(value, list):
-        holder[last] = draw(st.sampled_from([[], None, value[: len(value) // 2], value[1:], value + value[-1:]]))
+        inside[last] = draw(st.sampled_from([[], None, value[: len(value) // 2], value[1:], value + value[-1:]]))
     else:
-        holder[last] = draw(st.sampled_from(TEXTS if isinstance(value, str) else NUMBERS))
+        inside[last] = draw(st.sampled_from(TEXTS if isinstance(value, str) else NUMBERS))
     return json.dumps(raw)
 
 

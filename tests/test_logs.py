@@ -6,13 +6,13 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import SOME_ENVIRONMENT, files_below, limited_file_size, refused_with, small_log
+from helpers import SOME_ENVIRONMENT, files_below, holder, limited_file_size, places, refused_with, small_log
 from threadpoolctl import threadpool_info
 
 from conv_recipes import ConvConfig
@@ -25,26 +25,8 @@ REMEDY = "run python highway_networks.py"
 LOG = asdict(small_log())
 
 
-def places(value, path: tuple = ()) -> Iterator[tuple]:
-    """The path of every field of every object, and of the first entry of every list."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield (*path, name)
-            yield from places(inner, (*path, name))
-    elif isinstance(value, list) and value:
-        yield (*path, 0)
-        yield from places(value[0], (*path, 0))
-
-
 def spelled(path: tuple) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-
-
-def holder(log: dict, path: tuple):
-    """The object or list that the last step of a path is taken in."""
-    for step in path[:-1]:
-        log = log[step]
-    return log
 
 
 def read_text(tmp_path: Path, text: str | bytes) -> RunLog:
@@ -66,7 +48,7 @@ def log() -> dict:
 
 
 FIELDS = [path for path in places(LOG) if isinstance(path[-1], str)]
-OBJECTS = [(), *(path for path in places(LOG) if isinstance(holder({"": LOG}, ("", *path, "")), dict))]
+OBJECTS = [(), *(path for path in places(LOG) if isinstance(holder(LOG, (*path, "")), dict))]
 
 
 def test_a_log_is_read_back_as_it_was_written(tmp_path):
@@ -210,7 +192,7 @@ def test_a_missing_field_is_refused(tmp_path, log, path):
 
 @pytest.mark.parametrize("path", OBJECTS, ids=spelled)
 def test_an_extra_field_is_refused(tmp_path, log, path):
-    holder({"": log}, ("", *path, ""))["surplus"] = 1
+    holder(log, (*path, ""))["surplus"] = 1
     refuse(tmp_path, log, "expected a log of this version", "unknown field `surplus`", f"`{spelled(path)}`")
 
 

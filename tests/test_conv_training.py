@@ -197,9 +197,6 @@ def test_too_many_validation_samples_are_refused_by_their_name(digits, n_validat
         Training(configure(**given), digits)
 
 
-# -------------------------------------------------------------------------------------------- the record
-
-
 # ------------------------------------------------------------------------------------- decay and schedule
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, log_of_net, refused_with
+from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
 from experiments import inside, lesions, tuned_plain
@@ -27,7 +27,6 @@ from highway_networks import (
     Block,
     Dataset,
     DeepNet,
-    InputError,
     as_inputs,
     highway_backward,
     highway_forward,
@@ -296,9 +295,8 @@ def test_a_long_formula_is_cut():
 def test_images_that_nobody_can_draw_are_refused(digits, shape):
     images = np.zeros((20, *shape), np.uint8)
     data = digits._replace(test_x=images, train_x=images)
-    with pytest.raises(InputError) as error:
+    with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
         gate_explorer.look(net_for(data), data, 1)
-    assert_says(error.value, "--dataset: expected square grey images", " x ".join(map(str, shape)))
 
 
 def test_a_class_with_a_single_test_image_is_refused(digits):

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import sketch
 from experiments.claims import Verdict
-from experiments.sketch_figures import TABLES, claims, early_minus_late, figure, mean_gates
+from experiments.sketch_figures import claims, early_minus_late, mean_gates
 from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
 from highway_networks import Config
@@ -91,11 +91,3 @@ def test_a_net_keeps_the_gates_it_ends_with(digits):
     seen = training.net.preprocess(training.data.train_x[: sketch.GATE_IMAGES])
     assert sketch.run_config(config, digits).measured == pytest.approx(training.net.gate_means(seen), rel=1e-3)
     assert sketch.run_config(replace(config, block="plain"), digits).measured is None
-
-
-def test_each_net_is_trained_once_and_drawn(digits, workdir):
-    assert sketch.EXPERIMENT.main(["run", "--smoke", "--dataset", "digits"]) == 0
-    log = sketch.EXPERIMENT.read(sketch.EXPERIMENT.log_path(smoke=True))
-    assert len({run.config for run in log.runs}) == len(log.runs)
-    assert figure(log)
-    assert TABLES["sketch"](log).count("of 2 |") == len(log.runs) / 2

@@ -223,6 +223,3 @@ def test_a_log_in_which_no_net_of_a_setting_has_learned_is_drawn_and_tabulated()
     assert [draw(log) for draw in FIGURES.values()]
     for table in TABLES.values():
         assert len(cells(table(log))) == 1 + 3 * 5
-
-
-# ------------------------------------------------------------------------------------------ the command

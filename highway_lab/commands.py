@@ -11,8 +11,8 @@ import functools
 import glob
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -166,7 +166,9 @@ def run_job(job: Job, data: Dataset) -> None:
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
     job.check_replaced()
-    with _log_path(job) as path, lock_log(path):
+    with ExitStack() as stack:
+        path = job.out or stack.enter_context(scratch_folder()) / "log.json"
+        stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
         _check_net_will_be_made(job, lines)
@@ -225,16 +227,6 @@ def run_job(job: Job, data: Dataset) -> None:
     if job.out:
         words = f"{quote(job.out)}{import_words(imported)}"
         print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
-
-
-@contextmanager
-def _log_path(job: Job) -> Iterator[Path]:
-    """Yield the path of the log; with --no-save, one in a folder that is removed afterwards."""
-    if job.out:
-        yield job.out
-    else:
-        with scratch_folder() as folder:
-            yield folder / "log.json"
 
 
 def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:

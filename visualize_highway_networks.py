@@ -48,7 +48,7 @@ from highway_lab.figures import (
     set_title,
 )
 from highway_lab.files import read_bytes
-from highway_lab.logs import RunLog, RunRecord
+from highway_lab.logs import RunLog, RunRecord, grouped
 from highway_networks import Config, InputError
 
 __all__ = ["draw", "main", "read_log", "watch"]
@@ -63,10 +63,7 @@ LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones bes
 
 def group(runs: list[RunRecord], name: str) -> dict[Any, list[RunRecord]]:
     """Group runs by a hyperparameter, in the order of the log."""
-    groups = {}
-    for run in runs:
-        groups.setdefault(getattr(run.config, name), []).append(run)
-    return groups
+    return grouped(runs, lambda run: getattr(run.config, name))
 
 
 def depths_of(log: Log) -> list[int]:

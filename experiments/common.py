@@ -19,7 +19,7 @@ from highway_lab.cli import OneLineParser, import_words, quote, run_cli
 from highway_lab.datasets import DATASETS, load_dataset
 from highway_lab.files import lock_log, make_place, read_bytes, remove
 from highway_lab.jobs import ResultFile, ResultT, add_job_flags, run_missing
-from highway_lab.logs import DatasetInfo, Log, TrainedRun, imported
+from highway_lab.logs import DatasetInfo, Log, TrainedRun, grouped, imported
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
 
@@ -374,10 +374,7 @@ def fit(budget: dict, data: Dataset, smoke: bool) -> dict:
 
 def group_by(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
     """Return items by key, in their order; keys sorted."""
-    groups = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return dict(sorted(groups.items()))
+    return dict(sorted(grouped(items, key).items()))
 
 
 def group(runs: Iterable, *names: str) -> dict[tuple, list]:

@@ -15,13 +15,13 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import FigureBase
 
 from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final_of_finished, name_data, name_tested
 from highway_lab.figures import COLORS, INK, SETTINGS, label_ends, pale, part_each, set_title
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import RunRecord
+from highway_lab.logs import RunRecord, grouped
 from highway_lab.tables import markdown
 
 from .claims import ACCURACY_MARGIN, OURS, Claim, Verdict, combine, holds, in_words, judge_as_good, of_learners
@@ -76,8 +76,7 @@ def name_net(net: str) -> str:
 
 def by_dataset(logs: Sequence[ConvTablesLog]) -> list[ConvTablesLog]:
     """Return a log of each data set, with all its runs."""
-    names = dict.fromkeys(log.dataset.name for log in logs)
-    return [joined("runs", [log for log in logs if log.dataset.name == name]) for name in names]
+    return [joined("runs", of_one) for of_one in grouped(logs, lambda log: log.dataset.name).values()]
 
 
 def rows(log: ConvTablesLog) -> dict[tuple[str, int, str], Runs]:
@@ -164,14 +163,6 @@ def draw_curves(figure: FigureBase, log: ConvTablesLog) -> None:
         axes.set_xticks([1, epochs // 2, epochs])
         axes.set(xlim=(1, epochs), title=f"{name_net(net)}\n{on} error (%)")
     label_ends(*grid)
-
-
-def finals_figure(*logs: ConvTablesLog) -> Figure:
-    return draw_finals(*by_dataset(logs))
-
-
-def curves_figure(*logs: ConvTablesLog) -> Figure:
-    return draw_curves(*by_dataset(logs))
 
 
 def finals_table(*logs: ConvTablesLog) -> str:
@@ -390,7 +381,10 @@ def score(runs: Runs) -> str:
     return f"{found.value:.2f} % ({', '.join(notes)})"
 
 
-FIGURES = {"conv_tables.png": finals_figure, "conv_curves.png": curves_figure}
+FIGURES = {
+    "conv_tables.png": lambda *logs: draw_finals(*by_dataset(logs)),
+    "conv_curves.png": lambda *logs: draw_curves(*by_dataset(logs)),
+}
 TABLES = {
     "conv_finals": finals_table,
     "conv_tables": main_table,

@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from highway_lab.console import count_of
 from highway_lab.figures import COLORS, INK, draw_by_layer, draw_level, empty_figure, set_title
 from highway_lab.intervals import interval
+from highway_lab.logs import grouped
 from highway_lab.tables import markdown
 from highway_networks import Config
 
 from .claims import OURS, Claim, Verdict, combine, holds, judge_better, require
-from .common import CHANCE, points
+from .common import CHANCE, group_by, points
 from .common_figures import draw_dots
 from .sketch import LEARNED, SketchLog, SketchRun
 
@@ -29,19 +30,9 @@ def name_net(run: SketchRun) -> str:
     return f"{config.block}, {ACTIVATIONS[config.activation]}{weights}, {depth}, {config.n_train:,} images"
 
 
-def by_net(log: SketchLog) -> dict[str, list[SketchRun]]:
-    """Return the runs of each net, in the order of the log."""
-    names = dict.fromkeys(map(name_net, log.runs))
-    return {name: [run for run in log.runs if name_net(run) == name] for name in names}
-
-
 def of_depths(log: SketchLog, is_one: Callable[[Config], bool]) -> dict[int, list[SketchRun]]:
     """Return the runs of some nets by depth."""
-    runs = [run for run in log.runs if is_one(run.config)]
-    return {
-        depth: [run for run in runs if run.config.depth == depth]
-        for depth in sorted({run.config.depth for run in runs})
-    }
+    return group_by((run for run in log.runs if is_one(run.config)), lambda run: run.config.depth)
 
 
 def mean_gates(log: SketchLog, n_train: int) -> np.ndarray:
@@ -63,7 +54,7 @@ def early_minus_late(T: np.ndarray) -> np.ndarray:
 
 def figure(log: SketchLog) -> Figure:
     """Draw the test accuracy of every net, and mean T by block of the highway nets, few images and all."""
-    nets, images = by_net(log), numbers_of_images(log)
+    nets, images = grouped(log.runs, name_net), numbers_of_images(log)
     highway, plain = (runs_on_all(log, block) for block in ("highway", "plain"))
     found = f"{trained_of(highway)} highway nets and {trained_of(plain)} plain nets train"
     picture = empty_figure(6.2)
@@ -86,7 +77,9 @@ def figure(log: SketchLog) -> Figure:
 
 def table(log: SketchLog) -> str:
     """Tabulate the test accuracy of each net, and how many of its seeds have trained."""
-    rows = [[name, f"{interval(points(runs)):.1f}", trained_of(runs)] for name, runs in by_net(log).items()]
+    rows = [
+        [name, f"{interval(points(runs)):.1f}", trained_of(runs)] for name, runs in grouped(log.runs, name_net).items()
+    ]
     return markdown(["net", "test accuracy, %", f"above {100 * LEARNED:.0f} %"], rows)
 
 
@@ -148,7 +141,7 @@ def data_claim(log: SketchLog) -> Claim:
     )
     measured = "; ".join(
         f"{name}: {interval(points(runs)):.1f} %"
-        for name, runs in by_net(log).items()
+        for name, runs in grouped(log.runs, name_net).items()
         if runs[0].config.n_train == most
     )
     sentence = "that highway nets train and plain ones guess is a matter of depth, not of data"

@@ -16,7 +16,7 @@ import numpy as np
 from highway_lab.datasets import DATASETS
 from highway_lab.files import printable
 from highway_lab.intervals import interval
-from highway_lab.logs import DatasetInfo, RunRecord
+from highway_lab.logs import DatasetInfo, RunRecord, grouped
 from highway_networks import TEST_IMAGES
 
 STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
@@ -165,9 +165,7 @@ def digest(config: Any) -> str:
 def summary(runs: Sequence[RunRecord], dataset: DatasetInfo) -> str:
     """Return a table of runs for a terminal of 80 columns, a row for each size and kind of block."""
     size = runs[0].config.SIZE
-    groups: dict[tuple, list[RunRecord]] = {}
-    for run in runs:
-        groups.setdefault((getattr(run.config, size), run.config.block), []).append(run)
+    groups = grouped(runs, lambda run: (getattr(run.config, size), run.config.block))
     rows = [[size, "block", f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
     rows += [[str(value), block, *_cells(group)] for (value, block), group in sorted(groups.items(), key=_by_size)]
     if not any(run.diverged for run in runs):

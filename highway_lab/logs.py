@@ -15,7 +15,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -275,6 +275,14 @@ def joined(records: Iterable[RunRecord]) -> list[RunRecord]:
             )
         runs[record.config] = record
     return list(runs.values())
+
+
+def grouped(items: Iterable, key: Callable[[Any], Any]) -> dict[Any, list]:
+    """Return items, such as runs, by key, in their order."""
+    groups: dict[Any, list] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 # ------------------------------------------------------------------------------------- fields of a log

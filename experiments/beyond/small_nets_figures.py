@@ -6,9 +6,10 @@ from matplotlib.figure import Figure
 from highway_lab.console import count_of
 from highway_lab.figures import COLORS, new_figure
 from highway_lab.intervals import interval
+from highway_lab.logs import grouped
 from highway_lab.tables import markdown
 
-from ..common import CHANCE, group_by, points
+from ..common import CHANCE, points
 from ..common_figures import minus, title
 from .small_nets import SmallNetsLog, SmallRun
 
@@ -21,14 +22,9 @@ def name_net(run: SmallRun) -> str:
     return f"{config.block}, {count_of(config.depth, 'block')}, {WEIGHTS[config.init]}{bias}, rate {config.lr:g}"
 
 
-def by_net(log: SmallNetsLog) -> dict[str, list[SmallRun]]:
-    """Return the runs of each net, in the order of the log."""
-    return {name: group_by(log.runs, name_net)[name] for name in dict.fromkeys(map(name_net, log.runs))}
-
-
 def figure(log: SmallNetsLog) -> Figure:
     """Draw the last test accuracy of every seed, a line for each net."""
-    nets = by_net(log)
+    nets = grouped(log.runs, name_net)
     picture, axes = new_figure(title(log.dataset, log.runs, "small plain and highway nets"), 3.6)
     for row, runs in enumerate(nets.values()):
         scores, color = points(runs), COLORS[runs[0].config.block]
@@ -45,7 +41,7 @@ def table(log: SmallNetsLog) -> str:
     """Tabulate mean, lowest and highest test accuracy of each net."""
     rows = [
         [name, str(len(runs)), f"{interval(scores):.1f}", f"{scores.min():.1f}", f"{scores.max():.1f}"]
-        for name, runs in by_net(log).items()
+        for name, runs in grouped(log.runs, name_net).items()
         for scores in [points(runs)]
     ]
     return f"{markdown(['net', 'seeds', 'mean', 'lowest', 'highest'], rows)}\n\nTest accuracy in per cent."

@@ -339,10 +339,10 @@ def quoted_claim(by_net: Mapping[tuple[str, str], Runs]) -> Claim:
     n_params, accuracy = QUOTED["mnist"]["Maxout"]
     nets = {net: runs for (net, of), runs in by_net.items() if of == "highway" and net in PAPER}
     verdicts = {PAPER[net].net: judge_net(runs, float(accuracy)) for net, runs in nets.items()}
-    plain = max(points(by_net[net, "plain"]).mean() for net in nets)
+    plain, found = max(points(by_net[net, "plain"]).mean() for net in nets), holds(verdicts, "for {}")
     why = (
         f"Compared with the maxout net that the paper quotes ({n_params} parameters, {accuracy} %): "
-        f"{lower_first(holds(verdicts, 'for {}'))} It says little of what layers do, as plain nets of the same layers "
+        f"{found[0].lower()}{found[1:]} It says little of what layers do, as plain nets of the same layers "
         f"reach {plain:.2f} %."
     )
     measured = "; ".join(f"{PAPER[net].net}: {score(runs)}" for net, runs in nets.items())
@@ -360,10 +360,6 @@ def maxout_claim(by_net: Mapping[tuple[str, str], Runs]) -> Claim:
     measured = f"{score(highway)}; shallow maxout: {score(shallow)}"
     paper = "highway nets of 10 layers match shallow maxout nets of as many parameters"
     return Claim(OURS, paper, verdict, why, measured, detail=True, before=True)
-
-
-def lower_first(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
 
 
 def score(runs: Runs) -> str:

@@ -89,9 +89,9 @@ class Experiment:
 
         parser = self.add(name, run, help)
         if dataset:
-            add_data_flags(parser, dataset, folders)
-        else:
-            parser.add_argument("--smoke", action="store_true", help="take a budget of seconds")
+            commands.add_data_flags(parser, dataset, folders=folders)
+        text = "take a budget of seconds" + ", on the digits" * bool(dataset)
+        parser.add_argument("--smoke", action="store_true", help=text)
         add_job_flags(parser, cluster=cluster)
         return parser
 
@@ -340,12 +340,6 @@ def load(name: str) -> Experiment:
 def step_words(step: str, dataset: str | None) -> list[str]:
     """Return the words of a command line for one step of an experiment on one data set."""
     return [step] if dataset is None else [step, "--dataset", dataset]
-
-
-def add_data_flags(parser: argparse.ArgumentParser, default: str = "mnist", folders: bool = False) -> None:
-    """Add --dataset, of a folder only if `folders` says so, --data-dir and --smoke."""
-    commands.add_data_flags(parser, default, folders=folders)
-    parser.add_argument("--smoke", action="store_true", help="take a budget of seconds, on the digits")
 
 
 def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:

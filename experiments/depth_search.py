@@ -38,7 +38,6 @@ The rules were written after the search and its repeats, before the further logs
 "for the best setting" (both settings before), "those of 100 layers" (each step before), both ways to count diverged
 runs (left out before), "from all seeds" (the same seeds before), and the question about test images.
 
-    python -m experiments depth_search list            print the settings, as data
     python -m experiments depth_search run --jobs 2    search; may be stopped and started again
     python -m experiments depth_search best --jobs 2   train each arm's best settings from other seeds
     python -m experiments depth_search plot            tables and figures
@@ -46,7 +45,6 @@ runs (left out before), "from all seeds" (the same seeds before), and the questi
 
 import argparse
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -69,7 +67,7 @@ from highway_lab.logs import Log, Result, TrainedRun, lowest
 from highway_lab.training import Training, train_resumably
 from highway_networks import Config, Dataset, InputError, rounded
 
-from .common import Experiment, ExperimentJob, add_data_flags, group_by, load_data
+from .common import Experiment, ExperimentJob, group_by
 
 DEPTHS = [10, 20, 50, 100]  # the paper's counting: one plain layer + depth - 1 blocks
 BLOCKS = ("plain", "highway")
@@ -331,11 +329,6 @@ def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Tri
     return draw_trials(arguments.configs, arguments.depths, **budget)
 
 
-def show(arguments: argparse.Namespace) -> None:
-    for trial in plan(arguments, *load_data(arguments)):
-        print(json.dumps(dataclasses.asdict(trial)))
-
-
 def run(job: ExperimentJob) -> None:
     trials = plan(job.arguments, job.dataset, job.data)
     job = dataclasses.replace(job, path=append_flags(job.path, job.arguments, SEARCH_FLAGS))
@@ -417,20 +410,12 @@ def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
     print(f"saved {model}")
 
 
-def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(**SEARCH_FLAGS)
-    parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
-    parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")
-    parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
-    parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
-
-
-parser = EXPERIMENT.add("list", show, "print the settings")
-add_data_flags(parser)
-add_search_flags(parser)
-
 parser = EXPERIMENT.add_run(run, "search by successive halving; resumable")
-add_search_flags(parser)
+parser.set_defaults(**SEARCH_FLAGS)
+parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
+parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")
+parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
+parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
 
 parser = EXPERIMENT.add_run(best, "train each arm's best settings from other seeds; resumable", name="best")
 parser.set_defaults(**BEST_FLAGS)

@@ -1,6 +1,5 @@
 """The depth search: its settings, its selection, its resumption, and the same results wherever it runs."""
 
-import json
 import math
 import shlex
 from collections import Counter
@@ -119,15 +118,6 @@ def test_a_further_log_holds_the_runs_that_its_step_plans(committed, ending, ste
     searched = [[(result.task, result.train_loss) for result in of.results] for of in (log, committed)]
     assert searched[0] == searched[1]
     assert [run.task for run in log.best] == ds.plan_best(committed, flags)
-
-
-def test_list_prints_each_setting(workdir, capsys):
-    assert main("list", "--dataset", "digits", "--configs", "2", "--depths", "10,3") == 0
-    rows = capsys.readouterr().out.splitlines()
-    trials = ds.draw_trials(2, (10, 3), dataset="digits", n_train=1437, epochs=40)
-    assert [ds.Trial(**json.loads(row)) for row in rows] == trials
-    assert len(rows) == 8
-    assert files_below(workdir) == {}
 
 
 # ------------------------------------------------------------------------------------------ selection

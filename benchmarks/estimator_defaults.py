@@ -27,19 +27,7 @@ from highway_lab.datasets import load_dataset
 from highway_lab.fields import Count, NonEmpty
 from highway_lab.logs import DatasetInfo, Log
 
-from .estimators import (
-    CLASSIFIERS,
-    FEW,
-    HIGHWAY,
-    MLP,
-    REGRESSORS,
-    Scores,
-    Task,
-    cross_validated,
-    leads,
-    made_up,
-    table,
-)
+from .estimators import CLASSIFIERS, FEW, HIGHWAY, MLP, REGRESSORS, Scores, Task, cross_validated, leads, made_up, table
 from .measures import run
 
 TOLERANCE = 0.01  # of a mean score

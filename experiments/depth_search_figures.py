@@ -10,16 +10,7 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 
 from highway_lab.console import count_of, name_data
-from highway_lab.figures import (
-    COLORS,
-    FAINT_INK,
-    INK,
-    draw_level,
-    empty_figure,
-    label_ends,
-    new_figure,
-    set_title,
-)
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, empty_figure, label_ends, new_figure, set_title
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 

@@ -54,11 +54,7 @@ class DigitPairs(NamedTuple):
 
 
 def pair_digits(
-    data: Dataset,
-    task: str,
-    n_train: int = 30_000,
-    n_validation: int = 5_000,
-    n_test: int = 10_000,
+    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000
 ) -> DigitPairs:
     """Return pairs of the images of `data`, labelled by one of TASKS.
 

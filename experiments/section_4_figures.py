@@ -419,11 +419,7 @@ def claims(*logs: Section4Log) -> list[Claim]:
 
 
 def judge_ours(
-    log: Section4Log,
-    groups: dict[str, list[NetSeen]],
-    claim: str,
-    measure: str,
-    rule: Callable[[Values], Verdict],
+    log: Section4Log, groups: dict[str, list[NetSeen]], claim: str, measure: str, rule: Callable[[Values], Verdict]
 ) -> Claim:
     """Return the verdict on nets of several settings, and for which of them it holds."""
     verdicts = {setting: rule(partial(over_nets, log, nets)) for setting, nets in groups.items()}

@@ -31,16 +31,7 @@ from highway_lab.files import (
     read_verified,
     reason_of,
 )
-from highway_networks import (
-    MNIST_FILES,
-    TEST_IMAGES,
-    ArgumentError,
-    Dataset,
-    InputError,
-    as_path,
-    find_file,
-    parse_idx,
-)
+from highway_networks import MNIST_FILES, TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
 
 CLASSES = 10
 DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed

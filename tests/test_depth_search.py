@@ -16,12 +16,7 @@ from picture_helpers import cells, committed_log
 
 from experiments import depth_search as ds
 from experiments.claims import Claim, Verdict
-from experiments.depth_search_figures import (
-    activation_claims,
-    activations_table,
-    claims,
-    ways_figure,
-)
+from experiments.depth_search_figures import activation_claims, activations_table, claims, ways_figure
 from highway_lab import logs
 from highway_lab.datasets import load_dataset
 from highway_lab.jobs import ResultFile

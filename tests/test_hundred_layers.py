@@ -245,8 +245,7 @@ def five(arm: str, *ends: tuple[float | None, float | None]) -> list[hl.HundredL
 
 
 @pytest.mark.parametrize(
-    ("plain", "verdict"),
-    [(0.1, Verdict.REPRODUCED), (0.0101, Verdict.INCONCLUSIVE), (0.005, Verdict.NOT_REPRODUCED)],
+    ("plain", "verdict"), [(0.1, Verdict.REPRODUCED), (0.0101, Verdict.INCONCLUSIVE), (0.005, Verdict.NOT_REPRODUCED)]
 )
 def test_two_orders_are_judged_by_the_interval_of_the_lead(plain, verdict):
     paper, orthogonal, residual, *_ = claims(log_of(plain=plain))

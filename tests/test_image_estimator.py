@@ -88,11 +88,7 @@ def test_floats_are_taken_as_they_are_in_their_precision(fitted, dtype):
 
 @pytest.mark.parametrize(
     ("images", "says"),
-    [
-        (X.reshape(300, 64), "expected images"),
-        (X[:, :, :, None], "transpose(0, 3, 1, 2)"),
-        (X.astype(float), "divide"),
-    ],
+    [(X.reshape(300, 64), "expected images"), (X[:, :, :, None], "transpose(0, 3, 1, 2)"), (X.astype(float), "divide")],
 )
 def test_samples_that_are_no_images_are_refused_in_one_line(images, says):
     with pytest.raises(ValueError, match=re.escape(says)) as error:

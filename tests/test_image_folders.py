@@ -110,8 +110,7 @@ def test_a_picture_of_any_mode_has_its_brightness(tmp_path, mode, suffix, grey):
 
 
 @pytest.mark.parametrize(
-    ("mode", "empty", "ink"),
-    [("RGBA", (0, 0, 0, 0), (0, 0, 0, 255)), ("LA", (0, 0), (0, 255)), ("P", 1, 0)],
+    ("mode", "empty", "ink"), [("RGBA", (0, 0, 0, 0), (0, 0, 0, 255)), ("LA", (0, 0), (0, 255)), ("P", 1, 0)]
 )
 def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     picture = Image.new(mode, (4, 3), empty)

@@ -22,11 +22,6 @@ def steps_table(log: ConvStepLog, name: str, words: str) -> str:
     return table_of_steps(log, getattr(log, name), CONV_CONTENDERS, f"milliseconds a step, {words}", str)
 
 
-def passes_table(log: ConvStepLog) -> str:
-    """Return a table of the time of each part of our step."""
-    return table_of_passes(log, log.one_thread, OURS)
-
-
 def judged(value: float, most: float) -> str:
     return f"{value:.3g}{', missed' * (value > most)}"
 
@@ -45,6 +40,6 @@ def targets_table(log: ConvStepLog) -> str:
 
 TABLES = {
     **{f"conv_step_{name}": partial(steps_table, name=name, words=words) for name, words in MEASURED.items()},
-    "conv_step_passes": passes_table,
+    "conv_step_passes": lambda log: table_of_passes(log, log.one_thread, OURS),
     "conv_step_targets": targets_table,
 }

@@ -21,7 +21,7 @@ from conv_recipes import ConvConfig, configure
 from highway_lab.console import count_of, final_of_finished, name_data, name_tested
 from highway_lab.figures import COLORS, INK, SETTINGS, label_ends, pale, part_each, set_title
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import RunRecord, grouped
+from highway_lab.logs import grouped
 from highway_lab.tables import markdown
 
 from .claims import ACCURACY_MARGIN, OURS, Claim, Verdict, combine, holds, in_words, judge_as_good, of_learners
@@ -213,11 +213,10 @@ def choosing_table(*logs: ConvTablesLog) -> str:
         tried = dict.fromkeys(name for run in log.choosing for name in differences(run.config))
         for run in log.choosing:
             values = ", ".join(f"{name} {getattr(run.config, name)}" for name in tried)
-            score, chosen = (
-                final_of_finished([run], "validation_score", percent=True),
-                "yes" if is_chosen(log, run) else "",
-            )
-            cells.append([name_net(run.config.net), run.config.block, values, str(run.config.epochs), score, chosen])
+            score = final_of_finished([run], "validation_score", percent=True)
+            chosen = configure(run.config.net, **log.chosen[run.config.block])
+            yes = "yes" * (differences(run.config) == differences(chosen))
+            cells.append([name_net(run.config.net), run.config.block, values, str(run.config.epochs), score, yes])
     header = ["net", "blocks", "tried", "epochs", "validation accuracy (%)", "chosen"]
     return (
         f"{markdown(header, cells)}\n\nOne run each. Dropout: times the recipe's. On a tie the first is chosen. "
@@ -232,10 +231,6 @@ def differences(config: ConvConfig) -> dict[str, Any]:
     """Return the fields in which a config differs from the recipe of its net, but for the block and the budget."""
     recipe = asdict(configure(config.net))
     return {name: value for name, value in asdict(config).items() if value != recipe[name] and name not in BUDGET}
-
-
-def is_chosen(log: ConvTablesLog, run: RunRecord[ConvConfig]) -> bool:
-    return differences(run.config) == differences(configure(run.config.net, **log.chosen[run.config.block]))
 
 
 def costs_table(*logs: ConvTablesLog) -> str:

@@ -389,11 +389,6 @@ def by_activation(log: DepthSearchLog, *more: DepthSearchLog) -> dict[tuple[str,
     return found
 
 
-def with_seeds_of(runs: Iterable[BestRun], others: Iterable[BestRun]) -> list[BestRun]:
-    seeds = {run.task.repeat for run in others}
-    return [run for run in runs if run.task.repeat in seeds]
-
-
 def log_losses(runs: Iterable[BestRun]) -> list[float]:
     """Return the logarithm of each run's lowest loss, of a diverged run the lowest before that."""
     return [log_loss([run]) for run in runs]
@@ -401,9 +396,9 @@ def log_losses(runs: Iterable[BestRun]) -> list[float]:
 
 def activations_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:
     """Tabulate plain and highway nets of one depth, each with both activations; all seeds of a net below its first."""
-    found, rows = by_activation(log, *more), []
+    found, rows, repeats = by_activation(log, *more), [], {run.task.repeat for run in log.best}
     for (activation, block), runs in found.items():
-        plain, first = (with_seeds_of(of, log.best) for of in (found[activation, "plain"], runs))
+        plain, first = ([run for run in of if run.task.repeat in repeats] for of in (found[activation, "plain"], runs))
         for of in (first, runs) if len(runs) > len(first) else (first,):
             seeds = count_of(count_seeds(of), "seed")
             lead = difference(log_losses(plain), log_losses(of))

@@ -301,11 +301,6 @@ def is_selective(of: Values) -> Verdict:
     return judge_better(interval(of(name) - of(name, "untrained") - SELECTIVE), 0)
 
 
-def is_substantial(of: Values) -> Verdict:
-    """Judge "classes differ" by more than SUBSTANTIAL beyond what random groups do."""
-    return judge_better(interval(of("class difference") - of("random groups' difference") - SUBSTANTIAL), 0)
-
-
 def questions(log: Section4Log) -> list[Question]:
     """Return what the paper says of its net for MNIST."""
     first, (begin, end), idle = log.first, log.late, 100 * log.idle
@@ -365,7 +360,7 @@ def questions(log: Section4Log) -> list[Question]:
             "4.1, figure 3",
             f"the mean gates of a class differ substantially within the first {first} layers",
             differ,
-            is_substantial,
+            lambda of: judge_better(interval(of(differ) - of("random groups' difference") - SUBSTANTIAL), 0),
             lambda of: (
                 f"Averaged over units, the mean T of a class differs by {of(differ).mean():.3f} from that of all "
                 f"images ({of('mean T, %').mean() / 100:.2f}). More than {SUBSTANTIAL:g} counts as substantial, a size "

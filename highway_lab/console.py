@@ -167,7 +167,8 @@ def summary(runs: Sequence[RunRecord], dataset: DatasetInfo) -> str:
     size = runs[0].config.SIZE
     groups = grouped(runs, lambda run: (getattr(run.config, size), run.config.block))
     rows = [[size, "block", f"test {runs[0].metric}", "train loss", "seconds", "diverged"]]
-    rows += [[str(value), block, *_cells(group)] for (value, block), group in sorted(groups.items(), key=_by_size)]
+    by_size = sorted(groups.items(), key=lambda item: item[0][0])
+    rows += [[str(value), block, *_cells(group)] for (value, block), group in by_size]
     if not any(run.diverged for run in runs):
         rows = [row[:-1] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -192,11 +193,6 @@ def describe_chance(runs: Sequence[RunRecord], labels: np.ndarray) -> str:
     more = f" and {count_of(len(named) - 3, 'run')} more" if len(named) > 3 else ""
     guess = f"no better than guessing the commonest class ({chance:.3f})"
     return f"{guess}: {', '.join(named[:3])}{more}; try more --epochs, another --lr or --block, or more images"
-
-
-def _by_size(group: tuple) -> Any:
-    (size, _), _ = group
-    return size
 
 
 def _cells(group: list[RunRecord]) -> list[str]:

@@ -118,11 +118,7 @@ def gram(W):
     return W @ W.swapaxes(-1, -2) if W.shape[-2] < W.shape[-1] else W.swapaxes(-1, -2) @ W
 
 
-def wide_net(**architecture):
-    return DeepNet(100, 10, hidden=64, depth=3, **architecture, rng=np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("make", [wide_net, small_conv_net])
+@pytest.mark.parametrize("make", [partial(DeepNet, 100, 10, hidden=64, depth=3, rng=0), small_conv_net])
 def test_orthogonal_weights_are_orthonormal_each_branch_apart_and_no_gain_reaches_gates(make):
     params = make(init="orthogonal", init_gain=1.1, dtype=np.float64).params
     for name, weights in params.items():

@@ -153,10 +153,6 @@ def run_of(
     return made_up.trained_run(task, [0.1, score], measured=bc.Flows(**{"untrained": flow, "trained": flow} | flows))
 
 
-def log_of(runs: list[bc.ComparedRun]) -> bc.BlocksComparedLog:
-    return made_up.log(bc.BlocksComparedLog, tried=[], runs=runs)
-
-
 @pytest.mark.parametrize(
     ("judge", "field", "highway", "residual", "verdict"),
     [
@@ -173,4 +169,4 @@ def test_residual_blocks_are_judged_beside_highway_blocks_at_every_depth(judge, 
     for depth, of_depth in zip((2, 4), residual, strict=True):
         runs += [run_of("highway", depth, **{field: value}) for value in highway]
         runs += [run_of("residual", depth, **{field: value}) for value in of_depth]
-    assert judge(log_of(runs), "residual") == verdict
+    assert judge(made_up.log(bc.BlocksComparedLog, tried=[], runs=runs), "residual") == verdict

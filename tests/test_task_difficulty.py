@@ -10,6 +10,7 @@ from picture_helpers import cells
 from experiments import inside, models
 from experiments import task_difficulty as td
 from experiments.claims import Verdict
+from experiments.common import group_by
 from experiments.digit_pairs import TASKS, pair_digits
 from experiments.task_difficulty_figures import FIGURES, TABLES, by_setting, claims, judge_setting, learned, tau
 from highway_lab.intervals import Interval
@@ -99,16 +100,13 @@ def test_the_order_holds_every_task_once_and_all_learn_the_same_settings(as_many
     assert sorted(td.ORDER) == sorted(TASKS)
     tasks = td.plan(made_up.job(as_many_as_mnist, "mnist"), as_many_as_mnist)
     assert len(tasks) == len({*tasks}) == 75
-    of = [{replace(task.config, seed=0) for task in tasks if task.setting == setting} for setting in settings_of(tasks)]
+    settings = group_by(tasks, lambda task: task.setting).values()
+    of = [{replace(task.config, seed=0) for task in tasks} for tasks in settings]
     assert [len(configs) for configs in of] == [1, 1, 1], "but for the seed"
     for (config,) in of:
         steps = config.epochs * -(-config.n_train // config.batch_size)
         assert config.lr_decay**steps == pytest.approx(models.LAST_RATE)
         assert (config.depth, config.hidden, config.epochs) == (49, 50, 30)
-
-
-def settings_of(tasks: list[td.Task]) -> list[str]:
-    return [*dict.fromkeys(task.setting for task in tasks)]
 
 
 # ------------------------------------------------------------------------------------------- verdicts

@@ -63,7 +63,8 @@ def page(log: GateExplorerLog) -> str:
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
     factors, multiples = as_integers(net)
-    small_path, logged = small_nets_log()
+    small_path = small_nets.EXPERIMENT.log_path()
+    logged = small_nets.EXPERIMENT.read(small_path) if small_path.exists() else None
     there = ((lesions_path, lesioned), (small_path, logged), *((path, sweep) for path in sweep_paths))
     sources = [path for path, content in there if content]
     content = {
@@ -202,12 +203,6 @@ def by_depth(depths: list[int], accuracies: Iterable[np.ndarray]) -> dict[str, A
 def value_and_half(of: Interval) -> list[float | None]:
     """Return value and half width of an interval; null for what a single run does not have."""
     return [round(float(number), 4) if np.isfinite(number) else None for number in of]
-
-
-def small_nets_log() -> tuple[Path, small_nets.SmallNetsLog | None]:
-    """Return the path of the log of small nets and, if it is there, the log."""
-    path = small_nets.EXPERIMENT.log_path()
-    return path, small_nets.EXPERIMENT.read(path) if path.exists() else None
 
 
 def lab(logged: small_nets.SmallNetsLog | None) -> dict[str, Any]:

@@ -612,13 +612,6 @@ def new_plan(study: Study, job: ExperimentJob, own: ExperimentJob) -> Plan:
     return Plan(study, cells, {**budget}, n_validation, finish, every)
 
 
-def read_base(job: ExperimentJob, study: Study) -> WhatGatesAddLog | None:
-    """Return the log of the study that has to be there, if any; raises InputError if it is not."""
-    if study.base is None:
-        return None
-    return EXPERIMENT.read((job if study.base == FIRST_STUDY else job.for_more(study.base)).path)
-
-
 # ------------------------------------------------------------------------------------ what was found
 
 
@@ -672,7 +665,7 @@ def lead_of_depth(log: WhatGatesAddLog) -> Paired:
 def run(job: ExperimentJob) -> None:
     name = job.arguments.study
     study, own = STUDIES[name], job if name == FIRST_STUDY else job.for_more(name)
-    base = read_base(job, study)
+    base = study.base and EXPERIMENT.read((job if study.base == FIRST_STUDY else job.for_more(study.base)).path)
     if study.base == "sum-first" and not job.smoke and (lead := lead_of_depth(base).interval()).low <= ACCURACY_MARGIN:
         found = f"expected deep residual nets that lead by more than {ACCURACY_MARGIN} points, found {lead}"
         raise InputError(f"--study {name}: {found}; take the sum of three digits")

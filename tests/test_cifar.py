@@ -252,15 +252,11 @@ def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypat
     refuse(data_dir, data_dir / FOLDER, "writable data directory")
 
 
-@pytest.fixture(scope="module")
-def real_cifar() -> hn.Dataset:
+def test_the_real_cifar_10_has_its_known_labels_and_means():
     root = os.environ.get("HIGHWAY_DATA_DIR")
     if not root or not (Path(root) / "cifar-10-batches-bin").is_dir():
         pytest.skip("needs the real CIFAR-10: set HIGHWAY_DATA_DIR to the directory that holds cifar-10-batches-bin/")
-    return load_dataset("cifar-10", root)
-
-
-def test_the_real_cifar_10_has_its_known_labels_and_means(real_cifar):
+    real_cifar = load_dataset("cifar-10", root)
     assert real_cifar.train_x.shape == (50_000, 3, 32, 32)
     assert real_cifar.train_y[:5].tolist() == [6, 9, 9, 4, 1]
     assert real_cifar.test_y[:5].tolist() == [3, 8, 8, 0, 6]

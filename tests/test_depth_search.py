@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -502,14 +503,6 @@ def findings(log: ds.DepthSearchLog) -> dict:
     return kept
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> ds.DepthSearchLog:
-    """The log of a search that nothing cut short, by one process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("whole"))
-        return run_search()
-
-
 def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, monkeypatch):
     """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
     here = replace(logs.environment(), samples=logs.digest_of(load_dataset("digits")))
@@ -662,8 +655,10 @@ def test_a_search_of_trials_that_no_run_could_have_is_refused(workdir, refused, 
 
 
 @pytest.mark.slow
-def test_a_search_that_was_cut_short_repeats_no_finished_run(workdir, whole):
+def test_a_search_that_was_cut_short_repeats_no_finished_run(workdir):
     """Cut in the middle of a line, and continued by two processes."""
+    whole = run_search()
+    shutil.rmtree("runs")
     results = ResultFile(f"{LOG}.jsonl", ds.TrialResult)
     for done in whole.results[:25]:
         results.append(replace(done, environment=whole.environment))

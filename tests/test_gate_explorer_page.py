@@ -152,12 +152,6 @@ def shown_net(log: gate_explorer.GateExplorerLog) -> DeepNet:
     return as_the_page(DeepNet.load(ROOT / log.model.source.file))
 
 
-@pytest.fixture(scope="module")
-def sweep() -> dict[tuple[str, int], list]:
-    """Return the runs of the depth sweep, by block and depth."""
-    return group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
-
-
 @pytest.fixture
 def addgate(workdir, monkeypatch) -> None:
     """Add the block of CONTRIBUTING.md."""
@@ -556,7 +550,8 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
 # --------------------------------------------------------------------------------------------- break it
 
 
-def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened, sweep):
+def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
+    sweep = group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
     tuned = tuned_runs(tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json")))
     broken = {
         5: "no kind of net is",

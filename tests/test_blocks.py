@@ -18,6 +18,7 @@ from helpers import (
     swapped,
     swapped_block,
 )
+from scipy.special import expit
 
 import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import ConvNet
@@ -169,10 +170,6 @@ def test_an_lstm_of_an_odd_number_of_units_is_refused():
 # -------------------------------------------------------------------------------------- equations
 
 
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
 def lstm(x, H, I, F, O):
     """c' = I·H + F·c and h' = O·tanh c': the cell is the first half of the units, the output the other half."""
     c = I * H + F * np.split(x, 2)[0]
@@ -203,7 +200,7 @@ def test_each_block_computes_its_equation(block, depth):
         x, branches = cache.x[l], []
         for branch in net.block.branches:
             z = p[f"W_{branch}"][l] @ x + p[f"b_{branch}"][l, :, None]
-            branches.append(np.tanh(z) if branch == "H" else z if branch in "AB" else sigmoid(z))
+            branches.append(np.tanh(z) if branch == "H" else z if branch in "AB" else expit(z))
             np.testing.assert_allclose(getattr(cache, branch)[l], branches[-1], rtol=1e-12)
         np.testing.assert_allclose(cache.x[l + 1], EQUATIONS[block](x, *branches), rtol=1e-12)
     np.testing.assert_allclose(logits.T, p["W_out"] @ cache.x[-1] + p["b_out"][:, None], rtol=1e-12)

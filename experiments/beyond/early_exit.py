@@ -67,8 +67,7 @@ def confident(doubt: np.ndarray) -> np.ndarray:
 
 def fixed(right: np.ndarray) -> np.ndarray:
     """Return the block after which each image leaves if all leave after 0..L blocks: (L+1, n)."""
-    layers, images = right.shape
-    return np.repeat(np.arange(layers)[:, None], images, axis=1)
+    return np.indices(right.shape)[0]
 
 
 def outcome(leaving: np.ndarray, right: np.ndarray) -> np.ndarray:

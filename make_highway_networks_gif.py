@@ -3,8 +3,9 @@
     python make_highway_networks_gif.py               every run*.json of one depth here
     python make_highway_networks_gif.py LOG.json ...  these
 
-Above: accuracy, epoch by epoch. Below: the mean transform gate T of each block, from closed (0) to open (1), in a panel
-for each kind of block that has T. The last frame says what each kind of block has reached, and stays for a while.
+Above: the score, such as accuracy, epoch by epoch. Below: the mean transform gate T of each block, from closed (0) to
+open (1), in a panel for each kind of block that has T. The last frame says what each kind of block has reached, and
+stays for a while.
 """
 
 if __name__ == "__main__":
@@ -49,19 +50,19 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
     kinds = viz.kinds_with_gates(log)
     means = {kind: viz.gate_means(of_kind).mean(axis=0) for kind, of_kind in kinds.items()}
     title, rows = f"{viz.describe(log, log.runs)}: epoch ", 1 + len(kinds)
-    figure, (accuracy, *panels) = new_figure(f"{title}0", 2.8 * rows, dpi=100, nrows=rows)
+    figure, (scores, *panels) = new_figure(f"{title}0", 2.8 * rows, dpi=100, nrows=rows)
     images, field = viz.scored_on(log)
-    viz.draw_history(accuracy, log, field)
-    growing = {line: line.get_xydata() for line in accuracy.lines}
+    viz.draw_history(scores, log, field)
+    growing = {line: line.get_xydata() for line in scores.lines}
     for line in growing:
         line.set(marker="o", markersize=2 * line.get_linewidth(), markevery=[-1])  # at epoch 0 there is no line yet
-    viz.mark_guessing(accuracy, log, field)
-    accuracy.set_ylabel(f"{images} accuracy")
+    viz.mark_guessing(scores, log, field)
+    scores.set_ylabel(f"{images} {log.runs[0].metric}")
     bars = {}
     for gates, (kind, of_kind) in zip(panels, kinds.items(), strict=True):
         bars[kind] = viz.draw_gates(gates, of_kind, epoch=0)
         gates.set_title(kind if len(kinds) > 1 else "")
-    labels = label_ends(accuracy, *panels)[accuracy]
+    labels = label_ends(scores, *panels)[scores]
     figure.set_layout_engine("none")  # else the axes would move with the curves
 
     canvas = FigureCanvasAgg(figure)
@@ -73,13 +74,13 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
         for kind, of_kind in bars.items():
             for bar, height in zip(of_kind, means[kind][epoch], strict=True):
                 bar.set_height(height)
-        place_labels(accuracy, labels)
+        place_labels(scores, labels)
         canvas.draw()
         yield np.array(canvas.buffer_rgba())[..., :3]
 
 
 def message(log: viz.Log, field: str) -> str:
-    """Return the accuracy that the nets of each kind of block have reached, in words."""
+    """Return the score that the nets of each kind of block have reached, in words."""
     return f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
 
 

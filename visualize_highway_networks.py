@@ -133,13 +133,14 @@ def describe(log: Log, runs: list[RunRecord]) -> str:
 
 
 def reached(runs: list[RunRecord], field: str) -> str:
-    """Return in words the mean of the last accuracies, or losses, of each kind of block, and how many runs diverged."""
+    """Return in words the mean of the last scores, or losses, of each kind of block, and how many runs diverged."""
     words = []
     for kind, of_kind in group(runs, "block").items():
         last = [getattr(run.history, field)[-1] for run in of_kind if not run.diverged]
         if known := [value for value in last if value is not None]:  # test images may be scored at a run's end only
             mean = np.mean(known)
-            number = f"{100 * mean:.0f} %" if field.endswith("score") else f"{mean:.2g}"
+            is_accuracy = field.endswith("score") and of_kind[0].metric == "accuracy"
+            number = f"{100 * mean:.0f} %" if is_accuracy else f"{mean:.2g}"
             words.append(f"{name_line(kind, of_kind)} {number}")
         else:
             words.append(f"{kind} {'unfinished' if last else 'diverged'}")
@@ -176,23 +177,32 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
+def loss_unit(log: Log) -> str:
+    """Return the unit of the cross-entropy, or the name of a loss that a user has added."""
+    loss = log.runs[0].config.loss
+    return "nats" if loss == "cross-entropy" else loss
+
+
 def mark_guessing(axes: Axes, log: Log, field: str) -> None:
-    """Draw the accuracy of guessing, or the loss of calling all classes equally likely, and set the axes' range."""
+    """Draw the accuracy of guessing, or the cross-entropy of calling all classes equally likely, and set the range.
+
+    Another score or loss, which a user has added, is left as it is: what guessing would give is not known.
+    """
     classes = DATASETS.get(log.dataset.name) or len(log.dataset.classes)
     if not classes:  # of a folder of images, while its job is unfinished
         return
-    if field.endswith("score"):
+    if field.endswith("score") and log.runs[0].metric == "accuracy":
         draw_level(axes, 1 / classes, "chance")
         axes.set_ylim(0, 1)
-    else:
+    elif field.endswith("loss") and loss_unit(log) == "nats":
         draw_level(axes, np.log(classes), f"guessing, {np.log(classes):.3f}")
         axes.set_ylim(bottom=0)
 
 
 def learning_curves(log: Log) -> np.ndarray:
-    """Draw accuracy on training and on other images against epoch; return the two axes."""
+    """Draw the score on training and on other images against epoch; return the two axes."""
     scored = scored_on(log)
-    title = f"{describe(log, log.runs)}: accuracy {reached(log.runs, scored[1])}"
+    title = f"{describe(log, log.runs)}: {log.runs[0].metric} {reached(log.runs, scored[1])}"
     _, panels = new_figure(title, 3.6, ncols=2, sharey=True)
     for axes, (images, field) in zip(panels, (("training", "train_score"), scored), strict=True):
         draw_history(axes, log, field)
@@ -208,18 +218,18 @@ def training_loss(log: Log) -> Axes:
     _, axes = new_figure(f"{describe(log, log.runs)}: training loss {reached(log.runs, 'train_loss')}", 3.8)
     draw_history(axes, log, "train_loss")
     mark_guessing(axes, log, "train_loss")
-    axes.set_ylabel("mean cross-entropy (nats)")
+    axes.set_ylabel(f"mean {'cross-entropy' if loss_unit(log) == 'nats' else 'loss'} ({loss_unit(log)})")
     label_ends(axes)
     return axes
 
 
 def depth_sweep(log: Log) -> np.ndarray:
-    """Draw final test accuracy and training loss against depth; return the two axes."""
+    """Draw the final test score and training loss against depth; return the two axes."""
     depths = depths_of(log)
-    deepest = [run for run in log.runs if run.config.depth == depths[-1]]
-    title = f"{describe(log, log.runs)}, {count_of(depths[-1], 'block')}: accuracy {reached(deepest, 'test_score')}"
+    deepest, metric = [run for run in log.runs if run.config.depth == depths[-1]], log.runs[0].metric
+    title = f"{describe(log, log.runs)}, {count_of(depths[-1], 'block')}: {metric} {reached(deepest, 'test_score')}"
     _, panels = new_figure(title, 3.8, ncols=2)
-    columns = {"test_score": "test accuracy", "train_loss": "training loss (nats)"}
+    columns = {"test_score": f"test {metric}", "train_loss": f"training loss ({loss_unit(log)})"}
     for axes, (field, title) in zip(panels, columns.items(), strict=True):
         for block, runs in group(log.runs, "block").items():
             values = finals(runs, field, depths)

@@ -30,7 +30,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from highway_lab import figures
 from highway_lab.logs import write
-from highway_networks import BLOCKS, InputError
+from highway_networks import BLOCKS, LOSSES, InputError
 
 BLOCK = 5  # pixels: the mean colours of such squares are compared
 BLUR = 1.5  # blocks: letters become grey
@@ -318,6 +318,19 @@ def test_accuracy_and_loss_are_shown_beside_those_of_guessing(dataset, classes):
     axes = pictures.training_loss(log)
     np.testing.assert_array_equal(line(axes, "plain").get_ydata(), log.runs[1].history.train_loss)
     assert list(line(axes, f"guessing, {np.log(classes):.3f}").get_ydata()) == [np.log(classes)] * 2
+
+
+def test_a_loss_and_a_score_of_ones_own_are_shown_by_their_names_without_a_guess(monkeypatch):
+    monkeypatch.setitem(LOSSES, "one-hot", LOSSES["cross-entropy"])
+    log, sweep = made_up_log(), made_up_log(depths=(1, 2))
+    for run in (*log.runs, *sweep.runs):
+        run.config, run.metric = dataclasses.replace(run.config, loss="one-hot"), "F1"
+    loss, (score, final_loss) = pictures.training_loss(log), pictures.depth_sweep(sweep)
+    assert loss.get_ylabel() == "mean loss (one-hot)"
+    assert (score.get_title(), final_loss.get_title()) == ("test F1", "training loss (one-hot)")
+    for axes in (*pictures.learning_curves(log), loss, score, final_loss):
+        assert {of.get_label() for of in axes.lines if not of.get_label().startswith("_")} == {"highway", "plain"}
+        assert "accuracy" not in axes.figure.get_suptitle()
 
 
 def test_a_diverged_seed_ends_the_mean_and_is_named():

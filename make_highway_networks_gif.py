@@ -1,6 +1,6 @@
 """Animate a run log, one frame an epoch: run.json -> highway_networks.gif.
 
-    python make_highway_networks_gif.py               every run*.json of one depth here
+    python make_highway_networks_gif.py               every run*.json of one depth with gates here
     python make_highway_networks_gif.py LOG.json ...  these
 
 Above: the score, such as accuracy, epoch by epoch. Below: the mean transform gate T of each block, from closed (0) to
@@ -94,12 +94,17 @@ def share_palette(pictures: np.ndarray) -> np.ndarray:
     return np.asarray(strip).reshape(pictures.shape)
 
 
+def has_animation(log: viz.Log) -> bool:
+    """Return whether the runs are of one depth, and some of them show gates."""
+    return len(viz.depths_of(log)) == 1 and bool(viz.runs_with_gates(log))
+
+
 def animate(path: Path, out: Path | None = None) -> Path:
     """Animate a log and return the path of the animation; by default it lies beside the log's pictures."""
     import imageio.v3 as imageio
 
     log = viz.read_log(path)
-    if len(viz.depths_of(log)) > 1 or not viz.runs_with_gates(log):
+    if not has_animation(log):
         found = f"depths {viz.depths_of(log)}" if viz.runs_with_gates(log) else "no run with gates that finished"
         raise InputError(f"{path}: expected runs of one depth with gates, found {found}; make them with: {viz.COMMAND}")
     if out is None:
@@ -117,18 +122,24 @@ def animate(path: Path, out: Path | None = None) -> Path:
 
 
 def animate_command(arguments: argparse.Namespace) -> None:
-    """Animate the logs that are named, or those here that have one depth; raises InputError."""
+    """Animate the logs that are named, or those here that can be, if any can; raises InputError."""
     if arguments.out and len(arguments.logs) != 1:
         raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
     if arguments.out:
         check_suffix("--out", arguments.out, NAME)
-    here = [path for path in viz.found_logs() if not path.stem.startswith("run_sweep")]
-    for path in arguments.logs or here:
-        print(f"made {animate(path, arguments.out)}")
+    logs, made = arguments.logs or viz.found_logs(), []
+    for path in logs:
+        if arguments.logs or has_animation(viz.read_log(path)):
+            made.append(animate(path, arguments.out))
+            print(f"made {made[-1]}")
+    if not made:
+        animate(logs[0])  # which says why it has no animation
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog="python make_highway_networks_gif.py", description="Animate run logs.")
-    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth (default: run*.json)")
+    parser.add_argument(
+        "logs", nargs="*", type=Path, metavar="LOG.json", help="of one depth with gates (default: run*.json)"
+    )
     parser.add_argument("--out", type=Path, metavar="PATH", help=f"the animation (default: {NAME}, or below viz/)")
     return run_cli(parser, animate_command, argv)

@@ -517,6 +517,15 @@ def test_another_data_set_has_its_own_animation(workdir, capsys):
     assert set(files_below(workdir)) == {"run-digits.json", "viz/digits/highway_networks.gif"}
 
 
+def test_logs_that_have_no_animation_keep_none_from_the_others(workdir, capsys):
+    write("run-plain.json", made_up_log(blocks=["plain"], epochs=1))
+    write("run.json", made_up_log(blocks=["highway"], epochs=1))
+    write("run_sweep.json", made_up_log(depths=(1, 2), epochs=1))
+    write("run_sweep-depth1.json", made_up_log(blocks=["highway"], epochs=1, seeds=(0, 1)))
+    assert gif.main([]) == 0
+    assert capsys.readouterr().out.split() == ["made", gif.NAME, "made", str(Path("viz/depth1", gif.NAME))]
+
+
 # ------------------------------------------------------------------------------------------- the style
 
 

@@ -236,14 +236,19 @@ def ignore_interrupts() -> AbstractContextManager:
     return signal_handler(signal.SIG_IGN, signal.SIGINT, *SIGHUP)
 
 
+MOST_NUMBERS = 10**6  # from one to another
+
+
 def list_of_numbers(text: str) -> list[int]:
     """Parse `5,10,20` or `0-19`; raise argparse's error for anything else, repeated numbers included."""
     values: dict[int, None] = {}
     for part in text.split(","):
-        bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
+        bounds = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part)
         if bounds is None:
             raise argparse.ArgumentTypeError(f"expected numbers like 5,10,20 or 0-19, found {text!r}")
         found = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+        if len(found) > MOST_NUMBERS:
+            raise argparse.ArgumentTypeError(f"expected at most {MOST_NUMBERS:,} numbers, found {part!r}")
         if not found or not values.keys().isdisjoint(found):
             raise argparse.ArgumentTypeError(f"expected different numbers, found {text!r}")
         values |= dict.fromkeys(found)

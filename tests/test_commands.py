@@ -268,6 +268,7 @@ def planned(program, arguments: str, data: hn.Dataset) -> list:
         (programs, "--seeds 0-19 --depths 5,10,20,30,50", "run_sweep"),
         (programs, "--seed 0 --depths 5,10,20,30,50", "run_sweep-seed0"),
         (programs, "--depths 5,10 --seeds 3,5", "run_sweep-depth5,10-seed3,5"),
+        (programs, "--seeds 20261126,20261127", "run_sweep-depth30-seed20261126,20261127"),
         (programs, "--lr 0.01", "run-lr0.01"),
         (programs, "--seed 1 --n-train 200", "run-seed1-n_train200"),
         (programs, "--quick", "run-quick"),
@@ -306,6 +307,7 @@ def test_numbers_of_images_are_cut_to_those_that_there_are(digits):
 # ------------------------------------------------------------------------------------------- errors
 
 BAD_ARGUMENTS = {
+    "--seeds 0-1000000": "argument --seeds: expected at most 1,000,000 numbers, found '0-1000000'",
     "--depths 5,x": "argument --depths: expected numbers like 5,10,20 or 0-19, found '5,x'",
     "--depths 5,5": "argument --depths: expected different numbers",
     "--depth -1": "--depth: expected zero or a positive number, found -1",

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
-from highway_lab.files import check_suffix, printable, sweep
+from highway_lab.files import check_suffix, printable, remove_scratch
 from highway_lab.logs import environment, imported
 from highway_networks import (
     ACTIVATIONS,
@@ -78,7 +78,7 @@ def run_cli(
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by whoever started this process
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
         with suppress(OSError):  # there is no folder for temporary files
-            sweep()
+            remove_scratch()
         try:
             refuse_empty(argv)
             words = [with_home(word) for word in argv]

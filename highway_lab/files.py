@@ -1,4 +1,4 @@
-"""Files: read and verified, downloaded from mirrors, written as a whole, locked, swept."""
+"""Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
 
 import glob
 import hashlib
@@ -342,14 +342,14 @@ HELD = ".held"  # the file in such a folder that is locked as long as that proce
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder for temporary files; it is removed afterwards or, if this process is killed, by `sweep`."""
+    """Make a folder for temporary files; it is removed afterwards or, after a kill, by `remove_scratch`."""
     prefix = f"{SCRATCH}{os.getpid()}-"
     with TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder, open(Path(folder, HELD), "w") as file:
         _lock(file)
         yield Path(folder)
 
 
-def sweep() -> None:
+def remove_scratch() -> None:
     """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these.
 
     A process is dead if none has its number, and nobody holds its lock. Another user's folders are left alone.

@@ -498,7 +498,7 @@ def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir
         Path(name).mkdir()
     Path(foreign[-1], files.HELD).touch()
     (held,) = workdir.glob(f"highway-networks-{living.pid}-*")
-    files.sweep()
+    files.remove_scratch()
     assert not folder.exists()
     assert {path.name for path in workdir.iterdir()} == {*foreign, held.name}
 

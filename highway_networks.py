@@ -1151,8 +1151,13 @@ SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares
 class TrainingConfig:
     """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
 
-    A family of nets adds the fields that describe its nets, `new_net`, its name in words, and the field that a
-    sweep varies.
+    A family of nets adds the fields that describe its nets, each made by `hyperparameter`, and
+
+    new_net(data, rng)      a net for the data set, whose weights the generator draws
+    title                   the name of such a run in words
+    SIZE                    the name of the field that a sweep varies
+    depth                   the number of blocks, for commands and logs
+    memory(data)            the bytes of a run, estimated; a family may lack it
     """
 
     SIZE: ClassVar[str]

@@ -13,17 +13,19 @@ from highway_lab.jobs import check_memory
 from highway_lab.logs import RunRecord
 from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Dataset, DeepNet, TrainingConfig, batch_sizes, check_hyperparameters
+from highway_networks import BLOCKS, Config, Dataset, DeepNet, TrainingConfig, batch_sizes, check_hyperparameters
 
 
 def memory_of(config: Any, data: Dataset) -> int:
-    """Estimate the bytes of a run, by the configuration's own `memory` if it has one, else as of a DeepNet.
+    """Estimate the bytes of a run, by the configuration's own `memory` if it has one; 0 for a family without.
 
-    They are parameters, Adam's moments and, for each size of batch, gradients and workspace.
+    Those of a DeepNet are parameters, Adam's moments and, for each size of batch, gradients and workspace.
     """
     if hasattr(config, "memory"):
         return config.memory(data)
-    d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs, config.depth, config.hidden
+    if not isinstance(config, Config):
+        return 0
+    d_in, d_out, L, D = math.prod(data.train_x.shape[1:]), data.outputs or 0, config.depth, config.hidden
     rows, sizes = BLOCKS[config.block].rows(D), batch_sizes(config)
     n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
     a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D

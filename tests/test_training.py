@@ -24,18 +24,40 @@ from highway_networks import (
     BLOCKS,
     GATE_SAMPLES,
     LOSSES,
+    Architecture,
     Config,
     Dataset,
     DeepNet,
     InputError,
+    TrainingConfig,
     as_inputs,
     batches,
     evaluate,
+    hyperparameter,
+    train,
 )
 
 CROSS_ENTROPY = LOSSES["cross-entropy"]
 SMALL = Config(depth=2, hidden=8, epochs=2, n_train=150, n_test=50, batch_size=32)
 DIVERGING = dataclasses.replace(SMALL, optimizer="momentum", activation="relu", lr=1e12, clip=0, epochs=5)
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnConfig(TrainingConfig, Architecture):
+    """A family of nets with a name of its own for their width, and no `memory`."""
+
+    units: int = hyperparameter(8, "units in each block")
+    title = "own"
+    depth = 1
+
+    def new_net(self, data, rng):
+        return DeepNet(64, data.outputs, depth=1, hidden=self.units, rng=rng)
+
+
+def test_a_family_of_ones_own_trains_in_the_laboratory_as_alone(digits):
+    config = OwnConfig(epochs=1, n_train=150, n_test=50)
+    flat = [run.net.params.flat for run in (train_resumably(config, digits), train(config, digits))]
+    np.testing.assert_array_equal(*flat)
 
 
 # ---------------------------------------------------------------------------------- reproducibility

@@ -43,7 +43,7 @@ PALETTE_COLORS = 64
 MOST_FRAMES = 200  # in memory at once; if there are more epochs, evenly spaced ones are shown
 
 
-def frames(log: viz.Log) -> Iterator[np.ndarray]:
+def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
     """Yield a picture for each epoch, the untrained net (epoch 0) first: uint8, (height, width, 3)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -79,7 +79,7 @@ def frames(log: viz.Log) -> Iterator[np.ndarray]:
         yield np.array(canvas.buffer_rgba())[..., :3]
 
 
-def message(log: viz.Log, field: str) -> str:
+def message(log: viz.RunLog, field: str) -> str:
     """Return the score that the nets of each kind of block have reached, in words."""
     return f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
 
@@ -94,7 +94,7 @@ def share_palette(pictures: np.ndarray) -> np.ndarray:
     return np.asarray(strip).reshape(pictures.shape)
 
 
-def has_animation(log: viz.Log) -> bool:
+def has_animation(log: viz.RunLog) -> bool:
     """Return whether the runs are of one depth, and some of them show gates."""
     return len(viz.depths_of(log)) == 1 and bool(viz.runs_with_gates(log))
 

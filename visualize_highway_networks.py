@@ -53,7 +53,6 @@ from highway_networks import Config, InputError
 
 __all__ = ["draw", "main", "read_log", "watch"]
 
-Log = RunLog  # of dense or convolutional nets
 MOST_PANELS = 8
 LONG_LABEL = 24  # letters; two panels of one set of labels have longer ones beside the last panel only
 
@@ -66,7 +65,7 @@ def group(runs: list[RunRecord], name: str) -> dict[Any, list[RunRecord]]:
     return grouped(runs, lambda run: getattr(run.config, name))
 
 
-def depths_of(log: Log) -> list[int]:
+def depths_of(log: RunLog) -> list[int]:
     return sorted({run.config.depth for run in log.runs})
 
 
@@ -94,12 +93,12 @@ def drawable(values: np.ndarray, field: str) -> np.ndarray:
     return np.clip(values, -bound, bound)
 
 
-def scored_on(log: Log) -> tuple[str, str]:
+def scored_on(log: RunLog) -> tuple[str, str]:
     """Name the images, beside the training images, that are scored after every epoch, and the field of these scores."""
     return ("validation", "validation_score") if log.runs[0].config.n_validation else ("test", "test_score")
 
 
-def runs_with_gates(log: Log) -> list[RunRecord]:
+def runs_with_gates(log: RunLog) -> list[RunRecord]:
     """Return the runs whose gates can be shown; in an unfinished log, those with the most epochs.
 
     A diverged run is left out: its gates end in numbers that are not finite.
@@ -109,12 +108,12 @@ def runs_with_gates(log: Log) -> list[RunRecord]:
     return [run for run in runs if log.finished or len(run.gate_means) == furthest]
 
 
-def kinds_with_gates(log: Log) -> dict[str, Log]:
+def kinds_with_gates(log: RunLog) -> dict[str, RunLog]:
     """Return the log with the runs of one kind of block, for each kind whose gates can be shown."""
     return {kind: dataclasses.replace(log, runs=runs) for kind, runs in group(runs_with_gates(log), "block").items()}
 
 
-def gate_means(log: Log) -> np.ndarray:
+def gate_means(log: RunLog) -> np.ndarray:
     """Return the mean T of each block after each epoch, (seeds, epochs + 1, L), of a log with one kind that has T."""
     return np.array([run.gate_means for run in runs_with_gates(log)])
 
@@ -122,7 +121,7 @@ def gate_means(log: Log) -> np.ndarray:
 # -------------------------------------------------------------------------- one function a figure or panel
 
 
-def describe(log: Log, runs: list[RunRecord]) -> str:
+def describe(log: RunLog, runs: list[RunRecord]) -> str:
     """Return data set, size and seeds of the runs in a picture, for its title."""
     kind = runs[0].config.SIZE
     sizes, seeds = ({getattr(run.config, name) for run in runs} for name in (kind, "seed"))
@@ -147,7 +146,7 @@ def reached(runs: list[RunRecord], field: str) -> str:
     return ", ".join(words)
 
 
-def how_far(log: Log) -> str:
+def how_far(log: RunLog) -> str:
     """Return "finished" or, for example, "unfinished: epoch 7 of 12", from the unfinished runs if there are any."""
     if log.finished:
         return "finished"
@@ -162,7 +161,7 @@ def name_line(block: str, runs: list[RunRecord]) -> str:
     return f"{block} ({diverged} of {len(runs)} diverged)" if diverged else block
 
 
-def draw_history(axes: Axes, log: Log, field: str) -> None:
+def draw_history(axes: Axes, log: RunLog, field: str) -> None:
     """Draw a field of the histories against epoch, in a colour for each kind of block."""
     for block, runs in group(log.runs, "block").items():
         values = curves(runs, field)
@@ -177,13 +176,13 @@ def number_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def loss_unit(log: Log) -> str:
+def loss_unit(log: RunLog) -> str:
     """Return the unit of the cross-entropy, or the name of a loss that a user has added."""
     loss = log.runs[0].config.loss
     return "nats" if loss == "cross-entropy" else loss
 
 
-def mark_guessing(axes: Axes, log: Log, field: str) -> None:
+def mark_guessing(axes: Axes, log: RunLog, field: str) -> None:
     """Draw the accuracy of guessing, or the cross-entropy of calling all classes equally likely, and set the range.
 
     Another score or loss, which a user has added, is left as it is: what guessing would give is not known.
@@ -199,7 +198,7 @@ def mark_guessing(axes: Axes, log: Log, field: str) -> None:
         axes.set_ylim(bottom=0)
 
 
-def learning_curves(log: Log) -> np.ndarray:
+def learning_curves(log: RunLog) -> np.ndarray:
     """Draw the score on training and on other images against epoch; return the two axes."""
     scored = scored_on(log)
     title = f"{describe(log, log.runs)}: {log.runs[0].metric} {reached(log.runs, scored[1])}"
@@ -213,7 +212,7 @@ def learning_curves(log: Log) -> np.ndarray:
     return panels
 
 
-def training_loss(log: Log) -> Axes:
+def training_loss(log: RunLog) -> Axes:
     """Draw training loss against epoch, beside the loss of calling all classes equally likely."""
     _, axes = new_figure(f"{describe(log, log.runs)}: training loss {reached(log.runs, 'train_loss')}", 3.8)
     draw_history(axes, log, "train_loss")
@@ -223,7 +222,7 @@ def training_loss(log: Log) -> Axes:
     return axes
 
 
-def depth_sweep(log: Log) -> np.ndarray:
+def depth_sweep(log: RunLog) -> np.ndarray:
     """Draw the final test score and training loss against depth; return the two axes."""
     depths = depths_of(log)
     deepest, metric = [run for run in log.runs if run.config.depth == depths[-1]], log.runs[0].metric
@@ -241,7 +240,7 @@ def depth_sweep(log: Log) -> np.ndarray:
     return panels
 
 
-def T_gate_evolution(log: Log) -> Axes:
+def T_gate_evolution(log: RunLog) -> Axes:
     """Draw what training changes: the mean T of each block (row) by epoch (column); white: as in the untrained net."""
     means = gate_means(log).mean(axis=0)
     epochs, depth = means.shape
@@ -266,7 +265,7 @@ def beside_untrained(untrained: float, means: np.ndarray) -> tuple[dict[str, Any
     return {"cmap": "RdBu_r", "norm": norm}, (lowest, highest)
 
 
-def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
+def draw_gates(axes: Axes, log: RunLog, epoch: int) -> BarContainer:
     """Draw a bar for the mean T of each block after an epoch, from closed (0) to open (1); a line: before training."""
     means = gate_means(log).mean(axis=0)
     depth = means.shape[1]
@@ -280,7 +279,7 @@ def draw_gates(axes: Axes, log: Log, epoch: int) -> BarContainer:
     return bars
 
 
-def T_gate_bars(log: Log) -> Axes:
+def T_gate_bars(log: RunLog) -> Axes:
     """Draw how far each block's gate is open after training, a line for the untrained net, a dot for each seed."""
     means = gate_means(log)
     title = f"After training the mean T is {means[:, -1].mean():.2f}"
@@ -298,7 +297,7 @@ def draw_dots(axes: Axes, bars: BarContainer, seeds: np.ndarray) -> None:
         axes.plot(x, seeds.T, "o", color=INK, markeredgewidth=0, markersize=size)
 
 
-def T_gate_bars_by_depth(log: Log) -> np.ndarray:
+def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
     """Draw the mean T after training, a panel a depth (at most MOST_PANELS), a row a run; white: before training."""
     logs = [dataclasses.replace(log, runs=runs) for _, runs in sorted(group(log.runs, "depth").items())]
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
@@ -342,7 +341,7 @@ SWEEP_FIGURES = (depth_sweep, T_gate_bars_by_depth)
 GATE_FIGURES = (T_gate_evolution, T_gate_bars, T_gate_bars_by_depth)  # of them
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RunLog:
     """Read a log of dense or convolutional nets that has something to draw; raises InputError."""
     remedy = f"make it with: {COMMAND}"
     is_conv = path.is_file() and b'"net": ' in read_bytes(
@@ -373,10 +372,10 @@ def draw(path: Path, folder: Path | None = None) -> list[Path]:
     return draw_log(read_log(path), path, folder or own_folder(path))
 
 
-def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
+def draw_log(log: RunLog, path: Path, folder: Path) -> list[Path]:
     """Draw a log that has been read, its gates in a picture for each kind of block that has them."""
 
-    def drawn(figure: Callable[[Log], Axes | np.ndarray], shown: Log, kind: str) -> Figure:
+    def drawn(figure: Callable[[RunLog], Axes | np.ndarray], shown: RunLog, kind: str) -> Figure:
         for block in group(log.runs, "block"):
             COLORS[block]  # a block has one colour in all pictures of its log, also where others are not shown
         picture = np.ravel(figure(shown))[0].figure
@@ -396,7 +395,7 @@ def draw_log(log: Log, path: Path, folder: Path) -> list[Path]:
     return [*pictures]
 
 
-def picture_name(figure: Callable[[Log], Any], log: Log) -> str:
+def picture_name(figure: Callable[[RunLog], Any], log: RunLog) -> str:
     """Return the name of a figure's picture: the loss of plain nets, which is stuck if they are deep, has its own."""
     has_plain = "plain" in group(log.runs, "block")
     return "plain_loss_collapse" if figure is training_loss and has_plain else figure.__name__

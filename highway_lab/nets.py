@@ -160,14 +160,14 @@ def array_of(values: Any, dtype: str) -> np.ndarray:
     return np.array(values, dtype)
 
 
-Described = np.ndarray | Packed | None  # None: there is no array
+Tensor = np.ndarray | Packed | None  # None: there is no array
 
 
-def check_like(name: str, tensor: Described, expected: Described) -> None:
+def check_like(name: str, tensor: Tensor, expected: Tensor) -> None:
     """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
     if described(tensor) != described(expected):
         raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
 
 
-def described(tensor: Described) -> str:
+def described(tensor: Tensor) -> str:
     return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -611,7 +611,7 @@ class Saved:
             f"{self.n_features} inputs for a net of {d_in}": self.n_features != d_in,
             f"{names} names of {d_in} inputs": names not in (0, d_in),
             f"{scored} validation scores in {epochs} epochs": scored > epochs
-            or bool(scored) != bool(self.n_validation),
+            or (self.validation_scores is None) != (self.n_validation == 0),  # a first epoch may be interrupted
             f"{sorted(moments)} of an optimiser that keeps {sorted(kept)}": {*moments} != {*kept},
         }
         return next((found for found, is_so in wrong.items() if is_so), None)

@@ -519,6 +519,20 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     refuse_net(HighwayClassifier, tmp_path / "nowhere.npz", "No such file")
 
 
+def test_a_net_whose_first_epoch_was_interrupted_is_saved_and_loaded(tmp_path, monkeypatch):
+    def interrupt(training):
+        raise KeyboardInterrupt
+
+    net = small(max_iter=2, warm_start=True).fit(X, Y).set_params(early_stopping=True)
+    monkeypatch.setattr("highway_lab.training.Training._train_epoch", interrupt)
+    with pytest.warns(UserWarning, match="Training was interrupted"):
+        net.fit(X, Y)
+    net.save(tmp_path / "net.npz")
+    loaded = HighwayClassifier.load(tmp_path / "net.npz")
+    assert (loaded.validation_scores_, loaded.n_iter_) == ([], 2)
+    np.testing.assert_array_equal(loaded.predict(X), net.predict(X))
+
+
 # -------------------------------------------------------------------------------------------- bad input
 
 

@@ -998,6 +998,12 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
+def as_targets(y: Any) -> np.ndarray:
+    """Return targets as a dense array, truth values as the classes 0 and 1."""
+    y = y.toarray() if hasattr(y, "toarray") else y
+    return y.astype(int) if y.dtype == bool else y
+
+
 def as_dataset(data: Any, loss: str) -> Dataset:
     """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
 
@@ -1008,26 +1014,26 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         if found != "4 arrays":
             raise InputError(f"data: expected (X, y, X_test, y_test), found {found}; give these four")
         data = Dataset(*data)
-    if all(np.iterable(y) and isinstance(next(iter(y), None), str) for y in (data.train_y, data.test_y)):
+    if all(np.iterable(y) and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
         names, codes = np.unique(np.concatenate([data.train_y, data.test_y]).astype(str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
     given = (*data._fields[:4], *(["train_weights"] if data.train_weights is not None else []))
     data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in given})
-    if data.train_y.dtype == bool:
-        data = data._replace(train_y=data.train_y.astype(int), test_y=data.test_y.astype(int))
-    target, classes = LOSSES[loss].target, "f" not in (data.train_y.dtype.kind, data.test_y.dtype.kind)
+    targets = as_targets(data.train_y), as_targets(data.test_y)
+    data = data._replace(train_y=targets[0], test_y=targets[1])
+    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
-        halves = " and ".join(f"{of.dtype} {of.shape}" for of in (data.train_y, data.test_y))
+        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
         remedy = "choose another, or convert the targets: classes are integers, numbers floats"
         raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
     pixels, other = (of.dtype == np.uint8 for of in (data.train_x, data.test_x))
     if pixels != other:
         found = f"{data.train_x.dtype} and {data.test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
-    inferred = max(of.max(initial=0) for of in (data.train_y, data.test_y)) + 1 if classes else data.train_y.shape[-1]
-    outputs = int(inferred) if data.outputs is None else data.outputs
+    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
+    outputs = inferred if data.outputs is None else data.outputs
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
     for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))

@@ -35,6 +35,24 @@ def test_a_number_of_samples_that_was_asked_for_is_no_default():
 def test_truth_values_are_two_classes():
     runs = [train(SMALL, (X, Y.astype(kind), X_TEST, Y_TEST.astype(kind))) for kind in (bool, int)]
     np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
+    mixed = train(SMALL, (X, Y, X_TEST, Y_TEST.astype(bool)))
+    assert mixed.history.test_score == runs[0].history.test_score
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_the_last_class_may_be_the_largest_number_of_its_type(kind):
+    last = np.iinfo(kind).max
+    y = np.where(Y, last, 0).astype(kind)
+    assert train(SMALL, (X, y, X_TEST, y[:20])).net.config["d_out"] == int(last) + 1
+
+
+def test_targets_may_be_sparse(monkeypatch):
+    monkeypatch.setitem(hn.LOSSES, "labels", hn.LOSSES["cross-entropy"]._replace(target="labels"))
+    labels = np.c_[Y, 1 - Y].astype(float)
+    found, expected = (
+        hn.as_dataset((X, make(labels), X_TEST, make(labels[:20])), "labels") for make in (csr_array, np.asarray)
+    )
+    np.testing.assert_array_equal(found.train_y, expected.train_y)
 
 
 def test_labels_may_be_texts():
@@ -78,6 +96,7 @@ BAD = {
     "infinity in a sparse matrix": {"train_x": csr_array(holed(X, math.inf))},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
+    "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
@@ -123,6 +142,8 @@ def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_n
     assert train(config, (X, labels[0], X_TEST, labels[1])).net.config["d_out"] == 2
     with pytest.raises(InputError, match=r"train_y: .* from 0 to 1, found \(60, 2\) from 0 to 5"):
         train(config, (X, 5 * labels[0], X_TEST, labels[1]))
+    with pytest.raises(InputError, match=r"train_y: .* of shape \(60, 1\), found \(60,\)"):
+        train(Config(depth=1, epochs=1, loss="squared-error"), (X, X[:, 0], X_TEST, X_TEST[:, 0]))
     with pytest.raises(InputError, match="`loss`: expected a loss of classes, found sigmoid-cross-entropy"):
         train(config, (X, Y, X_TEST, Y_TEST))
 

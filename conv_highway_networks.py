@@ -41,6 +41,8 @@ from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     FINITE,
+    POSITIVE,
+    ZERO_OR_MORE,
     Activation,
     Architecture,
     Block,
@@ -49,6 +51,9 @@ from highway_networks import (
     Tensors,
     affine_backward,
     affine_forward,
+    as_python,
+    check_sizes,
+    expected_instead,
     hyperparameter,
     one_of,
     prepared,
@@ -135,7 +140,8 @@ def window_count(length: int, size: int, stride: int) -> int:
 def as_stage(entry: Stage | Sequence) -> Stage:
     """Return a stage, given as itself or as a list of its name and values; raises InputError for anything else."""
     try:
-        return entry if isinstance(entry, Stage) else STAGES[entry[0]](*entry[1:])
+        kind, values = (type(entry), entry) if isinstance(entry, Stage) else (STAGES[entry[0]], entry[1:])
+        return kind(*map(as_python, values))
     except (KeyError, IndexError, TypeError) as error:
         names = ", ".join(STAGES)
         raise InputError(f"stages: expected one of {names} and its values, found {entry!r}; choose one") from error
@@ -620,12 +626,14 @@ class ConvNet(Net):
         **architecture: Any,
     ):
         stages = [as_stage(stage) for stage in stages]
-        saved = {"shape": list(shape), "d_out": d_out, "stages": [[type(stage).__name__, *stage] for stage in stages]}
+        check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_out=d_out)
+        shape = [as_python(size) for size in shape]
+        saved = {"shape": shape, "d_out": d_out, "stages": [[type(stage).__name__, *stage] for stage in stages]}
         super().__init__(ConvArchitecture(**architecture), **saved)
-        if len(shape) != 3 or min(shape) < 1:
-            raise InputError(f"shape: expected channels, height and width, found {list(shape)}; choose images")
+        if len(shape) != 3 or any(expected_instead(size, int, POSITIVE) for size in shape):
+            raise InputError(f"shape: expected channels, height and width, found {shape}; choose images")
         if shape[0] > 4 and shape[2] in (1, 3, 4):  # as many as an image has channels
-            found = f"expected channels, height and width, found {list(shape)}, channels last"
+            found = f"expected channels, height and width, found {shape}, channels last"
             raise InputError(f"shape: {found}; pass images.transpose(0, 3, 1, 2)")
         if self.block.rows(2) != 2 * len(self.block.branches):  # e.g. lstm, whose branches have half as many rows as x
             found = f"expected branches with as many maps as x, found {self.config['block']} blocks"

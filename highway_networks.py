@@ -403,13 +403,18 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
 
 def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
     """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
-    if kind in KINDS and (not isinstance(value, KINDS[kind]) or isinstance(value, bool) != (kind is bool)):
+    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
         return f"a value of type {kind.__name__}"
     if kind in LARGEST and abs(value) > LARGEST[kind]:
         return f"a number up to {LARGEST[kind]:.2g}"
     if kind is float and 0 < abs(value) < SMALLEST:
         return f"a number of magnitude {SMALLEST} or more"
     return None if rule is None or rule[0](value) else words_of(rule)
+
+
+def as_python(value: Any) -> Any:
+    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def words_of(rule: Rule) -> str:
@@ -424,6 +429,13 @@ def check_hyperparameters(config: Any) -> None:
             may_grow = rule is not None and isinstance(rule[1], Mapping)
             remedy = "choose another" + f", or {ADD_NAME}" * may_grow
             raise ArgumentError(f"`{of.name}`: expected {expected}, found {value!s:.40}; {remedy}")
+
+
+def check_sizes(least: Rule, **sizes: Any) -> None:
+    """Raise ArgumentError for a size of a net, by its name, that is no whole number or breaks the rule `least`."""
+    for name, size in sizes.items():
+        if expected := expected_instead(size, int, least):
+            raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -473,10 +485,15 @@ class Net:
     backward: Callable[..., Any]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
-        self.dtype = np.dtype(architecture.dtype)
+        try:
+            self.dtype = np.dtype(architecture.dtype)
+        except TypeError:  # of what is no type
+            check_hyperparameters(architecture)
+            raise
         beyond = self.dtype in (np.complex128, object)  # for complex steps, and for numbers that are traced
         check_hyperparameters(replace(architecture, dtype="float64" if beyond else self.dtype.name))
-        self.config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
+        config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
+        self.config = {name: as_python(value) for name, value in config.items()}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
         self.buffers: dict[str, np.ndarray] = {}
 
@@ -632,10 +649,7 @@ class DeepNet(Net):
         dtype: Any = DeepArchitecture.dtype,  # or complex128: forward and loss only, for derivatives by complex steps
         rng: np.random.Generator | int | None,
     ):
-        for name, size in (("d_in", d_in), ("d_out", d_out)):
-            rule = ZERO_OR_MORE if rng is None else POSITIVE
-            if expected := expected_instead(size, int, rule):
-                raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
+        check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_in=d_in, d_out=d_out)
         architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
         super().__init__(architecture, d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
@@ -1193,6 +1207,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_hyperparameters(self)
+        vars(self).update({name: as_python(value) for name, value in vars(self).items()})
         if self.drop_last and self.n_train < self.batch_size:
             found = f"expected a full batch of {self.batch_size}, found {self.n_train} samples"
             raise ArgumentError(f"`drop_last`: {found}; lower `batch_size`")

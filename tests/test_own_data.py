@@ -1,5 +1,6 @@
 """What a user meets at a prompt: own arrays train or are refused in one line, nets describe themselves."""
 
+import json
 import math
 import re
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from helpers import small_conv_net
 from scipy.sparse import csr_array
 
 import highway_networks as hn
+from conv_highway_networks import Blocks, ConvNet, Convolution
 from highway_lab.nets import summary
 from highway_networks import SCHEDULES, Adam, Config, Dataset, DeepNet, InputError, Momentum, Workspace, train
 
@@ -280,6 +282,7 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
         ({"block": ["highway"]}, "type str"),
         *(({name: "brick"}, "one of ") for name in ("block", "activation", "init")),
         ({"dtype": "int32"}, "one of float32, float64"),
+        ({"dtype": "single precision"}, "one of float32, float64"),
         ({"dtype": "complex64"}, "one of float32, float64"),
         ({"d_in": 0}, "positive"),
         ({"hidden": 0}, "positive"),
@@ -291,6 +294,25 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
 def test_a_net_of_impossible_sizes_or_kinds_is_refused(wrong, expected):
     with pytest.raises(InputError, match=f"`{next(iter(wrong))}`: expected .*{expected}.*, found .*; choose another"):
         DeepNet(**{"d_in": 5, "d_out": 2, "rng": 0} | wrong)
+
+
+def test_numbers_of_numpys_are_as_good_as_pythons(tmp_path):
+    byte = np.uint8(200)  # twice of which is another byte
+    dense = DeepNet(byte, byte, depth=np.int64(1), hidden=byte, gate_bias=np.float32(-1), rng=0)
+    conv = ConvNet(np.array([1, 8, 8]), byte, stages=[Convolution(np.int8(2)), Blocks(np.int64(1))], rng=0)
+    for net in (dense, conv):
+        net.save(tmp_path / "net.npz")
+        assert type(net).load(tmp_path / "net.npz").config == net.config
+    config = Config(depth=byte, n_train=byte, n_validation=byte, nesterov=np.True_)
+    assert json.dumps(asdict(config)) == json.dumps(
+        asdict(Config(depth=200, n_train=200, n_validation=200, nesterov=True))
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"d_out": 2.5}, {"d_out": -1}, {"d_out": 0}, {"shape": (1, 8.0, 8.0)}], ids=str)
+def test_a_convolutional_net_of_impossible_sizes_is_refused(wrong):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))}`?: expected .*, found .*; choose"):
+        ConvNet(**{"shape": (1, 8, 8), "d_out": 2, "stages": [Blocks(1)], "rng": 0} | wrong)
 
 
 def test_saving_leaves_what_lies_beside_and_follows_a_link(tmp_path):

@@ -728,15 +728,13 @@ class ConvNet(Net):
         _, workspace = self.forward(x)
         return np.array([T.mean() for T in workspace.T])
 
-    def without(self, blocks: int | Sequence[int]) -> "ConvNet":
+    def without(self, blocks: Sequence[int]) -> "ConvNet":
         """Return a copy of the net without the given blocks, counted from 0 over all stages, as DeepNet.without does.
 
-        Raises IndexError for a block that is not there, ValueError for one that depends on the number of blocks.
+        Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
         """
-        if self.block is not BLOCKS[self.config["block"]]:
-            raise ValueError(f"{self.config['block']} blocks depend on the depth: those that stay would change")
         places = np.array([i for i, layer in enumerate(self.layers) if isinstance(layer.stage, Blocks)], int)
-        removed = set(np.atleast_1d(places[blocks]).tolist())
+        removed = {*places} - {*places[self.blocks_besides(blocks)]}
         kept = [(i, layer) for i, layer in enumerate(self.layers) if i not in removed]
         net = ConvNet(**self.config | {"stages": [layer.stage for _, layer in kept]}, rng=None)
         numbers = {i: l for l, i in enumerate((i for i, layer in enumerate(self.layers) if layer.branches), start=1)}

@@ -222,7 +222,8 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
 
 def configure(net: str, **fields: Any) -> ConvConfig:
     """Return the config of a net by its recipe, but for the given fields; raises InputError for a wrong value."""
-    return ConvConfig(net=net, **(NETS[net].settings | fields))
+    settings = NETS[net].settings if net in NETS else {}  # what is no net is refused below
+    return ConvConfig(net=net, **(settings | fields))
 
 
 FEW_DROPOUT = 0.0  # factor on the recipe's rates, which need more epochs

@@ -508,6 +508,16 @@ class Net:
             found = f"expected blocks with a transform gate T, found {self.config['block']} blocks"
             raise InputError(f"gates: {found}; choose others, such as highway")
 
+    def blocks_besides(self, blocks: Sequence[int]) -> np.ndarray:
+        """Return the indices of the blocks that stay if the given ones are left out; raises InputError as `without`."""
+        chosen = np.array(blocks, dtype=None if np.size(blocks) else int)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(self.depth)}:
+            raise InputError(f"blocks: expected some of 0 to {self.depth - 1} in a list, found {blocks}; count from 0")
+        if self.block is not BLOCKS[self.config["block"]]:
+            found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
+            raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
+        return np.delete(np.arange(self.depth), chosen)
+
     def draw(self, rng: np.random.Generator | int | None) -> None:
         """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
@@ -771,13 +781,7 @@ class DeepNet(Net):
 
         Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
         """
-        chosen = np.array(blocks, dtype=None if np.size(blocks) else int)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(self.depth)}:
-            raise InputError(f"blocks: expected some of 0 to {self.depth - 1} in a list, found {blocks}; count from 0")
-        if self.block is not BLOCKS[self.config["block"]]:
-            found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
-            raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
-        p, kept = self.params, np.delete(np.arange(self.depth), chosen)
+        p, kept = self.params, self.blocks_besides(blocks)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
         for tensor, source in zip(net.params.pieces, (p.input, p.blocks[kept], p.output), strict=True):
             tensor[...] = source

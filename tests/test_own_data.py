@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 import highway_networks as hn
 from conv_highway_networks import Blocks, ConvNet, Convolution
+from conv_recipes import configure
 from highway_lab.nets import summary
 from highway_networks import SCHEDULES, Adam, Config, Dataset, DeepNet, InputError, Momentum, Workspace, train
 
@@ -218,10 +219,16 @@ def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
     net = DeepNet(4, 2, depth=1, hidden=3, rng=0)
     net.params["W_H"] = 7
     assert (net.params.flat == 7).sum() == 9
-    for blocks in ([99], [-1], 0, [False], [0.0], "0"):
-        with pytest.raises(InputError, match=r"blocks: expected some of 0 to 0 in a list, found .*; count from 0"):
-            net.without(blocks)
-    assert net.without([]).depth == 1
+    for of in (net, ConvNet((1, 8, 8), 2, stages=[Convolution(2), Blocks(1)], rng=0)):
+        for blocks in ([99], [-1], 0, [False], [0.0], "0"):
+            with pytest.raises(InputError, match=r"blocks: expected some of 0 to 0 in a list, found .*; count from 0"):
+                of.without(blocks)
+        assert (of.without([]).depth, of.without([0]).depth) == (1, 0)
+
+
+def test_a_recipe_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match=r"`net`: expected one of mnist-16, .*, found mnist-17; choose another"):
+        configure("mnist-17")
 
 
 @pytest.mark.parametrize("y", [[-1, 0], [0, 2]], ids=str)

@@ -588,7 +588,7 @@ class ConvParameters(Tensors):
             self.views |= {f"{l}.gamma": gamma, f"{l}.beta": beta}
 
 
-INITS = ("he", "orthogonal", "uniform")
+CONV_INITS = ("he", "orthogonal", "uniform")  # some of those in highway_networks.INITS
 
 
 @dataclass(frozen=True)
@@ -596,7 +596,9 @@ class ConvArchitecture(Architecture):
     """Hyperparameters of a ConvNet, beside its stages."""
 
     activation: str = hyperparameter("relu", "activation in H", one_of(ACTIVATIONS))
-    init: str = hyperparameter("he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", one_of(INITS))
+    init: str = hyperparameter(
+        "he", "initial weights: normalised, orthogonal, or uniform in ±1/√fan_in", one_of(CONV_INITS)
+    )
     gate_bias: float = hyperparameter(-1.0, "initial transform-gate bias b_T", FINITE)
     batch_norm: bool = hyperparameter(False, "normalise H's affine map over the batch")
     contrast: bool = hyperparameter(False, "global contrast normalisation, and subtract the mean image")

@@ -15,6 +15,7 @@ gradients of all patches that it is part of.
 C, H, W of a shape are channels (inside the net: maps), height and width; elsewhere H, T, C are branches of a block, and
 W weights. Outside, a batch of images is (B, C, H, W). Inside, maps are (C, H, W, B): the batch is last, as in a dense
 layer.
+
 The file reads from top to bottom: what a net is made of; padded maps and patches; pools, dropout, batch normalisation;
 layers; the net. conv_recipes.py has the paper's nets, their training and the command.
 """
@@ -693,7 +694,7 @@ class ConvNet(Net):
         """Return the logits (B, K) of a batch x (B, C, H, W), and the workspace, which is the cache of `backward`.
 
         Without a workspace, or with one made without `rng`, the pass is an evaluation: it has no dropout, and batch
-        normalisation uses the running statistics. Raises InputError for uint8.
+        normalisation uses the running statistics. Raises InputError for another x, such as pixels (uint8).
         """
         if np.shape(x)[-1:] + np.shape(x)[1:-1] == (shape := self.layers[0].x_shape) != np.shape(x)[1:]:
             raise InputError(f"x: expected images {shape}, found channels last; pass x.transpose(0, 3, 1, 2)")
@@ -715,7 +716,7 @@ class ConvNet(Net):
         return (cache.gradients, dx) if return_dx else cache.gradients
 
     def predict(self, x: np.ndarray, rows: int = 100) -> np.ndarray:
-        """Return the logits (n, K) of images x (n, C, H, W), any n: `rows` at a time."""
+        """Return the logits (n, K) of images x (n, C, H, W), `rows` at a time. Raises InputError for another x."""
         logits, workspace = np.empty((len(x), self.config["d_out"]), self.dtype), None
         for start in range(0, len(x), rows):
             batch = x[start : start + rows]

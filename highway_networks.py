@@ -960,7 +960,7 @@ class Dataset(NamedTuple):
     """Samples for training and for testing."""
 
     train_x: np.ndarray  # images as uint8 (n, channels, rows, columns), or features as floats (n, ...), also sparse
-    train_y: np.ndarray  # classes (n,) as integers or texts, or targets as floats (n, K)
+    train_y: np.ndarray  # classes (n,) as integers, truth values or texts, or targets as floats (n, K), also sparse
     test_x: np.ndarray
     test_y: np.ndarray
     outputs: int | None = None  # K, that a net needs; None: as many as the targets have

@@ -340,6 +340,16 @@ def test_gate_means_are_those_of_each_block_over_images_and_pixels(block):
     assert [T.shape for T in workspace.T] == [(2, 7, 4, 3), (2, 7, 4, 3), (3, 3, 2, 3)]
 
 
+def test_gate_means_of_many_images_take_the_memory_of_few(monkeypatch):
+    net, (x, _) = small_conv_net("highway"), small_images()
+    many, taken = np.concatenate([x] * 50), []  # a part of 128 images, and one of 22
+    whole = [T.mean() for T in net.forward(many)[1].T]
+    make = ConvWorkspace.__init__
+    monkeypatch.setattr(ConvWorkspace, "__init__", lambda w, net, size: (taken.append(size), make(w, net, size))[1])
+    np.testing.assert_allclose(net.gate_means(many), whole, rtol=1e-5)
+    assert taken == [128, 22]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_closed_gates_pass_the_maps_unchanged_without_a_warning(dtype, recwarn):
     net, (x, y) = small_conv_net(stages=[Blocks(4)], dtype=dtype), small_images()

@@ -424,7 +424,7 @@ def words_of(rule: Rule) -> str:
 def check_hyperparameters(config: Any) -> None:
     """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
     for of in fields(config):
-        value, rule = getattr(config, of.name), of.metadata["rule"]
+        value, rule = getattr(config, of.name), of.metadata.get("rule")
         if expected := expected_instead(value, of.type, rule):
             may_grow = rule is not None and isinstance(rule[1], Mapping)
             remedy = "choose another" + f", or {ADD_NAME}" * may_grow
@@ -1294,6 +1294,7 @@ class Run:
     history: History
     gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
     net: Any
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
 
     def __repr__(self) -> str:
         of = self.history
@@ -1393,16 +1394,16 @@ class Training:
 
     def so_far(self) -> Run:
         """Return the record so far, and the net as `net`."""
-        n_params, gate_means = self.net.params.flat.size, self.gate_means or None
-        return Run(self.config, n_params, self.loss.metric, self.diverged, self.history, gate_means, self.net)
+        net, gate_means = self.net, self.gate_means or None
+        measured = self.loss.metric, self.diverged, self.history, gate_means
+        return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
 
 
 def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
     """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. If classes are
-    texts, the outputs are in their alphabetical order. A loss that is not finite ends the run as diverged, with a
-    warning. Raises InputError if the arguments do not suit each other.
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
+    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
     """
     training = Training(config, data, net)
     for _ in training.epochs():

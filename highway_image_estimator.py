@@ -15,7 +15,7 @@ float64, else in float32.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,8 +89,9 @@ class HighwayImageClassifier(LabelsMixin, HighwayEstimator):  # its docstring fo
     _doc_link_template: ClassVar[str] = Path(__file__).resolve().as_uri()
 
     def _new_config(self, given: SimpleNamespace, resume: bool, **shared: Any) -> ImageConfig:
-        if self.stages is not None and not len(self.stages):
-            raise ValueError("stages: expected some, found none; name them, or leave it None for those of `net`")
+        if self.stages is not None and not (isinstance(self.stages, Sequence) and self.stages):
+            found = f"expected a list of some, found {self.stages!r:.40}"
+            raise ValueError(f"stages: {found}; name them, or leave it None for those of `net`")
         names = {"lr": "learning_rate"}
         names |= {name: name for name in ("gate_bias", "batch_size", "weight_decay", "contrast", "augment")}
         chosen = {name: getattr(given, of) for name, of in names.items() if getattr(given, of) != "auto"}

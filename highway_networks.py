@@ -519,14 +519,20 @@ class Net:
         return np.delete(np.arange(self.depth), chosen)
 
     def draw(self, rng: np.random.Generator | int | None) -> None:
-        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
+        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are.
+
+        Raises InputError for what is neither.
+        """
         if rng is None:
             return
-        rng = np.random.default_rng(rng) if isinstance(rng, int | np.integer) else rng
+        try:
+            generator: Any = rng if hasattr(rng, "uniform") else np.random.default_rng(rng)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"`rng`: expected a generator or a seed, found {rng!s:.40}; choose another") from error
         for name, tensor in self.params.items():
             kind, _, branch = name_in_layer(name).partition("_")
             if kind == "W":
-                tensor[...] = INITS[self.config["init"]](rng, tensor.shape)
+                tensor[...] = INITS[self.config["init"]](generator, tensor.shape)
                 if branch in SCALED:
                     tensor *= self.config["init_gain"]
             elif kind == "b":
@@ -583,7 +589,7 @@ class Net:
                     raise ValueError(f"format {version}, not {FORMAT}")
                 return restored(cls, json.loads(str(arrays["config"])), arrays)
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(getattr(error, "strerror", None) or error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
             raise InputError(f"{path}: expected what {cls.__name__}.save wrote, found: {reason}{ending}") from error
 
@@ -1107,7 +1113,7 @@ def read_idx(path: str | os.PathLike) -> np.ndarray:
         content = path.read_bytes()
         return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, "a whole and readable file", error) from error
+        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
 
 
 def parse_idx(payload: bytes, path: Path) -> np.ndarray:

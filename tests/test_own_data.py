@@ -295,6 +295,8 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
         ({"hidden": 0}, "positive"),
         ({"depth": -3}, "zero or a positive number"),
         ({"d_out": 2.5}, "type int"),
+        ({"rng": "a"}, "a generator or a seed"),
+        ({"rng": -1}, "a generator or a seed"),
     ],
     ids=str,
 )

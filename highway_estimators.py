@@ -445,7 +445,7 @@ class HighwayEstimator(BaseEstimator):
         )
         text = json.dumps(vars(saved), default=lambda value: value.item())  # of NumPy's numbers
         arrays = {"estimator": np.array(text)} | {f"{OPTIMIZER}{name}": vector for name, vector in vectors.items()}
-        nets.save_net(path, self.net_, **arrays, digest=np.array(digest(self.net_, arrays)))
+        nets.save_net(path, self.net_, **arrays, digest=np.array(digest_of_net(self.net_, arrays)))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
@@ -465,7 +465,7 @@ class HighwayEstimator(BaseEstimator):
             for name, vector in moments.items():
                 checkpoints.check_like(f"{OPTIMIZER}{name}", vector, net.params.flat)
             vectors = {name: vector.unpack() for name, vector in moments.items()}
-            if written != digest(
+            if written != digest_of_net(
                 net, {"estimator": np.array(text)} | {f"{OPTIMIZER}{of}": vectors[of] for of in vectors}
             ):
                 raise ValueError("another content than was written")
@@ -617,9 +617,9 @@ class Saved:
         return next((found for found, is_so in wrong.items() if is_so), None)
 
 
-def digest(net: Any, beside: dict[str, np.ndarray]) -> str:
+def digest_of_net(net: Any, beside: dict[str, np.ndarray]) -> str:
     """Return the SHA-256 of a net, its configuration, and arrays beside it."""
-    return checkpoints.digest(net.tensors() | beside | {"config": np.array(json.dumps(net.config))})
+    return checkpoints.digest_of_arrays(net.tensors() | beside | {"config": np.array(json.dumps(net.config))})
 
 
 def checked(field: dataclasses.Field, value: Any) -> Any:

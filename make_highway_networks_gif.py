@@ -24,8 +24,8 @@ from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import (
     check_drawn,
     drawing,
-    fingerprint,
     label_ends,
+    name_with_digest,
     new_figure,
     own_style,
     place_labels,
@@ -113,7 +113,7 @@ def animate(path: Path, out: Path | None = None) -> Path:
     with drawing(out.name, path), own_style():
         pictures = share_palette(np.stack(list(frames(log))))
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
-    comment = f"{fingerprint(path)}\n{renderer()}".encode()
+    comment = f"{name_with_digest(path)}\n{renderer()}".encode()
     animation = imageio.imwrite("<bytes>", pictures, extension=".gif", loop=0, duration=durations, comment=comment)
     make_place(out)
     with atomic_write(out, "wb") as file:

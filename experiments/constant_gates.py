@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from highway_lab.console import digest
+from highway_lab.console import digest_of_config
 from highway_lab.fields import NonEmpty
 from highway_lab.files import make_place
 from highway_lab.logs import Log, TrainedRun, environment
@@ -95,7 +95,7 @@ def trained_highway(task: Task, data: Dataset) -> DeepNet:
 
 
 def net_path(config: Config) -> Path:
-    return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest(config)}-{environment().code}.npz"
+    return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest_of_config(config)}-{environment().code}.npz"
 
 
 def plan(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Task]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from conv_recipes import ConvConfig, configure
-from highway_lab.console import digest
+from highway_lab.console import digest_of_config
 from highway_lab.logs import RunRecord
 from highway_lab.training import train_resumably
 from highway_networks import Dataset
@@ -38,7 +38,8 @@ def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = 
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:
     """Return the file of a run's checkpoint; its folder is named after the log, and so tells its data set."""
-    return Path("runs") / "checkpoints" / name / f"{config.net}-{config.block}-{config.seed}-{digest(config)}.npz"
+    run = f"{config.net}-{config.block}-{config.seed}-{digest_of_config(config)}"
+    return Path("runs") / "checkpoints" / name / f"{run}.npz"
 
 
 def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[RunRecord[ConvConfig]]:

@@ -67,7 +67,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from highway_lab import checkpoints
-from highway_lab.console import digest
+from highway_lab.console import digest_of_config
 from highway_lab.fields import Count, NonEmpty, Score, Share
 from highway_lab.logs import Log, Result
 from highway_lab.threads import one_thread
@@ -344,7 +344,7 @@ def record(task: Task, training: ClippedTraining) -> HundredLayersRun:
 
 
 def checkpoint_path(task: Task, dataset: str) -> Path:
-    return Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{dataset}-{digest(task.config)}.npz"
+    return Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{dataset}-{digest_of_config(task.config)}.npz"
 
 
 # ---------------------------------------------------------------------------------------------- the run

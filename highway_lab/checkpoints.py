@@ -63,7 +63,7 @@ def save(path: str | os.PathLike, training: Any) -> None:
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
-            np.savez(file, **arrays | {"digest": np.array(digest(arrays))})
+            np.savez(file, **arrays | {"digest": np.array(digest_of_arrays(arrays))})
     except InputError as error:
         raise Interrupted(str(error)) from error
 
@@ -92,7 +92,7 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
             for name in own.keys() | packed.keys():
                 check_like(name, packed.get(name), own.get(name))
             arrays = {name: of.unpack() for name, of in packed.items()}
-        if written != digest(arrays | {"state": np.array(text)}):
+        if written != digest_of_arrays(arrays | {"state": np.array(text)}):
             raise ValueError("another content than was written, or one of an older version")
         rng = _check_state(state, training)
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
@@ -139,7 +139,7 @@ def _kind(value: Any) -> str:
     return "number" if type(value) in (int, float) else type(value).__name__
 
 
-def digest(arrays: Mapping[str, np.ndarray]) -> str:
+def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 of the names, types, shapes and values of arrays."""
     found = hashlib.sha256()
     for name, array in sorted(arrays.items()):

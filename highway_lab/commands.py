@@ -56,7 +56,7 @@ from highway_lab.logs import (
     DatasetInfo,
     RunLog,
     RunRecord,
-    digest_of,
+    digest_of_samples,
     environment,
     imported,
     joined,
@@ -190,7 +190,7 @@ def run_job(job: Job, data: Dataset) -> None:
 
         try:
             runs = run_missing(
-                functools.partial(_train_one, job, lines, digest_of(data), side_by_side),
+                functools.partial(_train_one, job, lines, digest_of_samples(data), side_by_side),
                 sorted(job.configs, key=lambda config: -config.depth),
                 data,
                 lines,

@@ -154,10 +154,10 @@ def label(config: Any) -> str:
 
 def full_name(dataset: str, config: Any) -> str:
     """Name a run's files, distinct for each data set and each config."""
-    return f"{dataset}-{label(config).replace(' ', '-')}-{digest(config)}"
+    return f"{dataset}-{label(config).replace(' ', '-')}-{digest_of_config(config)}"
 
 
-def digest(config: Any) -> str:
+def digest_of_config(config: Any) -> str:
     """Return twelve hexadecimal digits that identify a config."""
     return hashlib.sha256(json.dumps(dataclasses.asdict(config)).encode()).hexdigest()[:12]
 

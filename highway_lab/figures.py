@@ -330,7 +330,7 @@ def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str 
     """
     check_drawn(*pictures)
     with drawing("pictures", *sources):
-        origin, drawn = "\n".join(map(fingerprint, sources)), {}
+        origin, drawn = "\n".join(map(name_with_digest, sources)), {}
     for path, draw in pictures.items():
         with drawing(path.name, *sources), own_style():
             drawn[path] = _content(draw(), origin)
@@ -341,7 +341,7 @@ def save_all(pictures: Mapping[Path, Callable[[], Figure | str]], *sources: str 
 
 
 def check_drawn(*paths: Path) -> None:
-    """Raise InputError for a file that is no picture of a log, as it has no fingerprint of one in it."""
+    """Raise InputError for a file that is no picture of a log, as it has no digest of one in it."""
     for path in paths:
         if path.is_file() and b" sha256 " not in read_bytes(path):
             found = "expected no file, or a picture of a log, found another"
@@ -359,8 +359,8 @@ def _content(picture: Figure | str, origin: str) -> bytes:
     return file.getvalue()
 
 
-def fingerprint(log: str | os.PathLike) -> str:
-    """Return a log's name and the SHA-256 of its bytes: a picture belongs to the log whose fingerprint it has."""
+def name_with_digest(log: str | os.PathLike) -> str:
+    """Return a log's name and the SHA-256 of its bytes: a picture holds those of its log."""
     return f"{printable(Path(log).name)} sha256 {hashlib.sha256(Path(log).read_bytes()).hexdigest()}"
 
 

@@ -362,7 +362,7 @@ def run_missing(
     check_number(len(tasks))
     if old == "fresh":
         results.clear()
-    found, samples = results.read(), logs.digest_of(data)
+    found, samples = results.read(), logs.digest_of_samples(data)
     done = {results.task_of(result): result for result in found if result.whole}
     kept = [result for result in found if result.whole or checkpoints]
 

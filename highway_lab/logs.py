@@ -308,7 +308,7 @@ def mathematics(of: Any) -> tuple[str, ...]:
     return (*(name for name in CONVOLUTIONAL if name in found or name in DENSE), *own)
 
 
-def digest_of(data: Any) -> str:
+def digest_of_samples(data: Any) -> str:
     """Return twelve hexadecimal digits that identify the arrays of a data set; "none" if there is no data set."""
     if not isinstance(data, Dataset):
         return "none"

@@ -148,7 +148,7 @@ def test_a_false_state_with_its_own_digest_raises_nothing(data, digits, checkpoi
     arrays, place = contents(checkpoint), tmp_path / "checkpoint.npz"
     del arrays["digest"]
     arrays["state"] = np.array(data.draw(changed(str(arrays["state"]))))
-    np.savez(place, **arrays, digest=np.array(checkpoints.digest(arrays)))
+    np.savez(place, **arrays, digest=np.array(checkpoints.digest_of_arrays(arrays)))
     assert_valid_or_refused(lambda: checkpoints.restore(place, Training(SHORT, digits)), place)
 
 

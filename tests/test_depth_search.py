@@ -505,7 +505,7 @@ def findings(log: ds.DepthSearchLog) -> dict:
 
 def test_results_say_where_they_were_made_when_a_log_is_written_again(workdir, monkeypatch):
     """Made on a and b, whose results b puts into a log; trained again on c, from where d has them."""
-    here = replace(logs.environment(), samples=logs.digest_of(load_dataset("digits")))
+    here = replace(logs.environment(), samples=logs.digest_of_samples(load_dataset("digits")))
     searched = "runs/depth_search-digits-configs1-depths3-n_train200-epochs2"
     for name, trial in zip("ab", ds.draw_trials(1, (3,), **BUDGET), strict=True):
         for epochs in (1, 2):

@@ -33,7 +33,7 @@ from highway_estimators import (
     HighwayClassifier,
     HighwayRegressor,
     depth_for,
-    digest,
+    digest_of_net,
     epochs_without_gain,
     gate_bias_for,
 )
@@ -484,7 +484,7 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         arrays |= {"estimator": np.array(json.dumps(state))} | changed
         if digested:
             beside = {name: arrays[name] for name in arrays if name == "estimator" or name.startswith("optimizer.")}
-            arrays["digest"] = np.array(digest(net.net_, beside))
+            arrays["digest"] = np.array(digest_of_net(net.net_, beside))
         np.savez(path, **arrays)
 
     net.net_.save(path)

@@ -128,10 +128,11 @@ def test_the_code_of_a_run_is_the_mathematics_of_its_kind_of_net():
 
 
 def test_samples_are_known_by_their_values_types_and_shapes(digits):
-    found = [logs.digest_of(digits), logs.digest_of(digits._replace(train_y=digits.train_y.astype(np.int32)))]
-    found += [logs.digest_of(digits._replace(test_x=255 - digits.test_x)), logs.digest_of(None)]
+    others = {"train_y": digits.train_y.astype(np.int32)}, {"test_x": 255 - digits.test_x}
+    changed = [digits._replace(**of) for of in others]
+    found = [logs.digest_of_samples(data) for data in (digits, *changed, None)]
     assert len(set(found)) == 4
-    assert logs.digest_of(digits._replace(test_set="others")) == found[0]
+    assert logs.digest_of_samples(digits._replace(test_set="others")) == found[0]
 
 
 @pytest.fixture

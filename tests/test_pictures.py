@@ -1,7 +1,7 @@
 """The pictures: they show the numbers of their log, are drawn the same twice, and belong to the committed logs.
 
 Bytes are compared where the versions installed here drew the picture. Elsewhere fonts and layout may differ: then a
-warning says so, and the log's fingerprint, the size and the looks are compared.
+warning says so, and the log's digest, the size and the looks are compared.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ def look_alike(one: bytes, other: bytes) -> bool:
 
 
 def origin(picture: bytes) -> tuple[str, str]:
-    """Return the fingerprint of a picture's log, and the software that drew it."""
+    """Return name and digest of a picture's log, and the software that drew it."""
     if picture.startswith(PAGE):
         about = dict(re.findall(r'<meta name="(source|generator)" content="([^"]*)">', picture.decode()))
         return html.unescape(about["source"]), about["generator"]
@@ -116,7 +116,7 @@ def assert_redrawn(path: Path, redrawn: bytes, *logs: Path) -> None:
         outdated(f"{name} has not been drawn")
     content = path.read_bytes()
     source, software = origin(content)
-    if source != "\n".join(map(figures.fingerprint, logs)):
+    if source != "\n".join(map(figures.name_with_digest, logs)):
         outdated(f"{name} was drawn from other logs than {', '.join(log.name for log in logs)}")
     here = figures.page_renderer() if content.startswith(PAGE) else figures.renderer()
     if software == here:
@@ -206,7 +206,7 @@ def test_pictures_suit_the_log_and_name_it(log, expected, workdir):
     drawn = pictures.draw(Path("run.json"), Path("here"))
     assert [path.stem for path in drawn] == expected
     for path in drawn:
-        assert origin(path.read_bytes()) == (figures.fingerprint("run.json"), figures.renderer())
+        assert origin(path.read_bytes()) == (figures.name_with_digest("run.json"), figures.renderer())
         with Image.open(path) as image:
             assert matplotlib.__version__ in image.text["Software"]
 
@@ -438,7 +438,7 @@ def test_animation_has_a_frame_an_epoch_and_repeats(workdir):
     assert path == Path("highway_networks.gif")
     assert path.read_bytes() == gif.animate(Path("run.json"), Path("again/a.gif")).read_bytes()
     assert path.stat().st_size <= 150_000
-    assert origin(path.read_bytes()) == (figures.fingerprint("run.json"), figures.renderer())
+    assert origin(path.read_bytes()) == (figures.name_with_digest("run.json"), figures.renderer())
     with Image.open(path) as animation:
         assert animation.info["loop"] == 0
         frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(animation)]
@@ -590,7 +590,7 @@ def test_a_page_is_saved_as_it_is_but_for_what_it_was_drawn_from(workdir):
     text = "<!DOCTYPE html>\n<html>\n<head>\n<title>ü</title>\n<head>"
     figures.save_all({Path("page.html"): lambda: text}, "a&b.json")
     page = (workdir / "page.html").read_bytes()
-    assert origin(page) == (figures.fingerprint("a&b.json"), figures.page_renderer())
+    assert origin(page) == (figures.name_with_digest("a&b.json"), figures.page_renderer())
     assert re.sub(rb"\n<meta [^>]*>", b"", page).decode() == text
     assert look_alike(page, page.replace(figures.page_renderer().encode(), b"others"))
     assert not look_alike(page, page.replace(b"title", b"h1"))

@@ -23,7 +23,7 @@ from matplotlib.colors import to_hex
 import highway_lab.logs
 from highway_lab.console import name_data, name_numbers
 from highway_lab.datasets import load_dataset
-from highway_lab.figures import SEQUENTIAL, differences, drawing, fingerprint
+from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import RunLog
 from highway_lab.tables import markdown
@@ -68,7 +68,7 @@ def page(log: GateExplorerLog) -> str:
     there = ((lesions_path, lesioned), (small_path, logged), *((path, sweep) for path in sweep_paths))
     sources = [path for path, content in there if content]
     content = {
-        "sources": [fingerprint(path) for path in (log.model.source.file, *sources)],
+        "sources": [name_with_digest(path) for path in (log.model.source.file, *sources)],
         "dataset": name_data(log.dataset.name),
         "classes": log.dataset.classes,
         "of_digits": log.dataset.name in OF_DIGITS or "".join(log.dataset.classes) == string.digits,
@@ -113,7 +113,7 @@ def framing(pixels: np.ndarray) -> dict[str, Any]:
 def load(log: GateExplorerLog) -> DeepNet:
     """Load the net of the log; raises InputError if its file has changed."""
     source = log.model.source
-    net, found = DeepNet.load(source.file), fingerprint(source.file)
+    net, found = DeepNet.load(source.file), name_with_digest(source.file)
     if source.sha256 and not found.endswith(source.sha256):
         remedy = f"make its log anew with {log.command}"
         raise InputError(f"{source.file}: expected the net of sha256 {source.sha256}, found {found}; {remedy}")

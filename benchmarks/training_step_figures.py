@@ -37,7 +37,11 @@ SHADES = (1, 0.75, 0.55)  # of the contenders of a panel
 
 def step_figure(log: StepLog) -> Figure:
     """Draw time against depth, a panel for each library beside ours; the floor over all depths."""
-    title = f"A training step of {Case.width} units a block, batches of {Case.batch}"
+    cases, found = {row.case for row in log.rows if row.case == Case(row.case.depth)}, []
+    for library, (_, names) in PANELS.items():
+        ratios = [row.ours_over.median for case in cases if (row := fastest(log.rows, case, *names))]
+        found += [f"{min(ratios):.2g} to {max(ratios):.2g} of {library}"] if ratios else []
+    title = f"A training step, {Case.width} units a block, takes so much of the time of others: {', '.join(found)}"
     figure, panels = new_figure(title, 4.2, ncols=len(PANELS), sharey=True)
     for axes, (library, (color, names)) in zip(panels, PANELS.items(), strict=True):
         ours = {"ours": {"color": COLORS["highway"], "linewidth": 3.5, "zorder": 3}}

@@ -25,10 +25,11 @@ from .common import CHANCE, group, group_by, points
 from .common_figures import minus, title
 from .rates import edge_note
 
+BOTH = ("both", (-6.0, 1e-3), (-2.0, 5e-3))
 CONTRASTS = (  # what is changed, (bias, rate) and those that it is compared with: at -2 and 5e-3, 50 blocks fall behind
     ("lower rate", (-2.0, 1e-3), (-2.0, 5e-3)),
     ("lower bias", (-6.0, 5e-3), (-2.0, 5e-3)),
-    ("both", (-6.0, 1e-3), (-2.0, 5e-3)),
+    BOTH,
     ("lower bias at the lower rate", (-6.0, 1e-3), (-2.0, 1e-3)),
     ("lower rate at the lower bias", (-6.0, 1e-3), (-6.0, 5e-3)),
 )
@@ -43,7 +44,12 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
     """Draw mean test accuracy, a row a bias, a column a rate; below it its 95 % interval over seeds."""
     cells = group(log.by_rate, "gate_bias", "lr")
     biases, rates = sorted({bias for bias, _ in cells}, reverse=True), sorted({lr for _, lr in cells})
-    figure, axes = new_figure(title(log.dataset, log.by_rate, f"{log.by_rate[0].config.depth} highway blocks"), 4.0)
+    words, (_, to, than) = f"{log.by_rate[0].config.depth} highway blocks", BOTH
+    if {to, than} <= cells.keys():
+        words += (
+            f": a lower rate and bias gain {minus(round((points(cells[to]) - points(cells[than])).mean(), 1))} points"
+        )
+    figure, axes = new_figure(title(log.dataset, log.by_rate, words), 4.0)
     scores = [[interval(points(cells[bias, lr])) for lr in rates] for bias in biases]
     image = axes.imshow([[score.value for score in row] for row in scores], aspect="auto", vmin=0, vmax=100)
     for row, column in np.ndindex(len(biases), len(rates)):

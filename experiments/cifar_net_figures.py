@@ -11,6 +11,7 @@ from highway_lab.tables import markdown
 
 from .cifar_net import CifarNetLog, means
 from .common import curve, group
+from .common_figures import Runs
 
 CHOICE = {"color": INK, "marker": "o", "linestyle": "", "markersize": 13, "fillstyle": "none", "zorder": 4}
 
@@ -48,16 +49,21 @@ def grid_figure(log: CifarNetLog) -> Figure:
 
 def grid_table(log: CifarNetLog) -> str:
     """Tabulate by rate the epoch of the highest mean accuracy and its scores; below, the net of the choice."""
-    rows = []
-    for (lr,), runs in group(log.runs, "lr").items():
-        epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
+
+    def scores(runs: Runs, epoch: int) -> tuple[str, str]:
         score, loss = ([curve(run, field)[epoch] for run in runs] for field in ("test_score", "train_loss"))
-        rows.append([f"{lr:g}", str(epoch), f"{interval(100 * np.array(score)):.1f}", f"{interval(loss):.3f}"])
-    table = markdown(["learning rate", "best epoch", "validation accuracy (%)", "training loss"], rows)
+        return f"{interval(100 * np.array(score)):.1f}", f"{interval(loss):.3f}"
+
+    rows, by_rate = [], group(log.runs, "lr")
+    for (lr,), runs in by_rate.items():
+        epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
+        rows.append([f"{lr:g}", str(epoch), *scores(runs, epoch)])
+    table = markdown(["learning rate", "best epoch", "validation accuracy then (%)", "training loss then"], rows)
+    score, loss = scores(by_rate[log.lr,], log.epochs)
     note = (
-        f"{seeds_of(run.config for run in log.runs)} Chosen: rate {log.lr:g}, {log.epochs} epochs. Accuracy of "
-        f"the net: {log.net.train_score:.1%} on all training images, {log.net.test_score:.1%} on the "
-        f"{log.dataset.test_set}."
+        f"{seeds_of(run.config for run in log.runs)} Chosen: rate {log.lr:g}, {log.epochs} epochs ({score} %, loss "
+        f"{loss}). Accuracy of the net: {log.net.train_score:.1%} on all training images, {log.net.test_score:.1%} on "
+        f"the {log.dataset.test_set}."
     )
     return f"{table}\n\n{note}"
 

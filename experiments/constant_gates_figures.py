@@ -27,8 +27,10 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
 
 def gaps_figure(log: ConstantGatesLog) -> Figure:
     """Draw test accuracy minus highway's, a panel a setting: seeds faint, the mean and its interval bold."""
-    settings, config = by_setting(log), log.runs[0].config
-    title = f"{name_tested(log.dataset)}: {config.depth} blocks, {config.epochs} epochs; bars: 95 % intervals"
+    settings = by_setting(log)
+    lost = {setting: lead(kinds[HIGHWAY], kinds[LEARNED]).value for setting, kinds in settings.items()}
+    found = ", ".join(f"{minus(round(points, 1))} ({setting})" for setting, points in lost.items())
+    title = f"{name_tested(log.dataset)}: points lost with learned constant gates: {found}"
     figure, panels = new_figure(title, 3.4, ncols=len(settings), sharex=True, sharey=True)
     for axes, (setting, kinds) in zip(panels, settings.items(), strict=True):
         axes.axvspan(-log.margin, log.margin, color=pale(FAINT_INK, 0.25), zorder=0)
@@ -105,7 +107,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
     )
     by_pairs = "; ".join(f"{setting} {interval(of)}" for setting, of in (pairs | {"all": together}).items())
     measured = (
-        "points over learned or mean constants, the lead with the lower end of its interval: "
+        "points over those constants (learned or mean) whose interval reaches lower: "
         f"{'; '.join(words)}; over learned ones, by pairs: {by_pairs}; n = {len(together) // len(settings)}"
     )
     paper = "nets trained with constant gates do worse"

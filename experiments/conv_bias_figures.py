@@ -131,7 +131,9 @@ def comparison_table(*logs: RunLog[ConvConfig]) -> str:
     compared = comparisons(logs[-1]).items()
     rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in compared]
     header = ["nets", "compared with", "nets that learn", "compared that learn", "p"]
-    note = "Fisher's exact test, two-sided, newest seeds. Our two verdicts rest on the last two rows."
+    note = (
+        "Fisher's exact test, two-sided, newest seeds; p below 0.05 counts. Our two verdicts rest on the last two rows."
+    )
     return f"{markdown(header, rows)}\n\n{note}"
 
 

@@ -56,17 +56,23 @@ def figure(log: SketchLog) -> Figure:
     """Draw the test accuracy of every net, and mean T by block of the highway nets, few images and all."""
     nets, images = grouped(log.runs, name_net), numbers_of_images(log)
     highway, plain = (runs_on_all(log, block) for block in ("highway", "plain"))
-    found = f"{trained_of(highway)} highway nets and {trained_of(plain)} plain nets train"
+    found = (
+        f"{trained_of(highway)} highway nets and {trained_of(plain)} plain nets of {plain[0].config.depth} blocks train"
+    )
     picture = empty_figure(6.2)
     set_title(picture, f"On all images, {found}")
     above, below = picture.subfigures(2, height_ratios=(1.15, 1))
     scores, gates = above.subplots(), below.subplots(ncols=2, sharey=True)
     for row, runs in enumerate(nets.values()):
         draw_dots(scores, points(runs), row, color=COLORS[runs[0].config.block])
-    scores.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
+    for level in (CHANCE, LEARNED):
+        scores.axvline(100 * level, color=INK, linewidth=1, linestyle=(0, (3, 5)))
     scores.set_yticks(range(len(nets)), nets, fontsize=8)
     scores.invert_yaxis()
-    scores.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
+    scores.set(
+        xlabel=f"test accuracy (%); dashed: guessing, and {100 * LEARNED:.0f} %",
+        xlim=(0, 100),
+    )
     for axes, n_train in zip(gates, images, strict=True):
         draw_by_layer(axes, mean_gates(log, n_train), label="highway", color=COLORS["highway"])
         draw_level(axes, 1 / (1 + math.exp(-Config.gate_bias)), "_")

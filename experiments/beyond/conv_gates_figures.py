@@ -21,8 +21,9 @@ GAP = 1  # pixels about each image of a mosaic
 def gates_figure(log: ConvGatesLog) -> Figure:
     """Draw T of each block at each pixel for every other digit, trained and untrained; below, its means by block."""
     figure = empty_figure(6.3)
-    strokes, background = np.array([log.trained.strokes, log.trained.background], float)
-    set_title(figure, f"Gates open more on strokes in {(strokes > background).sum()} of {len(strokes)} trained blocks")
+    more, before = (np.subtract(of.strokes, of.background, dtype=float) for of in (log.trained, log.untrained))
+    found = f"in {(more > np.nanmax(before)).sum()} of {len(more)} blocks"
+    set_title(figure, f"Training makes gates open more on strokes {found}")
     upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
     pixels, blocks = inner_pixels(log), len(log.trained.strokes)
     side = len(pixels[0])

@@ -69,7 +69,11 @@ def kind(reads: dm.Reads) -> str:
 def shares_figure(log: dm.DataMovementLog) -> Figure:
     """Draw what is read, as parts of the cost at equal parameters, for the smallest and the largest batch."""
     smallest, *_, largest = log.varied("batch")
-    title = f"What is read, forward and backward: equal parameters, {largest.setting.depth} blocks"
+    parts = [
+        f"{100 * share(of.nets['plain'], read='weights'):.0f} % with {count_of(of.setting.batch, 'sample')}"
+        for of in (smallest, largest)
+    ]
+    title = f"Weights are {' and '.join(parts)} of what a plain net reads"
     figure, panels = new_figure(title, 4.4, ncols=2, sharey=True)
     for axes, comparison in zip(panels, (smallest, largest), strict=True):
         whole, tops = comparison.nets["plain"].costs[dm.USUAL], np.zeros(len(dm.BLOCKS))

@@ -15,8 +15,8 @@ from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_f
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
-from ..claims import OURS, Claim, Verdict, combine, holds, judge_better
-from ..common_figures import PAPER, legend_below, name_setting, scale_by_logarithm
+from ..claims import OURS, Claim, Verdict, combine, holds, in_words, judge_better
+from ..common_figures import PAPER, legend_below, minus, name_setting, scale_by_logarithm
 from .depth_per_example import EFFECTIVE, JUDGE, MARGIN, OTHERS, PARTS, DepthPerExampleLog, Depths, SettingDepth
 
 HARDNESS = (MARGIN, JUDGE, OTHERS)  # in the table; a net's loss ranks images nearly as its margin does
@@ -61,7 +61,9 @@ def title(log: DepthPerExampleLog, what: str) -> str:
 
 def depth_figure(log: DepthPerExampleLog) -> Figure:
     """Draw effective depth minus the net's mean, by setting: above by hardness within classes, below by class."""
-    words = title(log, "effective depth of an image (sum over blocks of mean T)")
+    parts = [column(depths_of(setting, "trained"), "by_part").mean(axis=0) for setting in log.settings]
+    found = in_words([minus(float(f"{part[-1] - part[0]:.2g}")) for part in parts])
+    words = title(log, f"effective depth of hard images minus that of easy ones: {found} blocks")
     figure, (above, below) = new_figure(words, 5.8, nrows=2, ncols=len(log.settings), sharex="row", sharey="row")
     for by_part, by_class, setting in zip(above, below, log.settings, strict=True):
         for shift, (state, color) in zip((-0.15, 0.15), STATES.items(), strict=True):
@@ -94,7 +96,8 @@ def draw_quartiles(axes: Axes, x: np.ndarray, quartiles: np.ndarray, color: str)
 
 def exits_figure(log: DepthPerExampleLog) -> Figure:
     """Draw test error against the mean number of blocks computed, by setting and by the rule of leaving."""
-    words = title(log, "test error if images leave before the last block")
+    found = in_words([f"{np.mean([net.confident.depth for net in setting.nets]):.0f}" for setting in log.settings])
+    words = title(log, f"images that leave when the net is sure compute {found} blocks")
     figure, panels = new_figure(words, 4.1, ncols=len(log.settings), sharey=True)
     for axes, setting in zip(panels, log.settings, strict=True):
         same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))

@@ -80,7 +80,10 @@ def rows_figure(
 
 def returns_figure(log: FactorModelLog) -> Figure:
     """Draw out-of-sample R²: a row for each model; dashed: what a day's inputs allow."""
-    figure, panels = rows_figure(log, reversed(MODELS), r2, "Returns predicted", "out-of-sample R²", height=6.6)
+    best = [max(MODELS, key=lambda name: r2(log, market, name).mean()) for market in MARKETS]
+    often = max(best, key=best.count)
+    title = f"“{often}” predicts returns best in {best.count(often)} of {len(best)} markets"
+    figure, panels = rows_figure(log, reversed(MODELS), r2, title, "out-of-sample R²", height=6.6)
     for market, axes in panels.items():
         best = r2(log, market, LIMIT).mean()
         axes.axvline(best, **DASHED)
@@ -188,7 +191,7 @@ def regimes_table(log: FactorModelLog) -> str:
         return f"{interval(values):.3f} ({above}, {below})"
 
     note = (
-        f"AUC for the days of the second regime, mean over folds; in brackets the seeds above ½, and below, with p < "
+        f"AUC for the days of the second regime, mean over windows; in brackets the seeds above ½, and below, with p < "
         f"{SIGNIFICANT:g} by shifted regimes. Best block: chosen, and its sign, by the window's regimes. No detector "
         f"is expected to exceed {BEST_AUC:.3f}."
     )

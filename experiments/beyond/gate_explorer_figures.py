@@ -188,6 +188,7 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
             "nets": nets,
             "shallow": value_and_half(interval(accuracies(shallow))),
             "shallow_blocks": tuned_plain.SHALLOW,
+            "shallow_units": shallow[0].config.hidden,
             "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
         }
 

@@ -5,6 +5,7 @@ const KINDS = {                                                // of nets: the c
   "plain, orthogonal": ["plain orthogonal", "tuned plain nets with orthogonal weights"],
   "plain, tuned": ["plain", "tuned plain nets"], plain: ["plain untuned", "plain nets in one setting"],
 };
+const STRETCHED_TICKS = [10, 50, 80, 90, 95, 98, 99];
 const COLUMNS = ["", ", tuned", ", orthogonal"];
 
 function showSweep() {
@@ -13,9 +14,11 @@ function showSweep() {
   $("depth").value = i;
   $("depth").setAttribute("aria-valuetext", `${blocks} blocks`);
 
-  const places = range(depths.length), last = depths.length - 1, plot = chart([0, last], [0, 100]);
+  const places = range(depths.length), last = depths.length - 1;
+  const best = Math.max(...Object.keys(KINDS).flatMap(kind => of[kind].seeds.flat())), top = (best + 100) / 2;
+  const plot = chart([0, last], [0, top], accuracy => -Math.log(100 - accuracy));  // equal steps: equal ratios of error
   $("accuracies").innerHTML = [
-    plot.axes(places, accuracyTicks, place => depths[place]), plot.line(i, 0, i, 100, "here"),
+    plot.axes(places, STRETCHED_TICKS.filter(tick => tick < top), place => depths[place]), plot.line(i, 0, i, top, "here"),
     ...Object.entries(KINDS).map(([kind, [color]]) => [
       ...of[kind].seeds.flatMap((accuracies, place) => accuracies.map(y => plot.dot(place, y, `${color} seed`))),
       plot.curve(of[kind].means.map(([y], place) => [place, y]), `${color} mean`),
@@ -50,7 +53,7 @@ function makeSweep() {
 
 function tellSweep() {
   const { dataset, config, seeds, seed_range, margin, tried, depths, nets: of, leads, chance } = data.sweep;
-  const { shallow, shallow_blocks } = data.sweep;
+  const { shallow, shallow_blocks, shallow_units } = data.sweep;
   const broken = kind => of[kind].broken ? count(of[kind].broken, "block") : "no depth shown";
   tell({
     sweep_data: dataset, sweep_train: config.n_train.toLocaleString("en"), sweep_test: config.n_test.toLocaleString("en"),
@@ -58,6 +61,6 @@ function tellSweep() {
     sweep_range: seed_range.replace("-", "–"), margin, tried, chance: percent(chance / 100, 0),
     broken_plain: broken("plain"), broken_tuned: broken("plain, tuned"), broken_highway: broken("highway"),
     deepest: depths.at(-1), lead: withHalf(leads.tuned.at(-1)), lead_untuned: withHalf(leads.untuned.at(-1)),
-    shallow: `${withHalf(shallow)}\u00a0%`, shallow_blocks, lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
+    shallow: `${withHalf(shallow)}\u00a0%`, shallow_blocks, shallow_units, lead_orthogonal: withHalf(leads.orthogonal.at(-1)), plain_deepest: `${withHalf(of.plain.means.at(-1))}\u00a0%`,
   });
 }

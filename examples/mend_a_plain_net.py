@@ -30,7 +30,8 @@ accuracy = {name: run.history.test_score[-1] for name, run in runs.items()}
 for name, share in accuracy.items():
     print(f"{name}: test accuracy {share:.1%}")
 
-# %% Draw the validation accuracy after each epoch. Epoch 0 is the untrained net.
+# %% Draw the validation accuracy after each epoch. Epoch 0 is the untrained net. A tuned rate and "glorot" or "he" mend
+# the plain net, though the highway net, which was not tuned, gets more of the test images right.
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for (name, run), color in zip(runs.items(), ("tab:orange", "tab:blue", "black"), strict=True):
     axes.plot(run.history.epoch, run.history.validation_score, color=color, linewidth=2, label=name)

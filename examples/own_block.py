@@ -56,7 +56,7 @@ for kind in kinds:
     found = ", ".join(f"{run.history.validation_score[-1]:.1%}" for run in runs[kind])
     print(f"{kind}: validation accuracy {found}; mean T {np.mean([run.gate_means[-1] for run in runs[kind]]):.3f}")
 
-# %% Draw the training loss by epoch, a line a seed. At the same b_T, √T is larger than T: so the own blocks start more
+# %% Draw the training loss by epoch, a line a seed. At the same b_T, √T is larger than T: so our blocks start more
 # open, and this may be why they learn faster. To find out, try highway nets from other gate biases.
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for kind, color in kinds.items():

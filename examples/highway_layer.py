@@ -1,7 +1,7 @@
 """A lecture: why deep nets need gates, and how a highway layer works.
 
 A plain layer computes y = H(x), and a deep net is many of them in a row. Each layer also stands in the way of the
-gradient, which has to travel back through all of them: with the usual weights, little of it is left after thirty
+gradient, which has to travel back through all of them: with small uniform weights, little of it is left after thirty
 layers, and the first layers learn nothing. Srivastava, Greff and Schmidhuber (2015) gave every unit a gate T, a number
 between 0 and 1 that decides how much the unit transforms its input and how much it passes on. We write such a layer in
 NumPy, derive its gradient by hand, and train two nets that differ in nothing but their gates.

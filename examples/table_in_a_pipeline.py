@@ -58,7 +58,7 @@ for names, rows in depth.groupby([test.day, test.weather]):
     print(f"{', '.join(names)}: effective depth {rows.mean():.2f} (sd {rows.std():.2f})")
 
 # %% Draw the scores, and the effective depth (the sum over layers of the mean T) by hour. The MLP is the most accurate
-# here. At night, two to three times as many gates are open as by day; weather and kind of day matter little.
+# here. At night, gates are two to three times as open as by day; weather and kind of day matter little.
 figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained", width_ratios=(2, 3))
 for row, folds in enumerate(scores.values()):
     left.plot(folds, [row] * len(folds), "o", color="tab:blue", alpha=0.5)

@@ -46,9 +46,11 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
     biases, rates = sorted({bias for bias, _ in cells}, reverse=True), sorted({lr for _, lr in cells})
     words, (_, to, than) = f"{log.by_rate[0].config.depth} highway blocks", BOTH
     if {to, than} <= cells.keys():
-        words += (
-            f": a lower rate and bias gain {minus(round((points(cells[to]) - points(cells[than])).mean(), 1))} points"
+        gained, ends = (
+            interval(points(cells[to]) - points(cells[than])),
+            [f"{of[0]:g} and {of[1]:g}" for of in (than, to)],
         )
+        words += f": {gained:+.1f} points from a b_T and rate of {' to '.join(ends)}"
     figure, axes = new_figure(title(log.dataset, log.by_rate, words), 4.0)
     scores = [[interval(points(cells[bias, lr])) for lr in rates] for bias in biases]
     image = axes.imshow([[score.value for score in row] for row in scores], aspect="auto", vmin=0, vmax=100)

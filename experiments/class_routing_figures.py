@@ -43,8 +43,7 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
-    found = f"the mean T of classes differs most in block {np.argmax(log.routing.size) + 1}; scale ±{end:.2f}"
-    set_title(figure, f"{name_data(log.dataset.name)}: {found}")
+    set_title(figure, f"{name_data(log.dataset.name)}: mean T of a class minus mean of all, scale ±{end:.2f}")
     grid = figure.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
     names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
     for axes, values, name in zip(grid.flat, maps, names, strict=False):
@@ -58,9 +57,9 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
 
 @part_each(height=3.7)
 def classes_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
-    gates, pixels = log.accuracies[JUDGED].gates, log.accuracies[JUDGED].pixels.test[0]
-    found = f"the gates of block {gates.best + 1} tell the class with {100 - 100 * gates.test[gates.best]:.1f} % errors"
-    set_title(figure, f"{name_tested(log.dataset)}: {found}, pixels with {100 - 100 * pixels:.1f} %")
+    gates, pixels = (100 - 100 * np.array(getattr(log.accuracies[JUDGED], of).test) for of in ("gates", "pixels"))
+    found = f"the gates of a block tell the class with {gates.min():.1f} to {gates.max():.1f} % errors"
+    set_title(figure, f"{name_tested(log.dataset)}: {found}, pixels with {pixels[0]:.1f} %")
     left, right = figure.subplots(ncols=2)
     error_panel(left, log.accuracies[JUDGED], log.chance)
     size_panel(right, log.routing, log.first_layers)

@@ -28,8 +28,8 @@ def by_setting(log: ConstantGatesLog) -> dict[str, Runs]:
 def gaps_figure(log: ConstantGatesLog) -> Figure:
     """Draw test accuracy minus highway's, a panel a setting: seeds faint, the mean and its interval bold."""
     settings = by_setting(log)
-    lost = {setting: lead(kinds[HIGHWAY], kinds[LEARNED]).value for setting, kinds in settings.items()}
-    found = ", ".join(f"{minus(round(points, 1))} ({setting})" for setting, points in lost.items())
+    lost = {setting: lead(kinds[HIGHWAY], kinds[LEARNED]) for setting, kinds in settings.items()}
+    found = ", ".join(f"{points:.1f} ({setting})" for setting, points in lost.items())
     title = f"{name_tested(log.dataset)}: points lost with learned constant gates: {found}"
     figure, panels = new_figure(title, 3.4, ncols=len(settings), sharex=True, sharey=True)
     for axes, (setting, kinds) in zip(panels, settings.items(), strict=True):

@@ -173,7 +173,7 @@ def own_claims(log: RunLog[ConvConfig], before: bool) -> list[Claim]:
     ):
         verdict = judge(advised, others)
         nets = f"{count(advised)} with the guideline's bias learn, and {count(others)} {which}"
-        why = f"Of nets of {name_depths(log)}, {nets}."
+        why = f"Of the newest nets, with {name_depths(log)}, {nets}."
         why += " The difference may be chance." * (verdict == Verdict.INCONCLUSIVE)
         measured = f"p = {p_value(advised, others):.2g}, Fisher's exact test, {name_depths(log)}"
         paper = f"with the guideline's gate bias, more convolutional nets learn {than}"

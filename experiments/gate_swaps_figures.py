@@ -14,7 +14,7 @@ from highway_lab.tables import markdown
 from . import gate_swaps as gs
 from .claims import ACCURACY_MARGIN, OURS, Claim, combine, holds, judge_better
 from .common import group_by
-from .common_figures import PAPER, minus, name_setting
+from .common_figures import PAPER, name_setting
 from .gate_swaps import GateSwapsLog, NetSwaps, Swap
 
 RIGHT, NONE, WRONG = COLORS["highway"], COLORS["lstm"], COLORS["plain"]  # by the class that the donor's gates tell
@@ -36,8 +36,8 @@ def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
 def swaps_figure(log: GateSwapsLog) -> Figure:
     """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
     groups = settings(log)
-    costs = {setting: rise(nets, gs.OVERALL_MEAN).value for setting, nets in groups.items()}
-    found = ", ".join(f"{minus(round(cost, 1))} ({setting})" for setting, cost in costs.items())
+    costs = {setting: rise(nets, gs.OVERALL_MEAN) for setting, nets in groups.items()}
+    found = ", ".join(f"{cost:.1f} ({setting})" for setting, cost in costs.items())
     title = f"{name_tested(log.dataset)}: points that the mean gates of all images cost: {found}"
     figure, (above, below) = new_figure(title, 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1))
     for axes, (setting, nets) in zip(above, groups.items(), strict=True):

@@ -77,10 +77,8 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
         np.mean([rise(net) for net in first], axis=0),
         np.mean([idle_at(net, 100 * log.idle) for net in first]),
     )
-    found = (
-        f"closing block {rises.argmax() + 1} costs most, {rises.max():.1f} points; {idle:.0f} % of the blocks are idle"
-    )
-    set_title(figure, f"{name_data(log.dataset.name)}: {found}")
+    found = f"closing block {rises.argmax() + 1} costs most on average, {rises.max():.1f} points"
+    set_title(figure, f"{name_data(log.dataset.name)}: {found}; {idle:.0f} % of the blocks are idle")
     axes = figure.subplots()
     for name, nets in kinds.items():
         color = COLORS["highway"] if nets[0].source.training else INK
@@ -112,8 +110,9 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     """Draw the rise in error by number of closed blocks: a curve an order, a panel a group of nets."""
     kinds = groups(log)
     first, *_ = kinds.values()
-    back, front = (np.mean([net.closings[order].spared for net in first]) for order in ("last first", "first first"))
-    found = f"{back:.0f} blocks can be closed from the back, and {front:.0f} from the front"
+    spared = [sorted(net.closings[order].spared[0] for net in first) for order in ("last first", "first first")]
+    back, front = (" to ".join(map(str, dict.fromkeys([few[0], few[-1]]))) for few in spared)
+    found = f"{back} blocks can be closed from the back, {front} from the front"
     set_title(figure, f"{name_data(log.dataset.name)}: for at most {100 * log.point:g} point of accuracy, {found}")
     panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)[0]
     for axes, (name, nets) in zip(panels, kinds.items(), strict=True):

@@ -306,7 +306,7 @@ def costs_in_words(*logs: ThousandLayersLog) -> str:
         if shows_blocks(logs[0], runs):
             least, most = (f"{round(cost, 1) + 0:.1f}" for cost in np.sort(lost(runs)[:, 0])[[0, -1]])  # no −0.0
             words = f"{least} to {most} points" if least != most else f"{most} points" if float(most) else "nothing"
-            costs.append(f"{words} in nets from {minus(bias)}")
+            costs.append(f"{words} in nets from {minus(bias)}{after_epochs(runs, *logs)}")
     depth = split(logs[0])[2][-1]
     return (
         f"Closing all {depth:,} blocks costs {in_words(costs)}."
@@ -351,7 +351,9 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
         gain = lead(arms[rival], arms[block, bias, shallower])
         keeps = require(judge_training(log, arms[rival]), judge_as_good(gain, ACCURACY_MARGIN))
         verdict = combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses.values())
-        reached = f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks, {gain.value:+.1f} over {shallower:,}"
+        reached = (
+            f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks, {gain.value:+.1f} points over {shallower:,}"
+        )
         beside = f"{KINDS[block]} nets reach {reached}."
         shown += f"; {KINDS[block]} nets, points gained: {gain:+.2f}"
     why += f" The overview compares with residual nets: {beside}"

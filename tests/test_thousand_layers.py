@@ -281,8 +281,8 @@ def test_the_longest_runs_of_a_bias_judge_whether_it_stalls():
     kept = {(block, bias, 1000) for block, bias in tl.LONG_BLOCKS} | {tl.CONTROL}
     long.runs = [replace(run, task=replace(run.config, epochs=30)) for run in long.runs if tl.arm(run) in kept]
     stall, blog, struggle, better, _ = claims(short, long)
-    costs = "nothing in nets from −4, 1.0 to 3.0 points in nets from −6 and nothing in nets from −20."
-    assert stall.why.endswith(f"Closing all 1,000 blocks costs {costs}")
+    costs = "−4 after 12 epochs, 1.0 to 3.0 points in nets from −6 after 30 epochs and nothing in nets from −20 after"
+    assert stall.why.endswith(f"Closing all 1,000 blocks costs nothing in nets from {costs} 30 epochs.")
     assert "−4: 0.200 ± 0.002 after 12 epochs; −6: 0.200 ± 0.002 after 30 epochs; " in stall.measured
     assert "% after 30 epochs; no blocks" in blog.measured
     assert struggle == claims(short)[2]

@@ -39,7 +39,7 @@ def error_figure(log: BlocksComparedLog) -> Figure:
     arms = group_by(log.runs, arm)
     deepest = depths_of(log)[-1]
     best = max(BLOCKS, key=lambda block: points(arms["depth", block, deepest]).mean())
-    words = f"With {deepest} blocks, {NAMES[best]} nets err least of these {len(BLOCKS)} kinds"
+    words = f"With {deepest} blocks, {NAMES[best]} nets err least on average, of {len(BLOCKS)} kinds"
     figure, grid = new_figure(words, 7.2, nrows=2, ncols=2, sharex=True, sharey="col")
     for panels, (equal, name) in zip(grid, EQUAL.items(), strict=True):
         for axes, (blocks, ticks) in zip(panels, COLUMNS.values(), strict=True):

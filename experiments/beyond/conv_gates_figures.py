@@ -23,7 +23,7 @@ def gates_figure(log: ConvGatesLog) -> Figure:
     figure = empty_figure(6.3)
     more, before = (np.subtract(of.strokes, of.background, dtype=float) for of in (log.trained, log.untrained))
     found = f"in {(more > np.nanmax(before)).sum()} of {len(more)} blocks"
-    set_title(figure, f"Training makes gates open more on strokes {found}")
+    set_title(figure, f"Gates open more on strokes: {found} by more than in any untrained block")
     upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
     pixels, blocks = inner_pixels(log), len(log.trained.strokes)
     side = len(pixels[0])

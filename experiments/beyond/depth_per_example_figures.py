@@ -63,7 +63,7 @@ def depth_figure(log: DepthPerExampleLog) -> Figure:
     """Draw effective depth minus the net's mean, by setting: above by hardness within classes, below by class."""
     parts = [column(depths_of(setting, "trained"), "by_part").mean(axis=0) for setting in log.settings]
     found = in_words([minus(float(f"{part[-1] - part[0]:.2g}")) for part in parts])
-    words = title(log, f"effective depth of hard images minus that of easy ones: {found} blocks")
+    words = title(log, f"effective depth of the hardest tenth minus that of the easiest: {found} blocks")
     figure, (above, below) = new_figure(words, 5.8, nrows=2, ncols=len(log.settings), sharex="row", sharey="row")
     for by_part, by_class, setting in zip(above, below, log.settings, strict=True):
         for shift, (state, color) in zip((-0.15, 0.15), STATES.items(), strict=True):

@@ -82,7 +82,7 @@ def returns_figure(log: FactorModelLog) -> Figure:
     """Draw out-of-sample R²: a row for each model; dashed: what a day's inputs allow."""
     best = [max(MODELS, key=lambda name: r2(log, market, name).mean()) for market in MARKETS]
     often = max(best, key=best.count)
-    title = f"“{often}” predicts returns best in {best.count(often)} of {len(best)} markets"
+    title = f"“{often}” has the highest mean R² in {best.count(often)} of {len(best)} markets"
     figure, panels = rows_figure(log, reversed(MODELS), r2, title, "out-of-sample R²", height=6.6)
     for market, axes in panels.items():
         best = r2(log, market, LIMIT).mean()

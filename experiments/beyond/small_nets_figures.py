@@ -26,7 +26,8 @@ def figure(log: SmallNetsLog) -> Figure:
     """Draw the last test accuracy of every seed, a line for each net."""
     nets = grouped(log.runs, name_net)
     lowest = [points(runs).min() for runs in nets.values()]
-    found = f"{sum(score > 200 * CHANCE for score in lowest)} of {len(nets)} small nets learn from every seed"
+    many = f"{sum(score > 200 * CHANCE for score in lowest)} of {len(nets)} kinds of net"
+    found = f"{many} exceed {200 * CHANCE:.0f} % from every seed"
     picture, axes = new_figure(title(log.dataset, log.runs, found), 3.6)
     for row, runs in enumerate(nets.values()):
         scores, color = points(runs), COLORS[runs[0].config.block]

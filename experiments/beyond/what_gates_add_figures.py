@@ -392,8 +392,8 @@ def opened_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     The level is the residual net of as many blocks that validates best. Diverged nets have no effective depth.
     """
     nets = deep_nets(logs, "highway")
-    found = ", ".join(f"{opened_by_best(*net):.2g} of {net[1].depth}" for net in nets.values())
-    title = f"Effective depth of the highway nets that validate best: {found or 'no such net'}"
+    found = ", ".join(f"{opened_by_best(*net)} of {net[1].depth}" for net in nets.values())
+    title = f"Effective depth of highway nets within {100 * NEAR_BEST:g} points of the best: {found or 'no such net'}"
     figure, panels = new_figure(title, 4.6, ncols=max(1, len(nets)), sharex=True, sharey=True, squeeze=False)
     for axes, (name, (log, cell)) in zip(panels.flat, nets.items(), strict=False):
         tried = [of for of in log.tried if of.cell == cell and of.opened is not None]
@@ -423,10 +423,12 @@ def deep_nets(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[str, tuple[
     }
 
 
-def opened_by_best(log: wga.WhatGatesAddLog, cell: wga.Cell) -> float:
-    """Return the mean effective depth of the nets of a cell that tried the setting that validates best."""
-    best = wga.ranked(log.tried, cell, "accuracy")[0][0]
-    return float(np.mean([of.opened for of in log.tried if (of.cell, of.setting) == (cell, best)]))
+def opened_by_best(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
+    """Return the range of effective depth of the nets of a cell that validate about as well as the best of them."""
+    tried = [of for of in log.tried if of.cell == cell and of.opened is not None]
+    least = max(of.validation_score for of in tried) - NEAR_BEST
+    opened = [of.opened for of in tried if of.validation_score >= least]
+    return f"{min(opened):.2g} to {max(opened):.2g}"
 
 
 def height_of(rows: Sized) -> float:

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import warnings
 from collections.abc import Collection
 from dataclasses import astuple, replace
 from itertools import product
@@ -10,7 +11,7 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
-from helpers import log_of_net, refused_with, small_conv_net
+from helpers import ROOT, log_of_net, refused_with, small_conv_net
 from picture_helpers import cells
 
 from conv_highway_networks import ConvNet
@@ -18,7 +19,7 @@ from conv_recipes import NETS, ConvConfig, configure
 from experiments import common, conv_bias, conv_runs, conv_tables
 from experiments import conv_tables_figures as ctf
 from experiments.beyond import conv_gates
-from experiments.beyond.conv_gates_figures import inner_pixels
+from experiments.beyond.conv_gates_figures import gates_figure, inner_pixels
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.common_figures import gains
@@ -303,6 +304,17 @@ def test_gates_that_ignore_the_image_are_alike_on_strokes_and_background(made_ne
     assert strokes == pytest.approx(expected, abs=1e-4)
     blank = conv_gates.measure(made_net, images[:1], np.zeros_like(images))
     assert blank.strokes == [None] * 8
+
+
+@pytest.mark.parametrize("without", [slice(3), slice(None)])
+def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without):
+    log = conv_gates.EXPERIMENT.read(ROOT / "runs" / "conv_gates.json")
+    for gates in (log.trained, log.untrained):
+        gates.strokes[without] = [None] * len(gates.strokes[without])
+    with warnings.catch_warnings(action="error"):
+        title = gates_figure(log).get_suptitle()
+    assert title.startswith("Training makes gates open more on strokes in ")
+    assert ("in 0 of" in title) == (without == slice(None))
 
 
 def test_gates_that_open_on_ink_are_found_to(made_net):

@@ -21,8 +21,9 @@ GAP = 1  # pixels about each image of a mosaic
 def gates_figure(log: ConvGatesLog) -> Figure:
     """Draw T of each block at each pixel for every other digit, trained and untrained; below, its means by block."""
     figure = empty_figure(6.3)
-    more, before = (np.subtract(of.strokes, of.background, dtype=float) for of in (log.trained, log.untrained))
-    found = f"in {(more > np.nanmax(before)).sum()} of {len(more)} blocks"
+    (strokes, background), untrained = map(means, (log.trained, log.untrained))
+    more, before = strokes - background, np.subtract(*untrained)
+    found = f"in {(more > np.fmax.reduce(before)).sum()} of {len(more)} blocks"
     set_title(figure, f"Gates open more on strokes: {found} by more than in any untrained block")
     upper, lower = figure.subfigures(2, height_ratios=[1.7, 1])
     pixels, blocks = inner_pixels(log), len(log.trained.strokes)
@@ -46,6 +47,11 @@ def gates_figure(log: ConvGatesLog) -> Figure:
     panels[0].set_ylim(0)  # of both, so that neither is cut off by the other's range
     label_ends(*panels)
     return figure
+
+
+def means(gates: Gates) -> np.ndarray:
+    """Return mean T on strokes and on background, (2, L); NaN where there is no such pixel."""
+    return np.array([gates.strokes, gates.background], float)
 
 
 def mosaic(rows: Sequence[Sequence[Any]], side: int) -> np.ndarray:
@@ -80,8 +86,7 @@ def gates_table(log: ConvGatesLog) -> str:
         "pixels": [f"{len(T)} x {len(T[0])}" for T in log.trained.maps[0]],
     }
     for kind in KINDS:
-        gates = getattr(log, kind)
-        strokes, background = np.array([gates.strokes, gates.background], float)  # NaN where there is no such pixel
+        strokes, background = means(getattr(log, kind))
         columns[f"{kind}: strokes"] = [f"{T:.3f}" for T in strokes]
         columns[f"{kind}: background"] = [f"{T:.3f}" for T in background]
         columns[f"{kind}: difference"] = [f"{T:+.3f}" for T in strokes - background]

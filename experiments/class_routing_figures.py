@@ -43,7 +43,7 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
-    set_title(figure, f"{name_data(log.dataset.name)}: mean T of a class minus mean of all, scale ±{end:.2f}")
+    set_title(figure, f"{name_data(log.dataset.name)}: mean T of a class minus mean of all, scale ±{round(end, 2) or end:.2g}")
     grid = figure.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
     names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
     for axes, values, name in zip(grid.flat, maps, names, strict=False):
@@ -76,7 +76,7 @@ def error_panel(axes: Axes, found: Accuracies, chance: float) -> None:
     draw_by_layer(axes, error(found.outputs.test), color=INK, linewidth=1.5, label="outputs")
     draw_level(axes, error(found.pixels.test).item(), "pixels")
     draw_level(axes, 100 * (1 - chance), "chance")
-    lowest = error(found.gates.test + found.outputs.test).min()
+    lowest = error(found.gates.test + found.outputs.test + found.untrained.test + found.pixels.test).min()
     ticks = next((ticks for ticks in TICKS if ticks[0] < lowest), TICKS[-1])
     axes.set(title=f"test error (%) of {JUDGED}", xlabel="block", yscale="log", ylim=(ticks[0], ticks[-1]))
     axes.set_yticks(ticks, ticks)

@@ -640,3 +640,17 @@ def test_classifiers_without_an_error_are_drawn():
     axes = Figure().subplots()
     class_routing_figures.error_panel(axes, perfect, 0.1)
     assert axes.get_ylim() == (0.1, 100)
+
+
+def test_all_that_the_title_tells_is_within_the_axes_of_errors():
+    layers, untrained, pixels = (class_routing.Scores(of, of) for of in ([0.4] * 3, [0.7] * 3, [0.95]))
+    axes = Figure().subplots()
+    class_routing_figures.error_panel(axes, class_routing.Accuracies(layers, layers, untrained, pixels), 0.5)
+    assert axes.get_ylim() == (1, 100)
+
+
+def test_a_scale_below_a_hundredth_is_not_called_zero():
+    log = class_routing.EXPERIMENT.read(committed_log("runs/class_routing.json"))
+    log.routing.difference = [[[0.0034] * 3] * 2] * 2
+    (part,) = class_routing_figures.FIGURES["fig3_class_routing.png"](log).subfigs
+    assert part.get_suptitle().endswith("scale ±0.0034")

@@ -41,8 +41,8 @@ def times(orders: float) -> str:
 
 
 def minus(value: float) -> str:
-    """Return a number with a minus sign in place of the hyphen."""
-    return f"{value:g}".replace("-", "−")
+    """Return a number with a minus sign in place of the hyphen; zero has none."""
+    return f"{value + 0:g}".replace("-", "−")
 
 
 def loss_in_words(logarithm: Interval) -> str:

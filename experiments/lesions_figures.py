@@ -28,7 +28,7 @@ from highway_lab.tables import markdown
 
 from . import section_4
 from .claims import ONE_NET, OURS, Claim, Verdict, combine, judge_about, judge_better, of_cifar_100, require
-from .common_figures import legend_below, name_setting
+from .common_figures import legend_below, minus, name_setting
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
 
 FIRST = slice(0, 40)  # blocks that the paper finds to cost, of its net for CIFAR-100
@@ -77,7 +77,7 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
         np.mean([rise(net) for net in first], axis=0),
         np.mean([idle_at(net, 100 * log.idle) for net in first]),
     )
-    found = f"closing block {rises.argmax() + 1} costs most on average, {rises.max():.1f} points"
+    found = f"closing block {rises.argmax() + 1} costs most on average, {minus(round(rises.max(), 1))} points"
     set_title(figure, f"{name_data(log.dataset.name)}: {found}; {idle:.0f} % of the blocks are idle")
     axes = figure.subplots()
     for name, nets in kinds.items():
@@ -112,7 +112,7 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     first, *_ = kinds.values()
     spared = [sorted(net.closings[order].spared[0] for net in first) for order in ("last first", "first first")]
     back, front = (" to ".join(map(str, dict.fromkeys([few[0], few[-1]]))) for few in spared)
-    found = f"{back} blocks can be closed from the back, {front} from the front"
+    found = f"blocks that can be closed: {back} from the back, {front} from the front"
     set_title(figure, f"{name_data(log.dataset.name)}: for at most {100 * log.point:g} point of accuracy, {found}")
     panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)[0]
     for axes, (name, nets) in zip(panels, kinds.items(), strict=True):

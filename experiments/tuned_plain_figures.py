@@ -11,7 +11,7 @@ from highway_lab.tables import markdown
 from . import tuned_plain as tp
 from .claims import OURS, Claim, Verdict, combine, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
-from .common_figures import draw_against, judge_each
+from .common_figures import draw_against, judge_each, minus
 from .rates import edge_note
 
 ORTHOGONAL = tp.PLAIN._replace(orthogonal=True)
@@ -92,9 +92,9 @@ def depth_figure(log: tp.TunedPlainLog) -> Figure:
     tuned, shallow = tuned_runs(log), shallow_runs(log)
     columns = {"one setting for all, not tuned": untuned_runs(log), "tuned on validation images": tuned}
     leads, depth = leads_by_tuning(log), compared_depths(tuned)[-1]
-    first, *_, last = (leads[words][depth].value for words in (UNTUNED, STRONGEST))
-    tuned_lead = f"{last:.1f} if all are tuned and orthogonal weights allowed"
-    found = f"at {depth} blocks highway nets lead by {first:.1f} points, by {tuned_lead}"
+    first, *_, last = (minus(round(leads[words][depth].value, 1)) for words in (UNTUNED, STRONGEST))
+    tuned_lead = f"{last} if all are tuned and orthogonal weights allowed"
+    found = f"at {depth} blocks highway nets lead by {first} points, by {tuned_lead}"
     figure, axes = new_figure(
         f"{name_data(log.dataset.name)}: {found}", 6.6, nrows=2, ncols=2, sharex=True, sharey="row"
     )

@@ -22,7 +22,7 @@ from experiments.beyond import conv_gates
 from experiments.beyond.conv_gates_figures import gates_figure, inner_pixels
 from experiments.claims import Verdict
 from experiments.common import load
-from experiments.common_figures import gains
+from experiments.common_figures import gains, minus
 from experiments.conv_bias_figures import bias_table
 from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog
@@ -406,3 +406,7 @@ def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name,
         assert table(log[False], log[True])
     table = experiment.tables[name]
     assert table(log[False], log[True]) != table(log[False]), "the new seeds count"
+
+
+def test_a_negative_number_has_a_minus_sign_and_zero_has_none():
+    assert [minus(value) for value in (-2.5, round(-0.04, 1), 0, 3)] == ["−2.5", "0", "0", "3"]

@@ -654,3 +654,16 @@ def test_a_scale_below_a_hundredth_is_not_called_zero():
     log.routing.difference = [[[0.0034] * 3] * 2] * 2
     (part,) = class_routing_figures.FIGURES["fig3_class_routing.png"](log).subfigs
     assert part.get_suptitle().endswith("scale ±0.0034")
+
+
+def test_titles_of_lesions_count_one_block_and_have_no_minus_zero():
+    log = lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
+    (net, *_) = log.nets
+    for order in net.closings.values():
+        order.spared = [1] * len(order.spared)
+    net.lesioned_error = [net.error - 0.0001] * len(net.lesioned_error)
+    alone = replace(log, nets=[net])
+    parts = [lesions_figures.FIGURES[name](alone).subfigs for name in ("lesion_sets.png", "fig4_lesions.png")]
+    sets, single = (" ".join(part.get_suptitle().split()) for (part,) in parts)
+    assert "1 block can be closed from the back, and 1 from the front" in sets
+    assert "costs most, 0 points" in single

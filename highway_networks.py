@@ -356,7 +356,7 @@ class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
-KINDS = {int: int | np.integer, float: float | int | np.floating | np.integer, str: str, bool: bool | np.bool_}
+KINDS = {int: int, float: float | int, str: str, bool: bool}
 LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
 SMALLEST = 1.2e-38  # magnitude but 0 that float32 holds
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
@@ -403,6 +403,7 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
 
 def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
     """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    value = as_python(value)  # bounds would overflow in NumPy's small types
     if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
         return f"a value of type {kind.__name__}"
     if kind in LARGEST and abs(value) > LARGEST[kind]:
@@ -414,6 +415,8 @@ def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
 
 def as_python(value: Any) -> Any:
     """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
+    if isinstance(value, np.floating):
+        return float(value)  # item() of a long double is one
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -526,7 +529,7 @@ class Net:
         if rng is None:
             return
         try:
-            generator: Any = rng if hasattr(rng, "uniform") else np.random.default_rng(rng)
+            generator: Any = rng if hasattr(rng, "normal") else np.random.default_rng(rng)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"`rng`: expected a generator or a seed, found {rng!s:.40}; choose another") from error
         for name, tensor in self.params.items():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import re
 from dataclasses import asdict
 
@@ -297,6 +298,7 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
         ({"d_out": 2.5}, "type int"),
         ({"rng": "a"}, "a generator or a seed"),
         ({"rng": -1}, "a generator or a seed"),
+        ({"rng": random.Random(0)}, "a generator or a seed"),
     ],
     ids=str,
 )
@@ -316,6 +318,15 @@ def test_numbers_of_numpys_are_as_good_as_pythons(tmp_path):
     assert json.dumps(asdict(config)) == json.dumps(
         asdict(Config(depth=200, n_train=200, n_validation=200, nesterov=True))
     )
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble])
+def test_floats_of_numpys_are_as_good_as_pythons_without_a_warning(kind, recwarn):
+    assert json.dumps(asdict(Config(lr=kind(0.5), gate_bias=kind(-1)))) == json.dumps(
+        asdict(Config(lr=0.5, gate_bias=-1.0))
+    )
+    assert DeepNet(5, 2, gate_bias=kind(-1), rng=0).config["gate_bias"] == -1
+    assert not recwarn
 
 
 @pytest.mark.parametrize("wrong", [{"d_out": 2.5}, {"d_out": -1}, {"d_out": 0}, {"shape": (1, 8.0, 8.0)}], ids=str)

@@ -963,6 +963,7 @@ IDX_UINT8 = 0x08  # type code of an idx file
 IDX_OTHERS = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
+MOST_CLASSES = 10**6  # if their number is inferred from the largest: more are not numbered in a row
 
 
 class Dataset(NamedTuple):
@@ -978,9 +979,14 @@ class Dataset(NamedTuple):
     classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
 
 
+def dense(x: Any) -> Any:
+    """Return an array as it is, one of SciPy's sparse matrices as a dense array."""
+    return x.toarray() if hasattr(x, "toarray") else x
+
+
 def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
-    x = x.toarray() if hasattr(x, "toarray") else x  # of SciPy's sparse matrices
+    x = dense(x)
     rows = x.reshape(len(x), -1)
     if x.dtype != np.uint8:
         return rows.astype(dtype, copy=False)
@@ -1006,7 +1012,7 @@ def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
     That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
     """
-    x = as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif")
+    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
     if x.dtype == np.uint8:
         raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
     if x.shape[1:] != shape:
@@ -1025,9 +1031,15 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
+def are_texts(y: Any) -> bool:
+    """Tell whether targets are a list or an array of texts, one a sample."""
+    texts = np.iterable(y) and all(isinstance(of, str) for of in y)
+    return texts and np.ndim(y) == 1  # a single text is none
+
+
 def as_targets(y: Any) -> np.ndarray:
     """Return targets as a dense array, truth values as the classes 0 and 1."""
-    y = y.toarray() if hasattr(y, "toarray") else y
+    y = dense(y)
     return y.astype(int) if y.dtype == bool else y
 
 
@@ -1041,14 +1053,15 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         if found != "4 arrays":
             raise InputError(f"data: expected (X, y, X_test, y_test), found {found}; give these four")
         data = Dataset(*data)
-    if all(np.iterable(y) and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
-        names, codes = np.unique(np.concatenate([data.train_y, data.test_y]).astype(str), return_inverse=True)
+    if all(are_texts(y) for y in (data.train_y, data.test_y)):
+        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
     given = (*data._fields[:4], *(["train_weights"] if data.train_weights is not None else []))
     data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in given})
+    train_x, test_x = (x.tocsr() if hasattr(x, "tocsr") else x for x in (data.train_x, data.test_x))  # which has rows
     targets = as_targets(data.train_y), as_targets(data.test_y)
-    data = data._replace(train_y=targets[0], test_y=targets[1])
+    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
     target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
         kind = "classes" if classes else "numbers"
@@ -1060,7 +1073,11 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         found = f"{data.train_x.dtype} and {data.test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
+    if data.outputs is None and inferred > MOST_CLASSES:
+        found = f"expected classes from 0 to at most {MOST_CLASSES - 1:,}, found {inferred - 1}"
+        raise InputError(f"train_y, test_y: {found}; number them from 0, or give `outputs` of a Dataset")
     outputs = inferred if data.outputs is None else data.outputs
+    check_sizes(ZERO_OR_MORE, outputs=outputs)
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
     for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))

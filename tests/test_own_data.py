@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from helpers import small_conv_net
-from scipy.sparse import csr_array
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, lil_array
 
 import highway_networks as hn
 from conv_highway_networks import Blocks, ConvNet, Convolution
@@ -61,15 +61,19 @@ def test_targets_may_be_sparse(monkeypatch):
 
 def test_labels_may_be_texts():
     names = np.array(["cat", "dog"])
-    run = train(SMALL, (X, names[Y].tolist(), X_TEST, names[Y_TEST].astype(object)))
     numbered = train(SMALL, (X, Y, X_TEST, Y_TEST))
-    np.testing.assert_array_equal(run.net.params.flat, numbered.net.params.flat)
-    assert (run.classes, numbered.classes) == (("cat", "dog"), ())
+    for kind in (object, np.dtypes.StringDType()):
+        run = train(SMALL, (X, names[Y].tolist(), X_TEST, names[Y_TEST].astype(kind)))
+        np.testing.assert_array_equal(run.net.params.flat, numbered.net.params.flat)
+        assert (run.classes, numbered.classes) == (("cat", "dog"), ())
 
 
 def test_sparse_samples_train_as_dense_ones_do():
-    runs = [train(SMALL, (make(X), Y, make(X_TEST), Y_TEST)) for make in (csr_array, np.asarray)]
-    np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
+    dense = train(SMALL, (X, Y, X_TEST, Y_TEST)).net
+    for make in (csr_array, coo_array, csc_array, bsr_array, dia_array, lil_array):
+        net = train(SMALL, (make(X), Y, make(X_TEST), Y_TEST)).net
+        np.testing.assert_array_equal(net.params.flat, dense.params.flat)
+        np.testing.assert_array_equal(net.predict(make(X_TEST)), dense.predict(X_TEST))
 
 
 def holed(x: np.ndarray, hole: float) -> np.ndarray:
@@ -102,6 +106,11 @@ BAD = {
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
     "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
+    "one text for all": {"train_y": "yes", "test_y": "no"},
+    "a generator of texts": {"train_y": iter(["no"] * 60), "test_y": 20 * ["no"]},
+    "numbers of customers": {"train_y": Y * 10**9},
+    "the largest of all numbers": {"train_y": Y * np.iinfo(int).max},
+    "a text for the outputs": {"outputs": "2"},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "negative weights": {"train_weights": -np.ones(60)},
@@ -115,7 +124,7 @@ BAD = {
 def test_a_data_set_that_cannot_be_trained_on_is_refused_in_one_line(changed):
     with pytest.raises(InputError, match=r": expected .*, found .*; ") as refused:
         train(SMALL, Dataset(**GOOD | changed))
-    assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`"))
+    assert str(refused.value).startswith((next(iter(changed)), "train_y", "`loss`", "`outputs`"))
     assert "\n" not in str(refused.value)
 
 

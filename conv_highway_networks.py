@@ -42,6 +42,7 @@ from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
     FINITE,
+    NO_SAMPLES,
     POSITIVE,
     ZERO_OR_MORE,
     Activation,
@@ -628,6 +629,9 @@ class ConvNet(Net):
         rng: np.random.Generator | None,
         **architecture: Any,
     ):
+        for name, given in (("stages", stages), ("shape", shape)):
+            if not np.iterable(given):
+                raise InputError(f"{name}: expected a list, found {given!r:.40}; choose one")
         stages = [as_stage(stage) for stage in stages]
         check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_out=d_out)
         shape = [as_python(size) for size in shape]
@@ -729,6 +733,8 @@ class ConvNet(Net):
         """Return the mean of T of each block, (L,), over images x (n, C, H, W), `rows` at a time; for a net with T."""
         self.check_gates()
         parts = [x[start : start + rows] for start in range(0, len(x), rows)]
+        if not parts:
+            raise InputError(NO_SAMPLES)
         means = [[T.mean() for T in self.forward(part)[1].T] for part in parts]
         return np.average(means, axis=0, weights=[len(part) for part in parts])
 

@@ -222,7 +222,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
 
 def configure(net: str, **fields: Any) -> ConvConfig:
     """Return the config of a net by its recipe, but for the given fields; raises InputError for a wrong value."""
-    settings = NETS[net].settings if net in NETS else {}  # what is no net is refused below
+    settings = NETS[net].settings if isinstance(net, str) and net in NETS else {}  # what is no net is refused below
     return ConvConfig(net=net, **(settings | fields))
 
 

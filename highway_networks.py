@@ -366,6 +366,7 @@ BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 UNIT: Rule = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE: Rule = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE: Rule = (math.isfinite, "a finite number")
+NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is taken over them
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 
 
@@ -804,7 +805,10 @@ class DeepNet(Net):
 
     def gate_means(self, x: np.ndarray) -> np.ndarray:
         """Return the mean of T of each block, (L,), over its units and x (B, d_in); for a net with gates."""
-        return np.array([T.mean() for T, _ in self.iterate_gates(self.embed(x))])
+        self.check_gates()
+        if not (x_0 := self.embed(x)).size:
+            raise InputError(NO_SAMPLES)
+        return np.array([T.mean() for T, _ in self.iterate_gates(x_0)])
 
 
 # ---------------------------------------------------------------------------------------------- the loss

@@ -219,6 +219,14 @@ def test_what_a_net_cannot_take_is_refused(x):
             call(x)
 
 
+def test_there_is_no_mean_over_no_samples():
+    conv = ConvNet((1, 8, 8), 2, stages=[Convolution(2), Blocks(1)], rng=0)
+    for net, x in ((NET, np.zeros((0, 20))), (conv, np.zeros((0, 1, 8, 8)))):
+        assert len(net.predict(x)) == 0
+        with pytest.raises(InputError, match="x: expected samples, found none; pass some"):
+            net.gate_means(x)
+
+
 def test_lists_of_rows_are_a_batch():
     rows = RNG.normal(size=(3, 20)).astype(np.float32)
     np.testing.assert_array_equal(NET.predict(rows.tolist()), NET.predict(rows))
@@ -239,6 +247,8 @@ def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
 def test_a_recipe_that_is_not_there_is_refused():
     with pytest.raises(InputError, match=r"`net`: expected one of mnist-16, .*, found mnist-17; choose another"):
         configure("mnist-17")
+    with pytest.raises(InputError, match=r"`net`: expected a value of type str, found .*; choose another"):
+        configure(["mnist-16"])
 
 
 @pytest.mark.parametrize("y", [[-1, 0], [0, 2]], ids=str)
@@ -338,7 +348,11 @@ def test_floats_of_numpys_are_as_good_as_pythons_without_a_warning(kind, recwarn
     assert not recwarn
 
 
-@pytest.mark.parametrize("wrong", [{"d_out": 2.5}, {"d_out": -1}, {"d_out": 0}, {"shape": (1, 8.0, 8.0)}], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"d_out": 2.5}, {"d_out": -1}, {"d_out": 0}, {"shape": (1, 8.0, 8.0)}, {"shape": 8}, {"stages": None}],
+    ids=str,
+)
 def test_a_convolutional_net_of_impossible_sizes_is_refused(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))}`?: expected .*, found .*; choose"):
         ConvNet(**{"shape": (1, 8, 8), "d_out": 2, "stages": [Blocks(1)], "rng": 0} | wrong)

@@ -142,7 +142,8 @@ def reached(runs: list[RunRecord], field: str) -> str:
             number = f"{100 * mean:.0f} %" if is_accuracy else f"{mean:.2g}"
             words.append(f"{name_line(kind, of_kind)} {number}")
         else:
-            words.append(f"{kind} {'unfinished' if last else 'diverged'}")
+            unfinished = any(run.history.epoch[-1] < run.config.epochs for run in of_kind if not run.diverged)
+            words.append(f"{kind} {'unfinished' if unfinished else 'none' if last else 'diverged'}")
     return ", ".join(words)
 
 

@@ -98,7 +98,7 @@ def final_of_finished(runs: Sequence, field: str, *, percent: bool = False) -> s
     """Return the last value of a history's field: mean with interval over the runs that finished, how many diverged."""
     values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
     diverged = len(runs) - len(values)
-    words = f"{interval([100 * value for value in values]):.2f}" if percent else f"{interval(values):.3f}"
+    words = f"{interval(100 * np.array(values, float)):.2f}" if percent else f"{interval(values):.3f}"
     return words + (f" ({diverged} diverged)" if diverged else "")
 
 

@@ -43,7 +43,8 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[Any]) -> Interval:
-    """Return the mean over independent runs; NaN of none."""
+    """Return the mean over independent runs; NaN of none, and if one has null, as of a score that is no number."""
+    values = np.array(values, float)
     if len(values) < 2:
         return Interval(values[0] if len(values) else np.nan, np.inf)
 

@@ -28,7 +28,7 @@ def test_the_interval_of_a_difference_is_welchs():
 def test_it_takes_the_form_of_its_numbers():
     assert f"{Interval(0.123, 0.0456):+.1%}" == "+12.3% ± 4.6%"
     assert f"{Interval(-1.25, np.inf):.1f}" == "-1.2"
-    assert f"{interval([1.0, np.nan]):.1f}" == "none"
+    assert f"{interval([1.0, np.nan]):.1f}" == f"{interval([1.0, None]):.1f}" == f"{interval([None]):.1f}" == "none"
     assert f"{Interval(0.123, 0.0456)}" == "+0.12 ± 0.05"
     assert f"{interval([]):.1f}" == "none"
     assert f"{Interval(-0.001, 0.25)}" == "+0.00 ± 0.25", "zero has no minus"

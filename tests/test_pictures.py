@@ -29,6 +29,7 @@ from PIL import Image, ImageFilter, ImageSequence
 import make_highway_networks_gif as gif
 import visualize_highway_networks as pictures
 from highway_lab import figures
+from highway_lab.console import summary
 from highway_lab.logs import write
 from highway_networks import BLOCKS, LOSSES, InputError
 
@@ -331,6 +332,16 @@ def test_a_loss_and_a_score_of_ones_own_are_shown_by_their_names_without_a_guess
     for axes in (*pictures.learning_curves(log), loss, score, final_loss):
         assert {of.get_label() for of in axes.lines if not of.get_label().startswith("_")} == {"highway", "plain"}
         assert "accuracy" not in axes.figure.get_suptitle()
+
+
+@pytest.mark.parametrize(("epochs", "words"), [(0, "none"), (1, "unfinished")])
+def test_a_score_that_is_no_number_is_not_called_an_unfinished_run(epochs, words):
+    log = made_up_log()
+    for run in log.runs:
+        run.config = dataclasses.replace(run.config, epochs=run.history.epoch[-1] + epochs)
+        run.history.test_score = [None] * len(run.history.epoch)
+    assert pictures.reached(log.runs, "test_score") == f"highway {words}, plain {words}"
+    assert summary(log.runs, log.dataset).count(" none ") == 2
 
 
 def test_a_diverged_seed_ends_the_mean_and_is_named():

@@ -4,6 +4,7 @@ Skipped without Chromium, its driver or selenium. One browser serves all tests o
 """
 
 import itertools
+import json
 import re
 import runpy
 import shutil
@@ -566,6 +567,24 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
             expected = (points(sweep[arm.block, depth]), *map(accuracies, kinds))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
+
+
+def test_intervals_of_few_seeds_and_a_net_without_an_error_stay_within_the_chart(browser, tmp_path):
+    """The scale is a logarithm, which has no place for them."""
+    text = committed_log("viz/gate_explorer.html").read_text(encoding="utf-8")
+    before, content, after = re.split(r'(?<=id="data">)(.*?)(?=</script>)', text, maxsplit=1, flags=re.DOTALL)
+    content = json.loads(content)
+    nets = content["sweep"]["nets"]["highway"]
+    nets["means"][0], nets["seeds"][0][0] = [60, 70], 100
+    page = tmp_path / "page.html"
+    page.write_text(before + json.dumps(content) + after, encoding="utf-8")
+    browser.open(page)
+    heights = browser.run(
+        """return [...document.querySelectorAll("#accuracies :is(line, circle)")].flatMap(
+            of => ["y1", "y2", "cy"].map(name => of.getAttribute(name)).filter(Boolean));"""
+    )
+    assert len(heights) > 20
+    assert all(0 <= float(height.removesuffix("%")) <= 100 for height in heights)
 
 
 # ------------------------------------------------------------------------------------ nets that train

@@ -15,8 +15,10 @@ function showSweep() {
   $("depth").setAttribute("aria-valuetext", `${blocks} blocks`);
 
   const places = range(depths.length), last = depths.length - 1;
-  const best = Math.max(...Object.keys(KINDS).flatMap(kind => of[kind].seeds.flat())), top = (best + 100) / 2;
-  const plot = chart([0, last], [0, top], accuracy => -Math.log(100 - accuracy));  // equal steps: equal ratios of error
+  const best = Math.max(...Object.keys(KINDS).flatMap(kind => of[kind].seeds.flat()));
+  const top = Math.min((best + 100) / 2, 99.99);               // intervals of few seeds are cut off there and at 0
+  const stretched = accuracy => -Math.log(100 - Math.min(Math.max(accuracy, 0), top));  // equal steps: equal ratios of error
+  const plot = chart([0, last], [0, top], stretched);
   $("accuracies").innerHTML = [
     plot.axes(places, STRETCHED_TICKS.filter(tick => tick < top), place => depths[place]), plot.line(i, 0, i, top, "here"),
     ...Object.entries(KINDS).map(([kind, [color]]) => [

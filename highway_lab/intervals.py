@@ -42,7 +42,7 @@ class Interval(NamedTuple):
         return f"{self.value:{form.replace('.', 'z.')}}{half}"
 
 
-def interval(values: Sequence[Any]) -> Interval:
+def interval(values: Sequence[Any] | np.ndarray) -> Interval:
     """Return the mean over independent runs; NaN of none, and if one has null, as of a score that is no number."""
     values = np.array(values, float)
     if len(values) < 2:

@@ -665,5 +665,5 @@ def test_titles_of_lesions_count_one_block_and_have_no_minus_zero():
     alone = replace(log, nets=[net])
     parts = [lesions_figures.FIGURES[name](alone).subfigs for name in ("lesion_sets.png", "fig4_lesions.png")]
     sets, single = (" ".join(part.get_suptitle().split()) for (part,) in parts)
-    assert "1 block can be closed from the back, and 1 from the front" in sets
-    assert "costs most, 0 points" in single
+    assert "blocks that can be closed: 1 from the back, 1 from the front" in sets
+    assert "costs most on average, 0 points" in single

@@ -313,7 +313,7 @@ def test_blocks_that_see_no_stroke_are_drawn_and_not_counted(without):
         gates.strokes[without] = [None] * len(gates.strokes[without])
     with warnings.catch_warnings(action="error"):
         title = gates_figure(log).get_suptitle()
-    assert title.startswith("Training makes gates open more on strokes in ")
+    assert title.startswith("Gates open more on strokes: in ")
     assert ("in 0 of" in title) == (without == slice(None))
 
 

@@ -469,10 +469,13 @@ def test_the_last_frame_says_what_each_kind_of_block_has_reached():
     assert found == f"highway {100 * score:.0f} %, plain (1 of 2 diverged) {of_plain:.0f} %"
 
 
-@pytest.mark.parametrize(("diverged", "word"), [(True, "diverged"), (False, "unfinished")])
-def test_titles_say_what_became_of_runs_without_a_score(diverged, word):
+@pytest.mark.parametrize(
+    ("diverged", "left", "word"), [(True, 0, "diverged"), (False, 1, "unfinished"), (False, 0, "none")]
+)
+def test_titles_say_what_became_of_runs_without_a_score(diverged, left, word):
     (run,) = made_up_log(blocks=["plain"]).runs
     run.diverged, run.history.test_score[-1] = diverged, None
+    run.config = dataclasses.replace(run.config, epochs=run.history.epoch[-1] + left)
     assert pictures.reached([run], "test_score") == f"plain {word}"
 
 

@@ -457,6 +457,7 @@ def test_how_many_layers_a_digit_can_spare_is_answered(opened, log):
         for end, order in (("back", np.arange(L)[::-1]), ("front", np.arange(L)))
     }
     opened.click(f"#way [aria-label$='{label}']")
+    drag(opened, L, L)  # it is answered once a layer has been closed
     words = opened.text("#answer-says")
     for end, found in answers.items():
         changed = next((k for k, of in enumerate(found) if of != found[0]), L + 1)

@@ -271,7 +271,7 @@ def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
     for arm in ("residual", "highway"):
         if found := pair_scores(logs, arm):
             _, scores = max(found.values(), key=lambda of: of[0])
-            gains.append(f"{arm} nets {scores.mean() - of_shallow.mean():+.1f}")
+            gains.append(f"{arm} nets {scores.mean() - of_shallow.mean():+.1f}".replace("-", "−"))
     return f"points gained by depth on the sum: {', '.join(gains)}"
 
 

@@ -428,7 +428,7 @@ def opened_by_best(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
     tried = [of for of in log.tried if of.cell == cell and of.opened is not None]
     least = max(of.validation_score for of in tried) - NEAR_BEST
     opened = [of.opened for of in tried if of.validation_score >= least]
-    return f"{min(opened):.2g} to {max(opened):.2g}"
+    return " to ".join(dict.fromkeys(f"{end:.2g}" for end in (min(opened), max(opened))))
 
 
 def height_of(rows: Sized) -> float:

@@ -266,13 +266,13 @@ def survival_in_words(log: wga.WhatGatesAddLog) -> str:
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
-    """Return how many points the best residual and highway nets lead over the best net of at most one block."""
+    """Return by how many points the best residual and highway nets lead the best net of at most one block."""
     gains, (_, of_shallow) = [], best_of_one_block(logs)
     for arm in ("residual", "highway"):
         if found := pair_scores(logs, arm):
             _, scores = max(found.values(), key=lambda of: of[0])
             gains.append(f"{arm} nets {scores.mean() - of_shallow.mean():+.1f}".replace("-", "−"))
-    return f"points gained by depth on the sum: {', '.join(gains)}"
+    return f"points above the best net of one block on the sum: {', '.join(gains)}"
 
 
 def best_of_one_block(logs: Sequence[wga.WhatGatesAddLog]) -> tuple[wga.Cell, np.ndarray]:

@@ -46,10 +46,8 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
     biases, rates = sorted({bias for bias, _ in cells}, reverse=True), sorted({lr for _, lr in cells})
     words, (_, to, than) = f"{log.by_rate[0].config.depth} highway blocks", BOTH
     if {to, than} <= cells.keys():
-        gained, ends = (
-            interval(points(cells[to]) - points(cells[than])),
-            [f"{of[0]:g} and {of[1]:g}" for of in (than, to)],
-        )
+        gained = interval(points(cells[to]) - points(cells[than]))
+        ends = [f"{minus(bias)} and {rate:g}" for bias, rate in (than, to)]
         words += f": {gained:+.1f} points from a b_T and rate of {' to '.join(ends)}"
     figure, axes = new_figure(title(log.dataset, log.by_rate, words), 4.0)
     scores = [[interval(points(cells[bias, lr])) for lr in rates] for bias in biases]

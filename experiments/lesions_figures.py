@@ -73,10 +73,8 @@ def lesions_figure(figure: FigureBase, log: LesionsLog) -> None:
     """Draw by how much the error rises, by closed block, beside what the paper says of these."""
     kinds = groups(log)
     first, *_ = kinds.values()
-    rises, idle = (
-        np.mean([rise(net) for net in first], axis=0),
-        np.mean([idle_at(net, 100 * log.idle) for net in first]),
-    )
+    rises = np.mean([rise(net) for net in first], axis=0)
+    idle = np.mean([idle_at(net, 100 * log.idle) for net in first])
     found = f"closing block {rises.argmax() + 1} costs most on average, {minus(round(rises.max(), 1))} points"
     set_title(figure, f"{name_data(log.dataset.name)}: {found}; {idle:.0f} % of the blocks are idle")
     axes = figure.subplots()

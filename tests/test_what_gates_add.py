@@ -170,6 +170,8 @@ def planned(name: str, base: wga.WhatGatesAddLog | None = None) -> tuple[list[li
     plan = wga.Plan(study, study.cells, wga.BUDGETS[study.of], n_validation, finish)
     tried = plan.tune(base.tried if study.anew else None)
     runs = plan.score(tried, wga.SCORING_SEEDS[: study.seeds])
+    if study.unclipped:
+        runs += plan.score(tried, wga.SCORING_SEEDS[: study.seeds], clip=0.0)
     return lists, wga.WhatGatesAddLog.new("made up", None, study=name, tried=tried, runs=runs)
 
 
@@ -217,11 +219,11 @@ def test_gates_may_begin_open_on_the_sum_and_plain_relu_nets_are_tried_near_gain
 
 
 def test_a_longer_training_is_tuned_by_its_own_schedule_and_repeated_without_clipping():
-    (first, finalists, scored), log = planned("tanh-long")
+    (first, finalists, scored, unclipped), log = planned("tanh-long")
     assert {(task.config.epochs, task.config.schedule) for task in first} == {(20, "cosine")}
     assert {(task.config.epochs, task.config.schedule) for task in finalists + scored} == {(60, "cosine")}
-    unclipped = {run.task.cell.arm for run in log.runs if not run.config.clip}
-    assert unclipped == {"plain", *RIVALS, "highway"}
+    assert unclipped == [replace(task, config=replace(task.config, clip=0.0)) for task in scored]
+    assert {task.arm for task in scored} == {"plain", *wga.COMPARED}
     cell = Cell("highway", 50, 100)
     for clipped in (True, False):
         assert len(wga.scored_runs(log, cell, "accuracy", clipped=clipped)) == 20

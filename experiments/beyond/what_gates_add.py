@@ -71,7 +71,8 @@ Where none holds, the words of the tests are told, and no more.
 How wide the range of workable settings is: the share of the 28 candidates, tried with the first seed, whose validation
 accuracy is within 2 points of the best of them. A gate may buy robustness instead of accuracy. It is described only.
 
-Also run: 50 and 200 blocks for highway and its rivals; and studies of 12 epochs whose rules came after the first study,
+Also run: 50 and 200 blocks for highway and its rivals; the other arms for 60 epochs (a study of its own since before
+any run was scored, so that what is compared need not wait for them); and studies of 12 epochs whose rules came after the first study,
 before their own runs. *Wide*: highway nets of 1, 2 and 5 blocks so wide that they have as many parameters as the
 deep one. The one that validates best is compared with the deep highway net and with the plain net of at most 5 blocks
 that validates best. If it outperforms the plain one, gates help without depth; if it is as good or worse, the lead of
@@ -183,6 +184,7 @@ ARMS = {
 }
 FURTHER = ("highway, gain",)  # not among the deep nets of each study
 RIVALS = ("plain, orthogonal", "residual, scaled", "ReZero", "constant gates")
+COMPARED = ("highway", *RIVALS)
 MAIN = ("plain", "plain, orthogonal", "residual", "residual, scaled", "ReZero", "residual, gated", "highway")
 DIGIT, SUM = "digit", "sum"  # tasks
 GAIN_OF_RELU = math.sqrt(2)  # keeps the size of a signal of which ReLU drops half (He et al. 2015)
@@ -413,7 +415,7 @@ class Study:
     seeds       that score highway nets, rivals and shallow nets; the other cells have half of them
     base        the study that has to be there
     anew        whether the finalists of `base` are the only candidates
-    unclipped   whether the cells that are compared are scored without clipping, too
+    unclipped   whether the chosen settings are scored without clipping, too
     """
 
     cells: Sequence[Cell]
@@ -445,11 +447,14 @@ SHALLOW_CELLS = [
 ]
 DEEP_ARMS = {name: arm for name, arm in ARMS.items() if name not in FURTHER}
 DEEP_CELLS = [Cell(name, D, BLOCKS_OF_FIRST) for name, arm in DEEP_ARMS.items() for D in arm.widths]
-LONG_CELLS = [  # with as many parameters as highway nets, or 71 units
-    *(Cell(name, arm.widths[0], BLOCKS_OF_FIRST) for name, arm in DEEP_ARMS.items()),
+LONG_CELLS = [  # that are compared: with as many parameters as highway nets, or 71 units
+    *(Cell(name, ARMS[name].widths[0], BLOCKS_OF_FIRST) for name in COMPARED),
     *(cell for cell in SHALLOW_CELLS if cell.hidden != NARROW),
 ]
-OTHER_DEPTHS = [Cell(name, ARMS[name].widths[0], depth) for depth in (50, 200) for name in ("highway", *RIVALS)]
+OTHER_LONG_CELLS = [
+    Cell(name, arm.widths[0], BLOCKS_OF_FIRST) for name, arm in DEEP_ARMS.items() if name not in COMPARED
+]
+OTHER_DEPTHS = [Cell(name, ARMS[name].widths[0], depth) for depth in (50, 200) for name in COMPARED]
 WIDE_CELLS = [Cell("highway", as_wide(PIXELS, 2 * depth, NARROW, BLOCKS_OF_FIRST), depth) for depth in SHALLOW if depth]
 WIDE_RIVAL_CELLS = [
     Cell(name, as_wide(PIXELS, depth, NARROW, BLOCKS_OF_FIRST), depth) for name in RIVALS[1:] for depth in (2, 5)
@@ -465,16 +470,17 @@ FIRST_PAIR_CELLS = [
 ]
 PAIR_CELLS = [Cell(name, PAIR_UNITS, depth) for depth in PAIR_DEPTHS for name in MAIN if name not in FIRST_OF_PAIRS]
 PAIRS = {"of": SUM, "epochs": 30, "first": 8, "schedule": "cosine", "criteria": ("accuracy",), "seeds": 10}
-LONG = {"epochs": 60, "first": 20, "schedule": "cosine", "unclipped": True}
+LONG = {"epochs": 60, "first": 20, "schedule": "cosine"}
 STUDIES = {
     "tanh": Study([*DEEP_CELLS, *SHALLOW_CELLS]),
     "sum-first": Study(FIRST_PAIR_CELLS, **PAIRS),
     "sum": Study(PAIR_CELLS, **PAIRS, base="sum-first"),
-    "tanh-long": Study(LONG_CELLS, **LONG),
+    "tanh-long": Study(LONG_CELLS, **LONG, unclipped=True),
+    "tanh-long-others": Study(OTHER_LONG_CELLS, **LONG),
     "relu": Study([*DEEP_CELLS, *SHALLOW_CELLS], activation="relu"),
     "depths": Study(OTHER_DEPTHS),
     "tanh-constant": Study(LONG_CELLS, epochs=60, base="tanh", anew=True),
-    "relu-long": Study(LONG_CELLS, **LONG, activation="relu"),
+    "relu-long": Study(LONG_CELLS, **LONG, activation="relu", unclipped=True),
     "wide": Study(WIDE_CELLS),
     "wide-rivals": Study(WIDE_RIVAL_CELLS),
     "gain": Study([Cell(name, NARROW, BLOCKS_OF_FIRST) for name in FURTHER]),
@@ -521,7 +527,7 @@ def is_shallow(cell: Cell) -> bool:
 
 def is_compared(cell: Cell) -> bool:
     """Return whether a cell is highway's, a rival's or a shallow net's."""
-    return cell.arm in ("highway", *RIVALS) or is_shallow(cell)
+    return cell.arm in COMPARED or is_shallow(cell)
 
 
 @dataclass
@@ -564,22 +570,19 @@ class Plan:
         best = {cell: finalists(tried, cell, study.criteria) for cell in self.cells}
         return [*([] if base else tried), *self.try_out(best, TUNING_SEEDS[1:])]
 
-    def score(self, tried: Sequence[Tried], seeds: Sequence[int]) -> list[ArmRun]:
-        """Score the settings that are best by each criterion."""
+    def score(self, tried: Sequence[Tried], seeds: Sequence[int], **options: Any) -> list[ArmRun]:
+        """Score the settings that are best by each criterion; `options` are fields of Config."""
         best = {
             cell: dict.fromkeys(ranked(tried, cell, criterion)[0][0] for criterion in self.study.criteria)
             for cell in self.cells
         }
         few = seeds[: math.ceil(len(seeds) / 2)]
-        scored = [
-            (cell, setting, seed)
+        tasks = [
+            self.task(cell, setting, seed, tuning=False, **options)
             for cell, settings in best.items()
             for setting in settings
             for seed in (seeds if is_compared(cell) or self.study.of == SUM else few)
         ]
-        tasks = [self.task(*of, tuning=False) for of in scored]
-        if self.study.unclipped:
-            tasks += [self.task(*of, tuning=False, clip=0.0) for of in scored if is_compared(of[0])]
         return self.finish(tasks)
 
 
@@ -602,7 +605,7 @@ def new_plan(study: Study, job: ExperimentJob, own: ExperimentJob) -> Plan:
     """Return the plan of a study; that of a smoke run has a few small nets."""
     cells, budget, n_validation, every = study.cells, BUDGETS[study.of], N_VALIDATION, 1
     if job.smoke:
-        cells = [Cell(arm, 8, 6) for arm in ("residual", "ReZero by block", "highway", *RIVALS)] + [Cell("plain", 8, 1)]
+        cells = [Cell(arm, 8, 6) for arm in ("residual", "ReZero by block", *COMPARED)] + [Cell("plain", 8, 1)]
         study, budget, n_validation, every = replace(study, epochs=2, first=1), SMOKE_BUDGET, 64, 5
     if study.of == SUM:
         parts = pair_digits(job.data, "sum", N_PAIRS, N_VALIDATION_PAIRS)
@@ -671,8 +674,11 @@ def run(job: ExperimentJob) -> None:
         raise InputError(f"--study {name}: {found}; take the sum of three digits")
     plan = new_plan(study, job, own)
     tried = plan.tune(base.tried if study.anew else None)
-    runs = plan.score(tried, SCORING_SEEDS[: 2 if job.smoke else study.seeds])
-    own.keep(runs[0].config, study=name, tried=tried, runs=runs)
+    seeds = SCORING_SEEDS[: 2 if job.smoke else study.seeds]
+    runs = []
+    for options in ({}, {"clip": 0.0})[: 1 + study.unclipped]:
+        runs += plan.score(tried, seeds, **options)
+        own.keep(runs[0].config, study=name, tried=tried, runs=runs)  # what is compared need not wait for the rest
 
 
 parser = EXPERIMENT.add_run(run, "tune and score the arms of a study; resumable")

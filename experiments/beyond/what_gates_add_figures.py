@@ -216,9 +216,9 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
     found = {}
     for log in logs:
         study = wga.STUDIES[log.study]
-        if study.epochs >= 60:
+        if study.cells is wga.LONG_CELLS:
             for criterion in study.criteria:
-                for clipped in (True, False)[: 1 + study.unclipped]:
+                for clipped in sorted({run.config.clip > 0 for run in log.runs}, reverse=True):
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
         elif log.study in COMPARED_WITH and logs[0].study == wga.FIRST_STUDY:

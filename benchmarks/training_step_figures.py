@@ -40,8 +40,8 @@ def step_figure(log: StepLog) -> Figure:
     cases, found = {row.case for row in log.rows if row.case == Case(row.case.depth)}, []
     for library, (_, names) in PANELS.items():
         ratios = [row.ours_over.median for case in cases if (row := fastest(log.rows, case, *names))]
-        found += [f"{min(ratios):.2g} to {max(ratios):.2g} of {library}"] if ratios else []
-    title = f"A training step, {Case.width} units a block, takes so much of the time of the fastest: {', '.join(found)}"
+        found += [f"{min(ratios):.2g} to {max(ratios):.2g} ({library})"] if ratios else []
+    title = f"Time of a training step over that of the fastest, {Case.width} units a block: {', '.join(found)}"
     figure, panels = new_figure(title, 4.2, ncols=len(PANELS), sharey=True)
     for axes, (library, (color, names)) in zip(panels, PANELS.items(), strict=True):
         ours = {"ours": {"color": COLORS["highway"], "linewidth": 3.5, "zorder": 3}}

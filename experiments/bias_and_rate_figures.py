@@ -47,8 +47,8 @@ def rate_figure(log: BiasAndRateLog) -> Figure:
     words, (_, to, than) = f"{log.by_rate[0].config.depth} highway blocks", BOTH
     if {to, than} <= cells.keys():
         gained = interval(points(cells[to]) - points(cells[than]))
-        ends = [f"{minus(bias)} and {rate:g}" for bias, rate in (than, to)]
-        words += f": {gained:+.1f} points from a b_T and rate of {' to '.join(ends)}"
+        ends = [f"b_T {minus(bias)}, rate {rate:g}" for bias, rate in (to, than)]
+        words += f": {' leads '.join(ends)} by {gained:.1f} points"
     figure, axes = new_figure(title(log.dataset, log.by_rate, words), 4.0)
     scores = [[interval(points(cells[bias, lr])) for lr in rates] for bias in biases]
     image = axes.imshow([[score.value for score in row] for row in scores], aspect="auto", vmin=0, vmax=100)

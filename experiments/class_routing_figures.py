@@ -43,9 +43,8 @@ def routing_figure(figure: FigureBase, log: ClassRoutingLog) -> None:
     """Draw a map of blocks and units for each class, ten at most, on one scale."""
     maps = np.array(log.routing.difference[:DRAWN])  # (K, L, D)
     end = np.quantile(np.abs(maps), SHOWN)
-    set_title(
-        figure, f"{name_data(log.dataset.name)}: mean T of a class minus mean of all, scale ±{round(end, 2) or end:.2g}"
-    )
+    found = f"differs by up to {round(end, 2) or end:.2g} from that of all"
+    set_title(figure, f"{name_data(log.dataset.name)}: the mean T of a class {found} ({100 * SHOWN:g} % of units)")
     grid = figure.subplots(nrows=2, ncols=-(-len(maps) // 2), sharex=True, sharey=True, squeeze=False)
     names = log.dataset.classes or [f"class {index}" for index in range(len(maps))]
     for axes, values, name in zip(grid.flat, maps, names, strict=False):

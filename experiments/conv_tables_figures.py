@@ -140,8 +140,15 @@ def gist(log: ConvTablesLog) -> str:
         Verdict.NOT_REPRODUCED: "highway nets fall short of the paper's accuracy",
         Verdict.INCONCLUSIVE: "highway nets come near the paper's accuracy",
     }
-    runs = [runs for (net, of), runs in longest(log).items() if of == "highway" and net in PAPER]
-    return words[combine(map(judge_net, runs))] if runs else f"{in_words(sorted({of for _, of in longest(log)}))} nets"
+    found = longest(log)
+    runs = {net: runs for (net, of), runs in found.items() if of == "highway" and net in PAPER}
+    if not runs:
+        return f"{in_words(sorted({of for _, of in found}))} nets"
+    gaps = [
+        abs(points(found[net, "plain"]).mean() - points(runs[net]).mean()) for net in runs if (net, "plain") in found
+    ]
+    beside = f"; plain nets come within {max(gaps):.2g} points" if gaps else ""
+    return words[combine(map(judge_net, runs.values()))] + beside
 
 
 def of_papers(net: str) -> str:

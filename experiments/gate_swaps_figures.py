@@ -38,7 +38,7 @@ def swaps_figure(log: GateSwapsLog) -> Figure:
     groups = settings(log)
     costs = {setting: rise(nets, gs.OVERALL_MEAN) for setting, nets in groups.items()}
     found = ", ".join(f"{cost:.1f} ({setting})" for setting, cost in costs.items())
-    title = f"{name_tested(log.dataset)}: points that the mean gates of all images cost: {found}"
+    title = f"{name_tested(log.dataset)}: the mean gates of all images cost, in points, {found}"
     figure, (above, below) = new_figure(title, 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1))
     for axes, (setting, nets) in zip(above, groups.items(), strict=True):
         donors_panel(axes, nets)

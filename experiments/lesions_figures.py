@@ -110,8 +110,8 @@ def sets_figure(figure: FigureBase, log: LesionsLog) -> None:
     first, *_ = kinds.values()
     spared = [sorted(net.closings[order].spared[0] for net in first) for order in ("last first", "first first")]
     back, front = (" to ".join(map(str, dict.fromkeys([few[0], few[-1]]))) for few in spared)
-    found = f"blocks that can be closed: {back} from the back, {front} from the front"
-    set_title(figure, f"{name_data(log.dataset.name)}: for at most {100 * log.point:g} point of accuracy, {found}")
+    found = f"{back} blocks from the back can be closed, or {front} from the front"
+    set_title(figure, f"{name_data(log.dataset.name)}: at a cost of at most {100 * log.point:g} point, {found}")
     panels = figure.subplots(ncols=len(kinds), sharey=True, squeeze=False)[0]
     for axes, (name, nets) in zip(panels, kinds.items(), strict=True):
         for (order, (label, dashes)), color in zip(ORDERS.items(), COLORS.values(), strict=False):

@@ -185,7 +185,7 @@ def set_title(figure: FigureBase, title: str, *, math: bool = False) -> None:
     make_legible(text)  # before it is measured
     shown = 0.99 * figure.bbox.width / text.get_window_extent().width
     if shown < 1:
-        words = text.get_text().replace(" %", "\u00a0%")
+        words = text.get_text().replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")
         text.set_text(textwrap.fill(words, int(0.9 * shown * len(words))))
 
 

@@ -73,7 +73,7 @@ def shares_figure(log: dm.DataMovementLog) -> Figure:
         f"{100 * share(of.nets['plain'], read='weights'):.0f} % with {count_of(of.setting.batch, 'sample')}"
         for of in (smallest, largest)
     ]
-    title = f"Reading weights is so much of a plain net's cost: {', '.join(parts)}"
+    title = f"Of a plain net's cost, reading weights makes {' and '.join(parts)}"
     figure, panels = new_figure(title, 4.4, ncols=2, sharey=True)
     for axes, comparison in zip(panels, (smallest, largest), strict=True):
         whole, tops = comparison.nets["plain"].costs[dm.USUAL], np.zeros(len(dm.BLOCKS))

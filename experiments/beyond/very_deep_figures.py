@@ -34,7 +34,7 @@ def depth_title(log: VeryDeepLog) -> str:
     """Return a title that says in how many of the deepest nets' blocks T has doubled, by bias."""
     deepest = max(run.config.depth for run in log.by_depth)
     doubled = [
-        f"in {np.sum(growth(runs) > DOUBLED, axis=1).mean():.0f} from {minus(bias)}"
+        f"in {np.sum(growth(runs) > DOUBLED, axis=1).mean():.0f} (b_T {minus(bias)})"
         for (block, bias), runs in sorted(
             group([run for run in log.by_depth if run.config.depth == deepest], "block", "gate_bias").items(),
             reverse=True,

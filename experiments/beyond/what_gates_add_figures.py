@@ -12,7 +12,7 @@ from highway_lab.figures import COLORS, FAINT_INK, INK, draw_level, label_ends, 
 from highway_lab.intervals import interval
 from highway_lab.tables import markdown
 
-from ..claims import ACCURACY_MARGIN, LOSS_MARGIN
+from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, in_words
 from ..common import group_by
 from ..common_figures import draw_dots, legend_below, minus, scale_errors
 from ..paired import Paired, judge_family
@@ -371,8 +371,8 @@ def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     suits = np.sum(scores >= np.nanmax(scores, axis=1, keepdims=True) - 100 * NEAR_BEST, axis=1)
     by_arm = dict(zip((cell.arm for cell in cells), suits, strict=True))
     shown = {"highway": "highway nets", "residual, scaled": "scaled residual nets"}
-    found = ", ".join(f"{by_arm[arm]} for {words}" for arm, words in shown.items() if arm in by_arm)
-    figure, axes = new_figure(f"Of {len(rates)} learning rates, these work: {found}", height_of(cells))
+    found = in_words([f"{by_arm[arm]} suit {words}" for arm, words in shown.items() if arm in by_arm])
+    figure, axes = new_figure(f"Of {len(rates)} learning rates, {found}", height_of(cells))
     best = np.nanmax(scores)
     axes.imshow(scores, aspect="auto", vmin=LEAST_SHOWN * best, vmax=best)
     for row, column in np.argwhere(~np.isnan(scores)):

@@ -17,8 +17,11 @@ from experiments.beyond.what_gates_add_figures import (
     SHALLOW_NET,
     TABLES,
     Compared,
+    accuracies,
+    arms_figure,
     families,
     first_family,
+    name_cell,
     opened_figure,
     outcomes,
     start_figure,
@@ -392,6 +395,14 @@ def test_effective_depth_is_drawn_for_each_deep_highway_net_that_did_not_diverge
     drawn = sorted((x, y) for line in axes.lines[:-1] for x, y in zip(*line.get_data(), strict=True))
     assert drawn == sorted((of.opened, 100 * of.validation_score) for of in tried if of.opened)
     assert axes.lines[-1].get_label() == "residual"
+
+
+def test_a_longer_training_is_drawn_in_the_row_of_its_net(tanh):
+    _, longer = planned("tanh-long")
+    axes = arms_figure(tanh[1], longer).axes[0]
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    drawn = {names[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
+    assert drawn == {name_cell(cell): 100 - accuracies(longer, cell).mean() for cell in wga.LONG_CELLS}
 
 
 @pytest.mark.slow

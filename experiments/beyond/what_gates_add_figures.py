@@ -44,6 +44,10 @@ LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 DEEP = 10  # blocks of the nets whose effective depth is drawn
 SHALLOW_NET = "best shallow net"
+JUDGED, BESIDE = (
+    "tanh-long",
+    "tanh-long-others",
+)  # studies of the digits, 60 epochs: what the rules compare, and the rest
 COMPARED_WITH = {"wide": ("highway", SHALLOW_NET), "gain": ("highway", "constant gates", "residual, scaled")}
 
 
@@ -235,7 +239,7 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
 def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the sentences that the rules give to what was found."""
     found = families(logs)
-    words = outcomes(*(found.get(name, {}) for name in ("tanh-long, accuracy", "tanh-long, loss", "sum, accuracy")))
+    words = outcomes(*(found.get(name, {}) for name in (f"{JUDGED}, accuracy", f"{JUDGED}, loss", "sum, accuracy")))
     none = "no sentence holds" if found else "nothing yet: the runs that they judge are not there"
     return markdown(["what the rules say of it"], [[of] for of in words or [none]])
 
@@ -244,10 +248,11 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, test error by depth."""
     digits = [log for log in logs if not is_of_pairs(log)]
     pairs = [*filter(is_of_pairs, logs)]
-    found = [*map(survival_in_words, digits[:1]), *([use_in_words(pairs)] if pairs else [])]
+    judged = [log for log in digits if log.study == JUDGED] or digits
+    found = [*map(survival_in_words, judged[:1]), *([use_in_words(pairs)] if pairs else [])]
     figure, panels = new_figure("; ".join(found), 6.4, ncols=len(found), squeeze=False)
     if digits:
-        draw_survival(panels[0, 0], digits[0], [log for log in digits if log.study == "wide"])
+        draw_survival(panels[0, 0], digits)
     if pairs:
         draw_use(panels[0, -1], pairs)
     return figure
@@ -260,7 +265,7 @@ def survival_in_words(log: wga.WhatGatesAddLog) -> str:
         cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) == are_shallow]
         if cells := [cell for cell in cells if are_shallow or cell.arm == "highway"]:
             cell = wga.best_cell(log, cells, "accuracy")
-            accuracy = wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy").mean()
+            accuracy = accuracies(log, cell).mean()
             words.append(f"{100 - accuracy:.1f} % with {count_of(cell.depth, f'{cell.arm} block')}")
     return f"Test error {', '.join(words)}"
 
@@ -279,7 +284,7 @@ def best_of_one_block(logs: Sequence[wga.WhatGatesAddLog]) -> tuple[wga.Cell, np
     """Return the net of at most one block that validates best on the sum, and its test accuracy (%) by seed."""
     shallow = [(log, cell) for log in logs for cell in cells_of(log) if cell.depth <= 1]
     log, cell = max(shallow, key=lambda of: wga.ranked(of[0].tried, of[1], "accuracy")[0][1])
-    return cell, wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
+    return cell, accuracies(log, cell)
 
 
 def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tuple[float, np.ndarray]]:
@@ -287,7 +292,7 @@ def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tupl
     return {
         cell.depth: (
             wga.ranked(log.tried, cell, "accuracy")[0][1],
-            wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy"),
+            accuracies(log, cell),
         )
         for log in logs
         for cell in sorted(cells_of(log), key=lambda cell: cell.depth)
@@ -317,15 +322,26 @@ def name_rows(axes: Axes, cells: Sequence[wga.Cell]) -> None:
     axes.set_ylim(len(cells) - 0.5, -0.5)
 
 
-def draw_survival(axes: Axes, log: wga.WhatGatesAddLog, wide: Sequence[wga.WhatGatesAddLog]) -> None:
-    """Draw the test error of the cells with as many parameters, a dot a seed; `wide`: the log of wide highway nets."""
-    rows = [(log, cell) for cell in equal_cells(log)] + [(of, cell) for of in wide for cell in cells_of(of)]
-    for row, (of, cell) in enumerate(rows):
-        errors = 100 - wga.values_of(wga.scored_runs(of, cell, "accuracy"), "accuracy")
-        draw_dots(axes, errors, row, color=color_of(cell))
-    name_rows(axes, [cell for _, cell in rows])
+def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
+    """Draw the test error of the cells of the first log with as many parameters, and of wide highway nets.
+
+    A dot is a seed; a diamond is the mean after 60 epochs.
+    """
+    rows = dict.fromkeys(equal_cells(logs[0]), logs[0])
+    rows |= {cell: log for log in logs if log.study == "wide" for cell in cells_of(log)}
+    for row, (cell, log) in enumerate(rows.items()):
+        draw_dots(axes, 100 - accuracies(log, cell), row, color=color_of(cell))
+        for longer in (log for log in logs if log.study in (JUDGED, BESIDE) and cell in cells_of(log)):
+            style = {"markeredgecolor": color_of(cell), "markerfacecolor": "white", "zorder": 3}
+            axes.plot(100 - accuracies(longer, cell).mean(), row, "D", label="mean after 60 epochs", **style)
+    name_rows(axes, [*rows])
     scale_errors(axes, ERROR_TICKS)
     axes.set_xlabel("test error (%) on the digits")
+
+
+def accuracies(log: wga.WhatGatesAddLog, cell: wga.Cell) -> np.ndarray:
+    """Return the test accuracies of a cell in the setting best by accuracy, in %, one a seed."""
+    return wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
 
 
 def start_figure(*logs: wga.WhatGatesAddLog) -> Figure:
@@ -371,8 +387,9 @@ def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     suits = np.sum(scores >= np.nanmax(scores, axis=1, keepdims=True) - 100 * NEAR_BEST, axis=1)
     by_arm = dict(zip((cell.arm for cell in cells), suits, strict=True))
     shown = {"highway": "highway nets", "residual, scaled": "scaled residual nets"}
-    found = in_words([f"{by_arm[arm]} suit {words}" for arm, words in shown.items() if arm in by_arm])
-    figure, axes = new_figure(f"Of {len(rates)} learning rates, {found}", height_of(cells))
+    found = [f"{by_arm[arm]} suit {words}" for arm, words in shown.items() if arm in by_arm]
+    title = f"Of {len(rates)} learning rates, {in_words(found)}" if found else f"{len(rates)} learning rates"
+    figure, axes = new_figure(title, height_of(cells))
     best = np.nanmax(scores)
     axes.imshow(scores, aspect="auto", vmin=LEAST_SHOWN * best, vmax=best)
     for row, column in np.argwhere(~np.isnan(scores)):

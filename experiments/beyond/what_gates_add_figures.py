@@ -333,7 +333,7 @@ def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
         draw_dots(axes, 100 - accuracies(log, cell), row, color=color_of(cell))
         for longer in (log for log in logs if log.study in (JUDGED, BESIDE) and cell in cells_of(log)):
             style = {"markeredgecolor": color_of(cell), "markerfacecolor": "white", "zorder": 3}
-            axes.plot(100 - accuracies(longer, cell).mean(), row, "D", label="mean after 60 epochs", **style)
+            axes.plot(100 - accuracies(longer, cell).mean(), row, "D", **style)
     name_rows(axes, [*rows])
     scale_errors(axes, ERROR_TICKS)
     axes.set_xlabel("test error (%) on the digits")

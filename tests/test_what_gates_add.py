@@ -287,15 +287,16 @@ def test_highway_nets_with_a_gain_of_their_own_are_compared_with_nets_without_ga
     ]
 
 
-def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one(tanh):
-    _, wide = planned("wide")
+@pytest.mark.parametrize(("base", "name"), [("tanh", "wide"), ("tanh-long", "wide-long")])
+def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one(base, name):
+    (_, wide), (_, deep) = planned(name), planned(base)
     best = Cell("highway", 284, 2)
     for run in wide.runs:
         run.score = 0.95 if run.task.cell == best else 0.9
     for of in wide.tried:
         if of.cell == best and of.validation_score:
             of.validation_score += 0.01
-    found = families([tanh[1], wide])["wide, accuracy"]
+    found = families([deep, wide])[f"{name}, accuracy"]
     assert {name: (of.cell.depth, of.word) for name, of in found.items()} == {
         SHALLOW_NET: (0, "outperforms"),
         "highway": (100, "outperforms"),
@@ -303,9 +304,9 @@ def test_the_wide_highway_net_is_compared_with_the_best_shallow_and_the_deep_one
     assert all(of.lead.value == pytest.approx(5, abs=1) for of in found.values())
 
 
-def test_the_wide_highway_net_is_compared_with_the_best_of_each_wide_rival():
-    logs = [planned(name)[1] for name in ("wide", "wide-rivals")]
-    found = families(logs)["wide-rivals, accuracy"]
+@pytest.mark.parametrize("names", [("wide", "wide-rivals"), ("wide-long", "wide-rivals-long")])
+def test_the_wide_highway_net_is_compared_with_the_best_of_each_wide_rival(names):
+    found = families([planned(name)[1] for name in names])[f"{names[1]}, accuracy"]
     assert found.keys() == {"residual, scaled", "ReZero", "constant gates"}
     assert {of.cell.hidden for of in found.values()} <= {361, 261}
 

@@ -44,11 +44,13 @@ LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 DEEP = 10  # blocks of the nets whose effective depth is drawn
 SHALLOW_NET = "best shallow net"
-JUDGED, BESIDE = (
-    "tanh-long",
-    "tanh-long-others",
-)  # studies of the digits, 60 epochs: what the rules compare, and the rest
-COMPARED_WITH = {"wide": ("highway", SHALLOW_NET), "gain": ("highway", "constant gates", "residual, scaled")}
+JUDGED = "tanh-long"  # the study of the digits that the rules judge
+LONGER = (JUDGED, "tanh-long-others", "wide-long")  # studies of the digits, 60 epochs
+COMPARED_WITH = {  # the best net of a study, with these nets of another
+    "wide": (wga.FIRST_STUDY, ("highway", SHALLOW_NET)),
+    "gain": (wga.FIRST_STUDY, ("highway", "constant gates", "residual, scaled")),
+    "wide-long": (JUDGED, ("highway", SHALLOW_NET)),
+}
 
 
 class Compared(NamedTuple):
@@ -96,11 +98,11 @@ def first_family(log: wga.WhatGatesAddLog, criterion: str, *, clipped: bool = Tr
     return family((log, cells["highway"]), others, criterion, clipped=clipped)
 
 
-def further_family(first: wga.WhatGatesAddLog, log: wga.WhatGatesAddLog) -> Family:
-    """Compare the net of a study of COMPARED_WITH that validates best with nets of the first study."""
+def further_family(first: wga.WhatGatesAddLog, names: Sequence[str], log: wga.WhatGatesAddLog) -> Family:
+    """Compare the net of a study that validates best with nets of another."""
     cells = {cell.arm: cell for cell in equal_cells(first) if not wga.is_shallow(cell)}
     cells[SHALLOW_NET] = wga.best_cell(first, filter(wga.is_shallow, cells_of(first)), "accuracy")
-    others = {name: (first, cells[name]) for name in COMPARED_WITH[log.study]}
+    others = {name: (first, cells[name]) for name in names}
     return family((log, wga.best_cell(log, cells_of(log), "accuracy")), others, "accuracy")
 
 
@@ -217,19 +219,19 @@ def compared_table(*logs: wga.WhatGatesAddLog) -> str:
 
 def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
     """Return the families of comparisons that the logs allow, by their names."""
-    found = {}
+    found, by_study = {}, {log.study: log for log in logs}
     for log in logs:
-        study = wga.STUDIES[log.study]
+        study, (base, names) = wga.STUDIES[log.study], COMPARED_WITH.get(log.study, ("", ()))
         if study.cells is wga.LONG_CELLS:
             for criterion in study.criteria:
                 for clipped in sorted({run.config.clip > 0 for run in log.runs}, reverse=True):
                     name = f"{log.study}, {criterion}{', unclipped' * (not clipped)}"
                     found[name] = first_family(log, criterion, clipped=clipped)
-        elif log.study in COMPARED_WITH and logs[0].study == wga.FIRST_STUDY:
-            found[f"{log.study}, accuracy"] = further_family(logs[0], log)
-    by_study = {log.study: log for log in logs}
-    if by_study.keys() >= {"wide", "wide-rivals"}:
-        found["wide-rivals, accuracy"] = wide_family(by_study["wide"], by_study["wide-rivals"])
+        elif base in by_study:
+            found[f"{log.study}, accuracy"] = further_family(by_study[base], names, log)
+    for wide, rivals in (("wide", "wide-rivals"), ("wide-long", "wide-rivals-long")):
+        if by_study.keys() >= {wide, rivals}:
+            found[f"{rivals}, accuracy"] = wide_family(by_study[wide], by_study[rivals])
     pairs = [*filter(is_of_pairs, logs)]
     if any(cell.arm == "highway" for log in pairs for cell in cells_of(log)):
         found["sum, accuracy"] = pair_family(pairs)
@@ -331,7 +333,7 @@ def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     rows |= {cell: log for log in logs if log.study == "wide" for cell in cells_of(log)}
     for row, (cell, log) in enumerate(rows.items()):
         draw_dots(axes, 100 - accuracies(log, cell), row, color=color_of(cell))
-        for longer in (log for log in logs if log.study in (JUDGED, BESIDE) and cell in cells_of(log)):
+        for longer in (log for log in logs if log.study in LONGER and cell in cells_of(log)):
             style = {"markeredgecolor": color_of(cell), "markerfacecolor": "white", "zorder": 3}
             axes.plot(100 - accuracies(longer, cell).mean(), row, "D", **style)
     name_rows(axes, [*rows])

@@ -1,4 +1,4 @@
-"""A lecture: why deep nets need gates, and how a highway layer works.
+"""A lecture: how gates let a deep net learn, and how a highway layer works.
 
 A plain layer computes y = H(x), and a deep net is many of them in a row. Each layer also stands in the way of the
 gradient, which has to travel back through all of them: with small uniform weights, little of it is left after thirty

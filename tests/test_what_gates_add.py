@@ -29,6 +29,7 @@ from experiments.beyond.what_gates_add_figures import (
     use_in_words,
 )
 from experiments.paired import Paired
+from highway_lab import Interrupted
 from highway_networks import Config, as_inputs, softmax_cross_entropy
 
 BUDGET = {"epochs": 2, "n_train": 256, "n_test": 50, "batch_size": 64, "seed": 1}
@@ -404,6 +405,22 @@ def test_a_longer_training_is_drawn_in_the_row_of_its_net(tanh):
     names = [text.get_text() for text in axes.get_yticklabels()]
     drawn = {names[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
     assert drawn == {name_cell(cell): 100 - accuracies(longer, cell).mean() for cell in wga.LONG_CELLS}
+
+
+@pytest.mark.slow
+def test_what_is_compared_is_kept_before_the_runs_without_clipping(workdir, monkeypatch):
+    score = wga.Plan.score
+
+    def stopped_later(self, tried, seeds, **options):
+        if options:
+            raise Interrupted("stopped")
+        return score(self, tried, seeds)
+
+    monkeypatch.setattr(wga.Plan, "score", stopped_later)
+    assert wga.EXPERIMENT.main(["run", "--smoke", "--study", "tanh-long"]) != 0
+    log = wga.EXPERIMENT.read(Path("runs/what_gates_add-smoke-tanh-long.json"))
+    assert {run.config.clip for run in log.runs} == {5.0}
+    assert [*families([log])] == ["tanh-long, accuracy", "tanh-long, loss"]
 
 
 @pytest.mark.slow

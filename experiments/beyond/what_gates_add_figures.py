@@ -160,9 +160,7 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
-        of_task = filter(is_of_pairs, logs) if is_of_pairs(log) else [log]  # two logs are of the sum
-        highway_cells = [(of, cell) for of in of_task for cell in cells_of(of) if cell.arm == "highway"]
-        gated = {cell.depth: wga.scored_runs(of, cell, "accuracy") for of, cell in highway_cells}
+        gated = highway_runs([log]) or highway_runs([of for of in logs if budget_of(of) == budget_of(log)])
         for cell in cells_of(log):
             highway = gated.get(cell.depth) or gated.get(max(gated, default=0), [])
             accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
@@ -185,9 +183,22 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     header = ["study", "net", "test accuracy, %", "highway minus it", "training loss", "at chance or diverged"]
     table = markdown([*header, "steps clipped", "workable candidates", "setting"], rows)
     return (
-        f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; paired by seed. The "
-        "training loss is of the setting best by training loss, all else of the setting named."
+        f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; of the same study, "
+        "else of another with as many epochs; paired by seed. The training loss is of the setting best by training "
+        "loss, all else of the setting named."
     )
+
+
+def highway_runs(logs: Sequence[wga.WhatGatesAddLog]) -> dict[int, list[wga.ArmRun]]:
+    """Return the runs of highway nets in the setting best by accuracy, by the number of blocks."""
+    cells = [(log, cell) for log in logs for cell in cells_of(log) if cell.arm == "highway"]
+    return {cell.depth: wga.scored_runs(log, cell, "accuracy") for log, cell in cells}
+
+
+def budget_of(log: wga.WhatGatesAddLog) -> tuple[str, str, int, str]:
+    """Return in what two studies agree whose nets can be compared: task, activation, epochs and schedule."""
+    study = wga.STUDIES[log.study]
+    return study.of, study.activation, study.epochs, study.schedule
 
 
 def is_of_pairs(log: wga.WhatGatesAddLog) -> bool:

@@ -72,20 +72,20 @@ How wide the range of workable settings is: the share of the 28 candidates, trie
 accuracy is within 2 points of the best of them. A gate may buy robustness instead of accuracy. It is described only.
 
 Also run: 50 and 200 blocks for highway and its rivals; the other arms for 60 epochs (a study of its own since before
-any run was scored, so that what is compared need not wait for them); and studies of 12 epochs whose rules came after
-the first study, before their own runs. *Wide*: highway nets of 1, 2 and 5 blocks so wide that they have as many
+any run was scored, so that what is compared need not wait for them); and studies whose rules came after the first
+study, before their own runs. *Wide*, for 12 epochs: highway nets of 1, 2 and 5 blocks so wide that they have as many
 parameters as the deep one. The one that validates best is compared with the deep highway net and with the plain net of
 at most 5 blocks that validates best. If it outperforms the plain one, gates help without depth; if it is as good or
-worse, the lead of wide nets over deep highway nets is one of width, and the missing gates have no part in it. *Wide-
-rivals*, after *wide*: scaled residual nets, ReZero and constant gates of 2 and 5 blocks, so wide that they have as many
-parameters. The highway net of *wide* that validates best is compared with the best of each. If it outperforms all
-three, gates that see the input help nets of few wide blocks; if it is as good as one or falls behind, what highway nets
-gain there over plain nets is owed to the copy. *Gain*: 100 highway blocks from b_T −8, which the first study chose,
-tuned by the gain of the initial weights instead, as plain and residual nets are. It is compared with highway, constant
-gates and scaled residual. If it outperforms constant gates, a gain of gates was missed for want of tuning. *Wide-long*
-and *wide-rivals-long*, after the comparison of 60 epochs: the nets of *wide* and *wide-rivals* for 60 epochs, by the
-same rules; the deep highway net and the plain nets are those of 60 epochs. All are families of accuracy, by the margins
-above.
+worse, the lead of wide nets over deep highway nets is one of width, and the missing gates have no part in it.
+*Wide-rivals*, after *wide*: scaled residual nets, ReZero and constant gates of 2 and 5 blocks, so wide that they have
+as many parameters. The highway net of *wide* that validates best is compared with the best of each. If it outperforms
+all three, gates that see the input help nets of few wide blocks; if it is as good as one or falls behind, what highway
+nets gain there over plain nets is owed to the copy. *Gain*: 100 highway blocks from b_T −8, which the first study
+chose, tuned by the gain of the initial weights instead, as plain and residual nets are. It is compared with highway,
+constant gates and scaled residual. If it outperforms constant gates, a gain of gates was missed for want of tuning.
+*Wide-long* and *wide-rivals-long*, after the comparison of 60 epochs: the nets of *wide* and *wide-rivals* for 60
+epochs, by the same rules; the deep highway net and the plain nets are those of 60 epochs. All are families of accuracy,
+by the margins above.
 
 Not among the arms: batch and layer normalisation, which couple samples or units; a residual net with ReLU is tamed by
 its scale alone, so the one without is shown as it is.

@@ -244,6 +244,16 @@ def test_as_many_epochs_as_the_papers_can_refute_it():
     assert ctf.claims(mnist_log(0.99, 0.9901, 0.9899, epochs=300))[0].verdict == Verdict.NOT_REPRODUCED
 
 
+def test_the_title_says_what_highway_nets_reach_and_how_near_plain_nets_come():
+    assert ctf.gist(mnist_log(0.994, 0.9942, 0.9939)) == (
+        "highway nets reach the paper's accuracy; plain nets come within 1.4 points"
+    )
+    assert (
+        ctf.gist(cifar_log(longest=0.85))
+        == "highway nets come near the paper's accuracy; plain nets come within 5 points"
+    )
+
+
 def test_images_count_beside_seeds_where_a_part_of_them_is_scored():
     config = configure("highway-a", epochs=2, n_test=1000)
     part = [made_up.conv_run(replace(config, seed=seed), 0.88 + 0.01 * seed) for seed in range(3)]

@@ -22,6 +22,7 @@ from experiments.beyond.what_gates_add_figures import (
     families,
     first_family,
     name_cell,
+    name_setting,
     opened_figure,
     outcomes,
     start_figure,
@@ -362,6 +363,13 @@ def test_the_sum_is_not_studied_where_depth_does_not_help(workdir):
 def test_a_study_that_is_missing_is_named_with_the_step_that_makes_it(workdir, refused):
     message = refused(wga.EXPERIMENT.main, ["run", "--smoke", "--study", "sum"])
     assert message.endswith("make it with python -m experiments beyond.what_gates_add run --study sum-first --smoke\n")
+
+
+def test_a_setting_at_an_end_of_its_grid_is_marked(tanh):
+    _, log = tanh
+    assert name_setting(log, Cell("highway", 50, 100)) == "0.0008, gate_bias -1†"
+    log = replace(log, tried=[of for of in log.tried if (of.lr, of.value) == (wga.RATES[-1], -4.0)])
+    assert name_setting(log, Cell("highway", 50, 100)) == "0.0032†, gate_bias -4"
 
 
 def test_without_shallow_nets_the_title_tells_of_highway_nets_alone():

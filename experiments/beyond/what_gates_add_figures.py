@@ -41,6 +41,7 @@ COLORS_OF_MAIN = {
 VARIED = {"plain, identity": "plain", "ReZero by block": "ReZero"}
 VARIED |= dict.fromkeys(("constant gates", "gates as drawn", "highway, orthogonal", "highway, gain"), "highway")
 LEAST_SHOWN = 0.85  # of the highest accuracy: the darkest colour
+AT_END = "†"  # marks a hyperparameter at an end of its grid
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 DEEP = 10  # blocks of the nets whose effective depth is drawn
 SHALLOW_NET = "best shallow net"
@@ -150,10 +151,12 @@ def name_cell(cell: wga.Cell) -> str:
 
 
 def name_setting(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
-    """Return the setting chosen by accuracy: rate and scale."""
-    setting = wga.ranked(log.tried, cell, "accuracy")[0][0]
-    value = setting.value if isinstance(setting.value, str) else f"{wga.ARMS[cell.arm].scale} {setting.value:.3g}"
-    return f"{setting.lr:g}, {value}"
+    """Return the setting chosen by accuracy: rate and scale, each marked if it lies at an end of its grid."""
+    chosen, arm, study = wga.ranked(log.tried, cell, "accuracy")[0][0], wga.ARMS[cell.arm], wga.STUDIES[log.study]
+    grid = wga.candidates(arm, study.activation, study.of)
+    value = chosen.value if isinstance(chosen.value, str) else f"{arm.scale} {chosen.value:.3g}"
+    at_end = [of in ends for of, *ends in zip(chosen, grid[0], grid[-1], strict=True)]
+    return ", ".join(words + AT_END * end for words, end in zip((f"{chosen.lr:g}", value), at_end, strict=True))
 
 
 def arms_table(*logs: wga.WhatGatesAddLog) -> str:
@@ -185,7 +188,7 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     return (
         f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; of the same study, "
         "else of another with as many epochs; paired by seed. The training loss is of the setting best by training "
-        "loss, all else of the setting named."
+        f"loss, all else of the setting named, of which {AT_END} marks the ends of the grid."
     )
 
 

@@ -569,8 +569,9 @@ def like_claim(log: DepthSearchLog, *more: DepthSearchLog) -> Claim:
     paper = "highway nets of 50 and 100 layers perform like those of 10 and 20"
     tested = name_budget(new, "new seed") if new else name_budget(log.best)
     lost = ", ".join(count_diverged(deep["highway", depth]) for depth in DEEP)
-    better = f" At {in_words(better)} layers their loss is even lower." if better else ""
-    why = f"{where}{better} Runs that diverged, {count_diverged(runs)}, are left out."
+    better = f" At {in_words(better)} layers they are not alike but better: their loss is lower." if better else ""
+    after_epochs = f"In {epochs_of(new or log.best)} epochs {count_diverged(runs)} runs diverged; they are left out."
+    why = f"{where}{better} {after_epochs}"
     alike = f"alike if they differ by less than {LOSS_MARGIN:g}"
     measured = f"orders of magnitude below 10 and 20 layers, {alike} ({tested}): {measured}"
     return Claim(FIGURE_1, paper, of_learners(verdict, learned), why, f"{measured}; diverged: {lost}")
@@ -612,10 +613,10 @@ def orders_claim(best: list[BestRun]) -> Claim:
     lost = count_diverged(by_run_arm(best)["highway", 100])
     paper = f"at 100 layers highway is more than {ORDERS} orders of magnitude (a hundred times) better"
     why = (
-        f"It depends on how diverged runs count: {lost} highway runs diverged. Without them the training loss of plain "
-        f"nets is {times(lead.value)} times as high; if each counts with the lowest loss that it reached before, "
-        f"{times(lead_of_all.value)} times. If only the best setting of each kind of net is compared, the claim is "
-        f"{judged[2]}."
+        f"It depends on how diverged runs count: in {epochs} epochs {lost} highway runs diverged. Without them the "
+        f"training loss of plain nets is {times(lead.value)} times as high; if each counts with the lowest loss that "
+        f"it reached before it diverged, {times(lead_of_all.value)} times. If only the best setting of each kind of "
+        f"net is compared, the claim is {judged[2]}."
     )
     measured = (
         f"{lead} orders of magnitude {after(epochs)} ({name_seeds(left_out)}), {judged[0]}; "

@@ -365,6 +365,28 @@ def test_a_study_that_is_missing_is_named_with_the_step_that_makes_it(workdir, r
     assert message.endswith("make it with python -m experiments beyond.what_gates_add run --study sum-first --smoke\n")
 
 
+def test_tables_show_the_deep_and_the_wide_nets_beside_the_best_highway_net(tanh):
+    logs = [tanh[1], *(planned(name)[1] for name in ("tanh-long", "wide", "wide-long"))]
+    for log in logs:
+        for run in log.runs:
+            run.score = 0.8 + 0.01 * (log.study != "tanh") if run.config.block == "highway" else 0.7
+    deep, wide = (TABLES[f"what_gates_add_{name}"](*logs) for name in ("deep", "wide"))
+    assert "| plain, 100 blocks of 71 | y = H | nothing | 70.0 ± 0.0 | +10.00 ± 0.00 |  |  |" in deep
+    assert "| highway, 100 blocks of 50 | y = T(x)·H + (1 − T(x))·x | all | 80.0 ± 0.0 |  | 81.0 ± 0.0 |  |" in deep
+    assert "70.0 ± 0.0 | +11.00 ± 0.00, *outperforms* |" in deep
+    assert "plain, 1 block of 443 | 70.0 ± 0.0 | +11.00 ± 0.00" in wide
+    assert not {"100 blocks", "of 71"} & {words for words in ("100 blocks", "of 71") if words in wide}
+
+
+def test_the_table_of_the_sum_marks_the_number_of_blocks_that_validates_best():
+    _, log = planned("sum-first")
+    for of in log.tried:
+        if of.cell == Cell("residual", wga.PAIR_UNITS, 20) and of.validation_score:
+            of.validation_score += 0.5
+    row = next(line for line in TABLES["what_gates_add_sum"](log).splitlines() if line.startswith("| residual"))
+    assert [cell.startswith("**") for cell in row.split(" | ")[1:]] == [False] * 4 + [True, False]
+
+
 def test_a_setting_at_an_end_of_its_grid_is_marked(tanh):
     _, log = tanh
     assert name_setting(log, Cell("highway", 50, 100)) == "0.0008, gate_bias -1†"

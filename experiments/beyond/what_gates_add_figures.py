@@ -1,6 +1,6 @@
 """Pictures, tables and outcomes of the arms: what each reaches, and how a highway net compares."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +45,26 @@ AT_END = "†"  # marks a hyperparameter at an end of its grid
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 DEEP = 10  # blocks of the nets whose effective depth is drawn
 SHALLOW_NET = "best shallow net"
+KEPT = {  # by arm: its block, and what this keeps of a highway block
+    "highway": ("y = T(x)·H + (1 − T(x))·x", "all"),
+    "highway, orthogonal": ("y = T(x)·H + (1 − T(x))·x, from orthogonal weights", "all"),
+    "gates as drawn": ("y = T(x)·H + (1 − T(x))·x, T not trained", "copy, small start, dependence on the input"),
+    "constant gates": ("y = T·H + (1 − T)·x, one number T a unit", "copy, small start, learned scale"),
+    "residual, gated": ("y = x + T(x)·H", "all, but the copy is not scaled"),
+    "residual, scaled": ("y = x + H/Lᵖ", "copy, fixed small scale"),
+    "residual": ("y = x + H", "copy"),
+    "ReZero": ("y = x + a·H, a from 0, one number a unit", "copy, small start, learned scale"),
+    "ReZero by block": ("y = x + a·H, a from 0, one number a block", "copy, small start, learned scale"),
+    "plain, identity": ("y = H, W_H begins as the identity", "small change at the start"),
+    "plain, orthogonal": ("y = H, orthogonal weights", "nothing"),
+    "plain": ("y = H", "nothing"),
+}
 JUDGED = "tanh-long"  # the study of the digits that the rules judge
+WIDE_STUDIES = ("wide", "wide-rivals", "wide-long", "wide-rivals-long")
+OF_ACCURACIES = (
+    "Test accuracy in %, the best net first. Highway minus it: points, of the highway net that validates best; behind "
+    "them, where our rules compare, the word that is true of the highway net."
+)
 LONGER = (JUDGED, "tanh-long-others", "wide-long")  # studies of the digits, 60 epochs
 COMPARED_WITH = {  # the best net of a study, with these nets of another
     "wide": (wga.FIRST_STUDY, ("highway", SHALLOW_NET)),
@@ -163,7 +182,7 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
-        gated = highway_runs([log]) or highway_runs([of for of in logs if budget_of(of) == budget_of(log)])
+        gated = highway_runs([log]) or highway_runs([of for of in logs if budget_of(of.study) == budget_of(log.study)])
         for cell in cells_of(log):
             highway = gated.get(cell.depth) or gated.get(max(gated, default=0), [])
             accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
@@ -192,15 +211,83 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     )
 
 
+def deep_table(*logs: wga.WhatGatesAddLog) -> str:
+    """Tabulate the digits' deep nets with as many parameters, and the shallow ones that rules compare with them."""
+    compared = {
+        of.cell for name, found in families(logs).items() if name == f"{JUDGED}, accuracy" for of in found.values()
+    }
+
+    def shown(cell: wga.Cell) -> bool:
+        is_deep = cell.depth == wga.BLOCKS_OF_FIRST and cell.hidden == wga.ARMS[cell.arm].widths[0]
+        return cell.arm in KEPT and (is_deep or cell in compared)
+
+    header, rows = accuracies_by_epochs(logs, shown, [JUDGED])
+    header = ["net", "block", "what it keeps of a highway block", *header]
+    cells = [[name_cell(cell), *KEPT[cell.arm], *words] for cell, words in rows.items()]
+    return f"{markdown(header, cells, words=True)}\n\n{OF_ACCURACIES}"
+
+
+def wide_table(*logs: wga.WhatGatesAddLog) -> str:
+    """Tabulate the digits' nets of few blocks with as many parameters as the deep highway net."""
+
+    def shown(cell: wga.Cell) -> bool:
+        return cell.depth in wga.SHALLOW and cell.hidden > wga.WIDE
+
+    header, rows = accuracies_by_epochs(logs, shown, WIDE_STUDIES)
+    cells = [[name_cell(cell), *words] for cell, words in rows.items()]
+    return f"{markdown(['net', *header], cells, words=True)}\n\n{OF_ACCURACIES}"
+
+
+def sum_table(*logs: wga.WhatGatesAddLog) -> str:
+    """Tabulate accuracy on the sum by arm and number of blocks."""
+    pairs, rows = [*filter(is_of_pairs, logs)], []
+    by_arm = {arm: found for arm in wga.MAIN if (found := pair_scores(pairs, arm))}
+    depths = sorted({depth for found in by_arm.values() for depth in found if depth})
+    for arm, found in by_arm.items():
+        best = max(found, key=lambda depth: found[depth][0])  # on validation pairs
+        cells = {depth: f"{interval(scores):.1f}" for depth, (_, scores) in found.items()}
+        cells[best] = f"**{cells[best]}**"
+        rows.append([arm, *(cells.get(depth, "") for depth in depths)])
+    table = markdown(["net", *(count_of(depth, "block") for depth in depths)], rows)
+    return f"{table}\n\nTest accuracy in %. Blocks of {wga.PAIR_UNITS} units; bold: as many as validate best."
+
+
+def accuracies_by_epochs(
+    logs: Sequence[wga.WhatGatesAddLog], shown: Callable[[wga.Cell], bool], judging: Sequence[str]
+) -> tuple[list[str], dict[wga.Cell, list[str]]]:
+    """Return a table's header and rows: accuracies of nets of the digits, and what the best highway net leads them by.
+
+    Behind a lead stands the word that the rules give to it in the studies named by `judging`.
+    """
+    found, header, order, rows = families(logs), [], {}, {}
+    for study in (wga.FIRST_STUDY, JUDGED):
+        of_budget = [log for log in logs if budget_of(log.study) == budget_of(study)]
+        nets = {cell: log for log in of_budget for cell in cells_of(log) if shown(cell)}
+        gated = [cell for cell in nets if cell.arm == "highway"]
+        if gated:
+            best = max(gated, key=lambda cell: wga.ranked(nets[cell].tried, cell, "accuracy")[0][1])
+            judged = [found.get(f"{log.study}, accuracy", {}) for log in of_budget if log.study in judging]
+            words = {of.cell: f", *{of.word}*" for family in judged for of in family.values()}
+            runs = {cell: wga.scored_runs(log, cell, "accuracy") for cell, log in nets.items()}
+            for cell, of in runs.items():
+                points, lead = wga.values_of(of, "accuracy"), wga.compare(runs[best], of, "accuracy").interval()
+                beside = f"{lead:+.2f}{words.get(cell, '')}" if cell != best else ""
+                order[cell] = points.mean()
+                rows[cell] = [*rows.get(cell, [""] * len(header)), f"{interval(points):.1f}", beside]
+            header += [f"{wga.STUDIES[study].epochs} epochs", "highway minus it"]
+    best_first = sorted(rows, key=order.get, reverse=True)
+    return header, {cell: rows[cell] + [""] * (len(header) - len(rows[cell])) for cell in best_first}
+
+
 def highway_runs(logs: Sequence[wga.WhatGatesAddLog]) -> dict[int, list[wga.ArmRun]]:
     """Return the runs of highway nets in the setting best by accuracy, by the number of blocks."""
     cells = [(log, cell) for log in logs for cell in cells_of(log) if cell.arm == "highway"]
     return {cell.depth: wga.scored_runs(log, cell, "accuracy") for log, cell in cells}
 
 
-def budget_of(log: wga.WhatGatesAddLog) -> tuple[str, str, int, str]:
+def budget_of(name: str) -> tuple[str, str, int, str]:
     """Return in what two studies agree whose nets can be compared: task, activation, epochs and schedule."""
-    study = wga.STUDIES[log.study]
+    study = wga.STUDIES[name]
     return study.of, study.activation, study.epochs, study.schedule
 
 
@@ -505,6 +592,9 @@ FIGURES = {
     "what_gates_add_opened.png": opened_figure,
 }
 TABLES = {
+    "what_gates_add_deep": deep_table,
+    "what_gates_add_wide": wide_table,
+    "what_gates_add_sum": sum_table,
     "what_gates_add": arms_table,
     "what_gates_add_compared": compared_table,
     "what_gates_add_outcomes": outcomes_table,

@@ -9,7 +9,7 @@ from highway_lab.figures import COLORS, FAINT_INK, new_figure, pale
 from highway_lab.intervals import Interval, interval, judge
 from highway_lab.tables import markdown
 
-from .claims import Claim, Verdict, combine, holds
+from .claims import OURS, Claim, Verdict, combine, holds
 from .common import group_by, points
 from .common_figures import lead, minus, name_setting
 from .constant_gates import CONSTANT, HIGHWAY, KINDS, LEARNED, ConstantGatesLog, ConstantGatesRun
@@ -111,7 +111,7 @@ def claims(log: ConstantGatesLog) -> list[Claim]:
         f"{'; '.join(words)}; over learned ones, by pairs: {by_pairs}; n = {len(together) // len(settings)}"
     )
     paper = "nets trained with constant gates do worse"
-    return [Claim("4.1", paper, combine(verdicts.values()), why, measured, before=True)]
+    return [Claim(OURS, paper, combine(verdicts.values()), why, measured, detail=True, before=True)]
 
 
 FIGURES = {"constant_gates.png": gaps_figure}

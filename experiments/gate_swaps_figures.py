@@ -36,7 +36,7 @@ def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
 def swaps_figure(log: GateSwapsLog) -> Figure:
     """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
     groups = settings(log)
-    costs = {setting: rise(nets, gs.OVERALL_MEAN) for setting, nets in groups.items()}
+    costs = {setting: interval(rises(nets, gs.OVERALL_MEAN)) for setting, nets in groups.items()}
     found = ", ".join(f"{cost:.1f} ({setting})" for setting, cost in costs.items())
     title = f"{name_tested(log.dataset)}: the mean gates of all images cost, in points, {found}"
     figure, (above, below) = new_figure(title, 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1))
@@ -125,10 +125,10 @@ def details_table(log: GateSwapsLog) -> str:
     )
 
 
-def rise(nets: Sequence[NetSwaps], kind: str) -> Interval:
-    """Return by how many points the error with gates of one kind exceeds that with an image's own."""
+def rises(nets: Sequence[NetSwaps], kind: str) -> list[float]:
+    """Return by how many points the error with gates of one kind exceeds that with an image's own, of each net."""
     given, own = (swaps_of(nets, "gates", which) for which in (kind, gs.OWN))
-    return interval([100 * (swap.error - before.error) for swap, before in zip(given, own, strict=True)])
+    return [100 * (swap.error - before.error) for swap, before in zip(given, own, strict=True)]
 
 
 def claims(log: GateSwapsLog) -> list[Claim]:
@@ -138,11 +138,17 @@ def claims(log: GateSwapsLog) -> list[Claim]:
     of chance, so they have nothing to lose. A question of ours is whether gates of the same class cost anything.
     """
     groups = settings(log)
-    mean, same = ({of: rise(nets, kind) for of, nets in groups.items()} for kind in (gs.OVERALL_MEAN, gs.SAME))
+    mean, same = (
+        {of: interval(rises(nets, kind)) for of, nets in groups.items()} for kind in (gs.OVERALL_MEAN, gs.SAME)
+    )
     others = {setting: cost for setting, cost in mean.items() if setting != PAPER}
     n = f"n = {len(log.nets) // len(groups)}"
     paper = "a trained net computes with its gates"
-    why = f"One mean gate for all images costs {mean[PAPER].value:.1f} points of test error."
+    costs = sorted(rises(groups[PAPER], gs.OVERALL_MEAN))
+    why = (
+        f"One mean gate for all images costs {mean[PAPER].value:.1f} points of test error, from {costs[0]:.0f} to "
+        f"{costs[-1]:.0f} in {count_of(len(costs), 'net')}."
+    )
     judged = judge_better(mean[PAPER], ACCURACY_MARGIN)
     return [
         Claim("4.1", paper, judged, why, f"points of test error, {PAPER}: {mean[PAPER]:.1f}; {n}"),

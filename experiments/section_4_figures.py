@@ -105,6 +105,7 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         "the lower correlation (with depth; with −mean T)": np.nan if with_depth is None else min(with_depth, -with_T),
         "mean T, %": 100 * gates.mean_T,
         "gates closed, %": 100 * gates.closed_for_a_sample,
+        "gates closed on average over images, %": 100 * gates.closed_in_the_mean,
         "gates selective, %": 100 * gates.selective_beyond_rare,
         "change in the first blocks, %": change_so_far(seen)[first - 1],
         "class difference": classes[:first].mean(),
@@ -309,7 +310,8 @@ def questions(log: Section4Log) -> list[Question]:
     changed, differ = "change in the first blocks, %", "class difference"
     costly, late = "costly early blocks, %", "change by a late block, points"
     half, once, twice = (name_idle(idle * times) for times in TIMES)
-    nearly = f"nearly closed (T below {log.closed:g})"
+    nearly, on_average = f"nearly closed (T below {log.closed:g})", "gates closed on average over images, %"
+    evenly = 100 * first / len(settings(log)[PAPER][0].trained.gates.change)
     return [
         Question(
             figure_2,
@@ -323,7 +325,10 @@ def questions(log: Section4Log) -> list[Question]:
             "the gates of one sample are sparse",
             closed,
             lambda of: is_most(of(closed)),
-            lambda of: f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}. Sparse would be most.",
+            lambda of: (
+                f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}; sparse would be most. They "
+                f"start at {of('mean T, %', 'untrained').mean() / 100:.2f}, and no other limit was tried."
+            ),
         ),
         Question(
             figure_2,
@@ -342,8 +347,8 @@ def questions(log: Section4Log) -> list[Question]:
             changed,
             lambda of: is_most(of(changed)),
             lambda of: (
-                f"The first {first} blocks make {of(changed).mean():.0f} % of the change. In untrained nets they make "
-                f"{of(changed, 'untrained').mean():.0f} %."
+                f"The first {first} blocks make {of(changed).mean():.0f} % of the change; spread evenly it would be "
+                f"{evenly:.0f} %. In untrained nets they make {of(changed, 'untrained').mean():.0f} %."
             ),
         ),
         Question(
@@ -353,7 +358,8 @@ def questions(log: Section4Log) -> list[Question]:
             lambda of: require(is_most(of(closed)), is_selective(of)),
             lambda of: (
                 f"For one image, {of(closed).mean():.0f} % of the gates are {nearly}, and {of(selective).mean():.0f} % "
-                "are open for some images and not for others."
+                "are open for some images and not for others. But averaged over images, only "
+                f"{of(on_average).mean():.0f} % are nearly closed, a contrast that the authors show."
             ),
         ),
         Question(
@@ -363,8 +369,10 @@ def questions(log: Section4Log) -> list[Question]:
             lambda of: judge_better(interval(of(differ) - of("random groups' difference") - SUBSTANTIAL), 0),
             lambda of: (
                 f"Averaged over units, the mean T of a class differs by {of(differ).mean():.3f} from that of all "
-                f"images ({of('mean T, %').mean() / 100:.2f}). More than {SUBSTANTIAL:g} counts as substantial, a size "
-                "chosen after the data."
+                f"images ({of('mean T, %').mean() / 100:.2f}), in untrained nets by "
+                f"{of(differ, 'untrained').mean():.3f}. More than {SUBSTANTIAL:g} counts as substantial, a size chosen "
+                f"after the data. These blocks have {of('in the first blocks, %').mean():.0f} % of the differences; "
+                f"spread evenly it would be {evenly:.0f} %."
             ),
         ),
         Question(
@@ -389,7 +397,10 @@ def questions(log: Section4Log) -> list[Question]:
             f"about {PAPER_IDLE:.0%} of the layers do not contribute",
             once,
             lambda of: combine(judge_idle(of(name)) for name in (half, once, twice)),
-            lambda of: idle_range(idle, of(half), of(twice)),
+            lambda of: (
+                f"{idle_range(idle, of(half), of(twice))} At {idle:g} points it is {of(once).mean():.0f} % on average, "
+                f"and {of(once, 'untrained').mean():.0f} % before training."
+            ),
         ),
     ]
 

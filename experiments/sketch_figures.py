@@ -143,7 +143,7 @@ def data_claim(log: SketchLog) -> Claim:
     shares = share_trained(highway), 1 - share_trained(deep), share_trained(shallow)
     why = (
         f"On all images, {trained_of(highway)} highway nets of {max(plain)} blocks train and {trained_of(deep)} plain "
-        f"ones; {trained_of(shallow)} plain nets of {min(plain)} blocks do."
+        f"ones; {trained_of(shallow)} plain nets of {min(plain)} blocks do. This is of one setting."
     )
     measured = "; ".join(
         f"{name}: {interval(points(runs)):.1f} %"

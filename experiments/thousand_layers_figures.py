@@ -351,10 +351,13 @@ def struggle_claim(log: ThousandLayersLog) -> Claim:
         gain = lead(arms[rival], arms[block, bias, shallower])
         keeps = require(judge_training(log, arms[rival]), judge_as_good(gain, ACCURACY_MARGIN))
         verdict = combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses.values())
-        reached = (
-            f"{points(arms[rival]).mean():.1f} % with {deeper:,} blocks, {gain.value:+.1f} points over {shallower:,}"
-        )
-        beside = f"{KINDS[block]} nets reach {reached}."
+        others = [
+            f"{KINDS[kind]} nets {points(runs).mean():.1f} %"
+            for (kind, _, depth), runs in arms.items()
+            if kind in KINDS and kind != block and depth == deeper
+        ]
+        reached = f"reach {points(arms[rival]).mean():.1f} %, {gain.value:+.1f} points over {shallower:,}"
+        beside = f"with {deeper:,} blocks, {'; '.join([f'{KINDS[block]} nets {reached}', *others])}."
         shown += f"; {KINDS[block]} nets, points gained: {gain:+.2f}"
     why += f" The overview compares with residual nets: {beside}"
     measured = f"points lost from {shallower:,} to {deeper:,} blocks, n = {len(control)}: {shown}"

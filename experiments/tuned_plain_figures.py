@@ -9,7 +9,7 @@ from highway_lab.intervals import Interval, difference, interval
 from highway_lab.tables import markdown
 
 from . import tuned_plain as tp
-from .claims import OURS, Claim, Verdict, combine, judge_as_good, judge_better, of_learners
+from .claims import OURS, Claim, Verdict, combine, in_words, judge_as_good, judge_better, of_learners
 from .common import CHANCE, group_by
 from .common_figures import draw_against, judge_each, minus
 from .rates import edge_note
@@ -245,13 +245,19 @@ def claims(log: tp.TunedPlainLog) -> list[Claim]:
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     deepest = leads[max(leads)]
     by = f"{deepest.value:.1f} points if both kinds may begin with orthogonal weights"
-    why = f"{where_better} At {max(leads)} blocks they lead by {by}."
+    equal = [
+        f"{lead(tuned[tp.HIGHWAY][depth], runs).value:.1f} points at {depth}"
+        for depth, runs in tuned[tp.WIDE].items()
+        if depth in leads
+    ]
+    beside = f"Over plain nets of as many parameters they lead by {in_words(equal)} blocks." if equal else ""
+    why = f"{where_better} At {max(leads)} blocks they lead by {by}. {beside}"
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without gains over plain nets of as many parameters"
     as_good = f"plain nets of {tp.WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"
     is_as_good = of_learners(is_as_good, learned)
     return [
-        Claim("3.1", outperform, is_better, why, better, detail=True, before=True),
+        Claim(OURS, outperform, is_better, why, better, detail=True, before=True),
         Claim(OURS, no_gains, is_as_good, where_as_good, as_good, detail=True),
         *blog_claims(untuned, tuned[tp.PLAIN].get(BLOG_DEPTH)),
     ]

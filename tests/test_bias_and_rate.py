@@ -1,5 +1,6 @@
 """The grids of rate, bias, activation and initialisation: what is equal in them, and the verdict on them."""
 
+from dataclasses import replace
 from itertools import product
 
 import made_up
@@ -53,3 +54,15 @@ def test_a_bias_suffices_if_every_run_learns_and_blocks_help_and_one_bias_is_eno
     assert claim.verdict == verdict
     assert claim.why.startswith(where)
     assert claim.measured.endswith("points over nets without blocks (mean of 12 pairs, n = 2)")
+
+
+def test_the_biases_that_the_paper_names_stand_beside_the_verdict_at_their_best_rate():
+    scores = {5e-3: (0.2, 0.3), 1e-3: (0.1, 0.9)}
+    log = log_of(SCORES)
+    log.by_rate = [
+        made_up.trained_run(replace(FIFTY, gate_bias=-1.0, lr=lr, seed=seed), [score])
+        for lr, of_rate in scores.items()
+        for seed, score in enumerate(of_rate)
+    ]
+    (claim,) = claims(log)
+    assert ", at the best rate, 1 of 2 from −1 do," in claim.why

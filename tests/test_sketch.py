@@ -64,7 +64,7 @@ def test_the_contrast_is_one_of_depth_if_on_all_images_deep_plain_nets_alone_fai
     assert contrast.verdict == verdict
     assert contrast.why == (
         f"On all images, {highway} of 10 highway nets of 4 blocks train and {deep} of 10 plain ones; {shallow} of 10 "
-        "plain nets of 2 blocks do."
+        "plain nets of 2 blocks do. This is of one setting."
     )
 
 

@@ -223,15 +223,13 @@ def claims(log: BiasAndRateLog) -> list[Claim]:
     learned = {name: (scores[start] > LEARNT).sum() for name, start in starts.items()}
     n = scores[NO_BLOCKS].size
     paper = "a negative gate bias suffices for learning, for various activations and zero-mean initialisations"
-    plain = next(of for start, of in scores.items() if start[0] == "plain" and start[2])
-    why = (
-        f"{holds(verdicts, 'from b_T = {}')} One bias that works is enough, as the authors treat it as a "
-        f"hyperparameter. Of plain nets {(plain > LEARNT).sum()} of {plain.size} learn."
-    )
+    why = f"{holds(verdicts, 'from b_T = {}')} One bias that works is enough: to the authors it is a hyperparameter."
+    for plain in (of for (block, _, depth), of in scores.items() if block == "plain" and depth):
+        why += f" Of plain nets {(plain > LEARNT).sum()} of {plain.size} learn."
     if examples := [f"{count} from {minus(bias)}" for bias in EXAMPLES if (count := learned_from(log, bias))]:
         why += (
-            f" With one activation and initialisation, at the best rate, {in_words(examples)} do, which are the "
-            "authors' examples."
+            f" From the authors' examples, with one activation and initialisation, at the best rate, these learn: "
+            f"{in_words(examples)}."
         )
     measured = "; ".join(
         f"from {name}: {learned[name]} of {n} nets learn, {lead_of(scores, start)}" for name, start in starts.items()

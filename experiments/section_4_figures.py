@@ -371,8 +371,8 @@ def questions(log: Section4Log) -> list[Question]:
                 f"Averaged over units, the mean T of a class differs by {of(differ).mean():.3f} from that of all "
                 f"images ({of('mean T, %').mean() / 100:.2f}), in untrained nets by "
                 f"{of(differ, 'untrained').mean():.3f}. More than {SUBSTANTIAL:g} counts as substantial, a size chosen "
-                f"after the data. These blocks have {of('in the first blocks, %').mean():.0f} % of the differences; "
-                f"spread evenly it would be {evenly:.0f} %."
+                f"after the data. The first {first} blocks have {of('in the first blocks, %').mean():.0f} % of the "
+                f"differences; spread evenly it would be {evenly:.0f} %."
             ),
         ),
         Question(

@@ -90,11 +90,12 @@ def claims(log: TaskDifficultyLog) -> list[Claim]:
         max((100 * of.trained.error for tasks in counting for of in learned(log, tasks[name])), default=np.nan)
         for name in (HARDER, EASIER)
     ]
-    why = (
-        f"{holds(verdicts, 'with {}')}{failed} The images are the same, only their labels differ. But nets have "
-        f"learned the {HARDER} worse: where enough nets learn, they err on up to {worst[0]:.0f} % of the training "
-        f"pairs, and on up to {worst[1]:.1f} % with {EASIER}."
-    )
+    why = f"{holds(verdicts, 'with {}')}{failed} The images are the same, only their labels differ."
+    if worst[0] > worst[1]:
+        why += (
+            f" But nets have learned the {HARDER} worse: where enough nets learn, they err on up to {worst[0]:.0f} % "
+            f"of the training pairs, and on up to {worst[1]:.1f} % with {EASIER}."
+        )
     measured = f'blocks needed for "{HARDER}" minus "{EASIER}": {"; ".join(words)}'
     return [Claim("4.2", paper, combine(verdicts.values()), why, measured, detail=True, before=True)]
 

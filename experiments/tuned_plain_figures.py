@@ -245,13 +245,11 @@ def claims(log: tp.TunedPlainLog) -> list[Claim]:
     outperform = "deep highway nets outperform plain nets of as many units, both tuned"
     deepest = leads[max(leads)]
     by = f"{deepest.value:.1f} points if both kinds may begin with orthogonal weights"
-    equal = [
-        f"{lead(tuned[tp.HIGHWAY][depth], runs).value:.1f} points at {depth}"
-        for depth, runs in tuned[tp.WIDE].items()
-        if depth in leads
-    ]
-    beside = f"Over plain nets of as many parameters they lead by {in_words(equal)} blocks." if equal else ""
-    why = f"{where_better} At {max(leads)} blocks they lead by {by}. {beside}"
+    equal = {depth: lead(tuned[tp.HIGHWAY][depth], runs) for depth, runs in tuned[tp.WIDE].items() if depth in leads}
+    why = f"{where_better} At {max(leads)} blocks they lead by {by}."
+    if equal:
+        apart = in_words([f"{of:+.1f} at {depth}" for depth, of in equal.items()])
+        why += f" From plain nets of as many parameters they differ by {apart} blocks."
     better = f"points of accuracy ({seeds}, by blocks): {better}"
     no_gains = "gates double the parameters without gains over plain nets of as many parameters"
     as_good = f"plain nets of {tp.WIDE.hidden} units minus highway nets, points ({seeds}, by blocks): {as_good}"

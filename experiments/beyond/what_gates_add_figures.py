@@ -60,12 +60,8 @@ KEPT = {  # by arm: its block, and what this keeps of a highway block
     "plain": ("y = H", "nothing"),
 }
 JUDGED = "tanh-long"  # the study of the digits that the rules judge
-WIDE_STUDIES = ("wide", "wide-rivals", "wide-long", "wide-rivals-long")
-OF_ACCURACIES = (
-    "Test accuracy in %, the best net first. Highway minus it: points, of the highway net that validates best; behind "
-    "them, where our rules compare, the word that is true of the highway net."
-)
-LONGER = (JUDGED, "tanh-long-others", "wide-long")  # studies of the digits, 60 epochs
+WIDE_STUDIES = (("wide", "wide-rivals"), ("wide-long", "wide-rivals-long"))  # highway nets, and others
+NOTHING = "Nothing yet: the runs of this table are not there."
 COMPARED_WITH = {  # the best net of a study, with these nets of another
     "wide": (wga.FIRST_STUDY, ("highway", SHALLOW_NET)),
     "gain": (wga.FIRST_STUDY, ("highway", "constant gates", "residual, scaled")),
@@ -118,11 +114,11 @@ def first_family(log: wga.WhatGatesAddLog, criterion: str, *, clipped: bool = Tr
     return family((log, cells["highway"]), others, criterion, clipped=clipped)
 
 
-def further_family(first: wga.WhatGatesAddLog, names: Sequence[str], log: wga.WhatGatesAddLog) -> Family:
-    """Compare the net of a study that validates best with nets of another."""
-    cells = {cell.arm: cell for cell in equal_cells(first) if not wga.is_shallow(cell)}
-    cells[SHALLOW_NET] = wga.best_cell(first, filter(wga.is_shallow, cells_of(first)), "accuracy")
-    others = {name: (first, cells[name]) for name in names}
+def further_family(base: wga.WhatGatesAddLog, names: Sequence[str], log: wga.WhatGatesAddLog) -> Family:
+    """Compare the net of a study that validates best with nets of another, its base, by accuracy."""
+    cells = {cell.arm: cell for cell in equal_cells(base) if not wga.is_shallow(cell)}
+    cells[SHALLOW_NET] = wga.best_cell(base, filter(wga.is_shallow, cells_of(base)), "accuracy")
+    others = {name: (base, cells[name]) for name in names}
     return family((log, wga.best_cell(log, cells_of(log), "accuracy")), others, "accuracy")
 
 
@@ -172,17 +168,17 @@ def name_cell(cell: wga.Cell) -> str:
 def name_setting(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
     """Return the setting chosen by accuracy: rate and scale, each marked if it lies at an end of its grid."""
     chosen, arm, study = wga.ranked(log.tried, cell, "accuracy")[0][0], wga.ARMS[cell.arm], wga.STUDIES[log.study]
-    grid = wga.candidates(arm, study.activation, study.of)
+    grid = wga.candidates(arm, study.activation, study.of)  # in order
+    lr, scale = (AT_END * (of in ends) for of, *ends in zip(chosen, grid[0], grid[-1], strict=True))
     value = chosen.value if isinstance(chosen.value, str) else f"{arm.scale} {chosen.value:.3g}"
-    at_end = [of in ends for of, *ends in zip(chosen, grid[0], grid[-1], strict=True)]
-    return ", ".join(words + AT_END * end for words, end in zip((f"{chosen.lr:g}", value), at_end, strict=True))
+    return f"{chosen.lr:g}{lr}, {value}{scale}"
 
 
 def arms_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate every cell of every study: accuracy and loss, counts of failures, settings, workable candidates."""
     rows = []
     for log in logs:
-        gated = highway_runs([log]) or highway_runs([of for of in logs if budget_of(of.study) == budget_of(log.study)])
+        gated = highway_runs([log]) or highway_runs(of_budget(logs, log.study))
         for cell in cells_of(log):
             highway = gated.get(cell.depth) or gated.get(max(gated, default=0), [])
             accuracy, loss = (wga.scored_runs(log, cell, of) for of in (wga.STUDIES[log.study].criteria * 2)[:2])
@@ -202,10 +198,17 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
                     name_setting(log, cell),
                 ]
             )
-    header = ["study", "net", "test accuracy, %", "highway minus it", "training loss", "at chance or diverged"]
+    header = [
+        "study",
+        "net",
+        "test accuracy, %",
+        "highway of as many blocks minus it",
+        "training loss",
+        "at chance or diverged",
+    ]
     table = markdown([*header, "steps clipped", "workable candidates", "setting"], rows)
     return (
-        f"{table}\n\nHighway minus it: points, highway nets of as many blocks, else of the most; of the same study, "
+        f"{table}\n\nHighway minus it: points, of as many blocks, else of the most; of the same study, "
         "else of another with as many epochs; paired by seed. The training loss is of the setting best by training "
         f"loss, all else of the setting named, of which {AT_END} marks the ends of the grid."
     )
@@ -213,43 +216,31 @@ def arms_table(*logs: wga.WhatGatesAddLog) -> str:
 
 def deep_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the digits' deep nets with as many parameters, and the shallow ones that rules compare with them."""
-    compared = {
-        of.cell for name, found in families(logs).items() if name == f"{JUDGED}, accuracy" for of in found.values()
-    }
+    compared = {of.cell for of in families(logs).get(f"{JUDGED}, accuracy", {}).values()}
 
     def shown(cell: wga.Cell) -> bool:
         is_deep = cell.depth == wga.BLOCKS_OF_FIRST and cell.hidden == wga.ARMS[cell.arm].widths[0]
         return cell.arm in KEPT and (is_deep or cell in compared)
 
-    header, rows = accuracies_by_epochs(logs, shown, [JUDGED])
+    header, rows = accuracies_by_epochs(logs, shown, (JUDGED,))
     header = ["net", "block", "what it keeps of a highway block", *header]
-    cells = [[name_cell(cell), *KEPT[cell.arm], *words] for cell, words in rows.items()]
-    return f"{markdown(header, cells, words=True)}\n\n{OF_ACCURACIES}"
+    return table_of_accuracies(header, [[name_cell(cell), *KEPT[cell.arm], *words] for cell, words in rows.items()])
 
 
 def wide_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the digits' nets of few blocks with as many parameters as the deep highway net."""
-
-    def shown(cell: wga.Cell) -> bool:
-        return cell.depth in wga.SHALLOW and cell.hidden > wga.WIDE
-
-    header, rows = accuracies_by_epochs(logs, shown, WIDE_STUDIES)
-    cells = [[name_cell(cell), *words] for cell, words in rows.items()]
-    return f"{markdown(['net', *header], cells, words=True)}\n\n{OF_ACCURACIES}"
+    header, rows = accuracies_by_epochs(logs, lambda cell: cell.hidden > wga.WIDE, sum(WIDE_STUDIES, ()))
+    return table_of_accuracies(["net", *header], [[name_cell(cell), *words] for cell, words in rows.items()])
 
 
-def sum_table(*logs: wga.WhatGatesAddLog) -> str:
-    """Tabulate accuracy on the sum by arm and number of blocks."""
-    pairs, rows = [*filter(is_of_pairs, logs)], []
-    by_arm = {arm: found for arm in wga.MAIN if (found := pair_scores(pairs, arm))}
-    depths = sorted({depth for found in by_arm.values() for depth in found if depth})
-    for arm, found in by_arm.items():
-        best = max(found, key=lambda depth: found[depth][0])  # on validation pairs
-        cells = {depth: f"{interval(scores):.1f}" for depth, (_, scores) in found.items()}
-        cells[best] = f"**{cells[best]}**"
-        rows.append([arm, *(cells.get(depth, "") for depth in depths)])
-    table = markdown(["net", *(count_of(depth, "block") for depth in depths)], rows)
-    return f"{table}\n\nTest accuracy in %. Blocks of {wga.PAIR_UNITS} units; bold: as many as validate best."
+def table_of_accuracies(header: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return NOTHING
+    return (
+        f"{markdown(header, rows, words=True)}\n\nTest accuracy in %, the best net first, nets without the longer "
+        "training last. Highway minus it: points, of the highway net that validates best; behind them, where our rules "
+        "compare, the word that is true of the highway net."
+    )
 
 
 def accuracies_by_epochs(
@@ -261,34 +252,56 @@ def accuracies_by_epochs(
     """
     found, header, order, rows = families(logs), [], {}, {}
     for study in (wga.FIRST_STUDY, JUDGED):
-        of_budget = [log for log in logs if budget_of(log.study) == budget_of(study)]
-        nets = {cell: log for log in of_budget for cell in cells_of(log) if shown(cell)}
+        nets = {cell: log for log in of_budget(logs, study) for cell in cells_of(log) if shown(cell)}
         gated = [cell for cell in nets if cell.arm == "highway"]
-        if gated:
-            best = max(gated, key=lambda cell: wga.ranked(nets[cell].tried, cell, "accuracy")[0][1])
-            judged = [found.get(f"{log.study}, accuracy", {}) for log in of_budget if log.study in judging]
-            words = {of.cell: f", *{of.word}*" for family in judged for of in family.values()}
-            runs = {cell: wga.scored_runs(log, cell, "accuracy") for cell, log in nets.items()}
-            for cell, of in runs.items():
-                points, lead = wga.values_of(of, "accuracy"), wga.compare(runs[best], of, "accuracy").interval()
-                beside = f"{lead:+.2f}{words.get(cell, '')}" if cell != best else ""
-                order[cell] = points.mean()
-                rows[cell] = [*rows.get(cell, [""] * len(header)), f"{interval(points):.1f}", beside]
-            header += [f"{wga.STUDIES[study].epochs} epochs", "highway minus it"]
+        if not gated:
+            continue
+        best = max(gated, key=lambda cell: wga.ranked(nets[cell].tried, cell, "accuracy")[0][1])
+        judged = [found.get(f"{name}, accuracy", {}) for name in judging if budget(name) == budget(study)]
+        words = {of.cell: f", *{of.word}*" for family in judged for of in family.values()}
+        highway = wga.scored_runs(nets[best], best, "accuracy")
+        for cell, log in nets.items():
+            lead = wga.compare(highway, wga.scored_runs(log, cell, "accuracy"), "accuracy").interval()
+            points = accuracies(log, cell)
+            order[cell] = len(header), points.mean()
+            rows.setdefault(cell, [""] * len(header))
+            rows[cell] += [f"{interval(points):.1f}", f"{lead:+.2f}{words.get(cell, '')}" if cell != best else ""]
+        header += [f"{wga.STUDIES[study].epochs} epochs", "highway minus it"]
     best_first = sorted(rows, key=order.get, reverse=True)
     return header, {cell: rows[cell] + [""] * (len(header) - len(rows[cell])) for cell in best_first}
 
 
+def sum_table(*logs: wga.WhatGatesAddLog) -> str:
+    """Tabulate accuracy on the sum by arm and number of blocks."""
+    pairs, rows = [*filter(is_of_pairs, logs)], []
+    by_arm = {arm: found for arm in wga.MAIN if (found := pair_scores(pairs, arm))}
+    depths = sorted({depth for found in by_arm.values() for depth in found})
+    for arm, found in by_arm.items():
+        best = max(found, key=lambda depth: found[depth][0])  # on validation pairs
+        cells = {depth: f"{interval(scores):.1f}" for depth, (_, scores) in found.items()}
+        cells[best] = f"**{cells[best]}**"
+        rows.append([arm, *(cells.get(depth, "") for depth in depths)])
+    if not rows:
+        return NOTHING
+    table = markdown(["net", *(count_of(depth, "block") for depth in depths)], rows)
+    return f"{table}\n\nTest accuracy in %; bold: the number of blocks that validates best."
+
+
 def highway_runs(logs: Sequence[wga.WhatGatesAddLog]) -> dict[int, list[wga.ArmRun]]:
-    """Return the runs of highway nets in the setting best by accuracy, by the number of blocks."""
+    """Return the runs of highway nets in the setting best by accuracy, by the number of blocks; the last log's."""
     cells = [(log, cell) for log in logs for cell in cells_of(log) if cell.arm == "highway"]
     return {cell.depth: wga.scored_runs(log, cell, "accuracy") for log, cell in cells}
 
 
-def budget_of(name: str) -> tuple[str, str, int, str]:
+def budget(name: str) -> tuple[str, str, int, str]:
     """Return in what two studies agree whose nets can be compared: task, activation, epochs and schedule."""
     study = wga.STUDIES[name]
     return study.of, study.activation, study.epochs, study.schedule
+
+
+def of_budget(logs: Sequence[wga.WhatGatesAddLog], name: str) -> list[wga.WhatGatesAddLog]:
+    """Return the logs whose nets can be compared with those of a study."""
+    return [log for log in logs if budget(log.study) == budget(name)]
 
 
 def is_of_pairs(log: wga.WhatGatesAddLog) -> bool:
@@ -330,7 +343,7 @@ def families(logs: Sequence[wga.WhatGatesAddLog]) -> dict[str, Family]:
                     found[name] = first_family(log, criterion, clipped=clipped)
         elif base in by_study:
             found[f"{log.study}, accuracy"] = further_family(by_study[base], names, log)
-    for wide, rivals in (("wide", "wide-rivals"), ("wide-long", "wide-rivals-long")):
+    for wide, rivals in WIDE_STUDIES:
         if by_study.keys() >= {wide, rivals}:
             found[f"{rivals}, accuracy"] = wide_family(by_study[wide], by_study[rivals])
     pairs = [*filter(is_of_pairs, logs)]
@@ -370,7 +383,7 @@ def survival_in_words(log: wga.WhatGatesAddLog) -> str:
             cell = wga.best_cell(log, cells, "accuracy")
             accuracy = accuracies(log, cell).mean()
             words.append(f"{100 - accuracy:.1f} % with {count_of(cell.depth, f'{cell.arm} block')}")
-    return f"Test error {', '.join(words)}"
+    return f"Test error after {wga.STUDIES[log.study].epochs} epochs {', '.join(words)}"
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
@@ -406,11 +419,11 @@ def pair_scores(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[int, tupl
 def equal_cells(log: wga.WhatGatesAddLog) -> list[wga.Cell]:
     """Return the cells with as many parameters as highway nets, or their block: deep ones first, then shallow ones.
 
-    On the sum, these are all cells.
+    On the sum, and of wide nets, these are all cells.
     """
-    if is_of_pairs(log):
-        return cells_of(log)
     deep = [cell for cell in cells_of(log) if cell.hidden == wga.ARMS[cell.arm].widths[0] and not wga.is_shallow(cell)]
+    if is_of_pairs(log) or not deep:
+        return cells_of(log)
     return [*deep, *(cell for cell in cells_of(log) if wga.is_shallow(cell) and cell.hidden != wga.NARROW)]
 
 
@@ -422,7 +435,7 @@ def color_of(cell: wga.Cell) -> str:
 def name_rows(axes: Axes, cells: Sequence[wga.Cell]) -> None:
     """Write the names of cells beside the rows 0, 1, ... of a panel, from above."""
     axes.set_yticks(range(len(cells)), [name_cell(cell) for cell in cells], fontsize=8)
-    axes.set_ylim(len(cells) - 0.5, -0.5)
+    axes.set_ylim(max(1, len(cells)) - 0.5, -0.5)
 
 
 def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
@@ -431,10 +444,10 @@ def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     A dot is a seed; a diamond is the mean after 60 epochs.
     """
     rows = dict.fromkeys(equal_cells(logs[0]), logs[0])
-    rows |= {cell: log for log in logs if log.study == "wide" for cell in cells_of(log)}
+    rows |= {cell: log for log in of_budget(logs, logs[0].study) if log.study == "wide" for cell in cells_of(log)}
     for row, (cell, log) in enumerate(rows.items()):
         draw_dots(axes, 100 - accuracies(log, cell), row, color=color_of(cell))
-        for longer in (log for log in logs if log.study in LONGER and cell in cells_of(log)):
+        for longer in (log for log in of_budget(logs, JUDGED) if log.study != logs[0].study and cell in cells_of(log)):
             style = {"markeredgecolor": color_of(cell), "markerfacecolor": "white", "zorder": 3}
             axes.plot(100 - accuracies(longer, cell).mean(), row, "D", **style)
     name_rows(axes, [*rows])
@@ -546,6 +559,8 @@ def deep_nets(logs: Sequence[wga.WhatGatesAddLog], arm: str) -> dict[str, tuple[
 def opened_by_best(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
     """Return the range of effective depth of the nets of a cell that validate about as well as the best of them."""
     tried = [of for of in log.tried if of.cell == cell and of.opened is not None]
+    if not tried:
+        return "none"
     least = max(of.validation_score for of in tried) - NEAR_BEST
     opened = [of.opened for of in tried if of.validation_score >= least]
     return " to ".join(dict.fromkeys(f"{end:.2g}" for end in (min(opened), max(opened))))

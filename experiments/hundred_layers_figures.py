@@ -210,7 +210,8 @@ def settings_table(*logs: hl.HundredLayersLog) -> str:
     tried = group_by([run for log in logs for run in log.tried], lambda run: run.task.arm)
     rows, at_rate, at_scale = [], [], []
     for arm, setting in hl.chosen_settings(run for runs in tried.values() for run in runs).items():
-        losses = hl.log_losses([run for run in tried[arm] if run.task.setting == setting], hl.FINAL)
+        longest = hl.tried_longest(run for run in tried[arm] if run.task.setting == setting)
+        losses = hl.log_losses(longest, hl.FINAL)
         scale, scales = hl.ARMS[arm].scale, hl.ARMS[arm].scales
         cells = [f"{setting.lr:g}", f"{scale} = {minus(setting.scale)}", loss_in_words(interval(losses))]
         rows.append([arm, *cells, *failures(tried[arm])])

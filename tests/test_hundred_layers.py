@@ -61,15 +61,16 @@ def tuned(as_many_as_mnist) -> tuple[list[list[hl.Task]], list[hl.HundredLayersR
 def test_every_arm_has_as_many_tries_and_no_run_is_made_twice(tuned, as_many_as_mnist):
     (first, second), tried = tuned
     assert Counter(task.arm for task in first) == dict.fromkeys(hl.ARMS, 12)
-    assert Counter(task.arm for task in second) == dict.fromkeys(hl.ARMS, hl.FINALISTS)
+    assert Counter(task.arm for task in second) == dict.fromkeys(hl.ARMS, 2 * hl.FINALISTS)
     chosen = hl.chosen_settings(tried)
     assert chosen == {arm: hl.Setting(0.03, of.scales[1]) for arm, of in hl.ARMS.items()}
     short, long = (plan(as_many_as_mnist, False, chosen) for plan in (hl.plan, hl.plan_long))
     assert Counter(task.arm for task in short) == dict.fromkeys(hl.ARMS, 5)
     assert Counter(task.arm for task in long) == dict.fromkeys(hl.LONG_ARMS, 10)
     everything = [*first, *second, *short, *long]
-    assert len(everything) == len({task.config for task in everything}) == 75 + 25 + 40
-    assert {task.config.epochs for task in first + second + short} == {40}
+    assert len(everything) == len({task.config for task in everything}) == 90 + 25 + 40
+    assert {task.config.epochs for task in first} == {10}
+    assert {task.config.epochs for task in second + short} == {40}
     assert {task.config.epochs for task in long} == {400}
     assert {task.setting for task in long if task.arm == hl.PLAIN} == {hl.Setting(lr, 1.05) for lr in (0.03, 0.015)}
 
@@ -78,10 +79,10 @@ def test_seeds_that_tune_do_not_score(tuned, as_many_as_mnist):
     (first, second), _ = tuned
     scored = hl.plan(as_many_as_mnist, False, CHOSEN) + hl.plan_long(as_many_as_mnist, False, CHOSEN)
     assert {task.config.seed for task in first} == {hl.TUNING_SEEDS[0]}
-    assert {task.config.seed for task in second} == {hl.TUNING_SEEDS[1]}
+    assert {task.config.seed for task in second} == set(hl.TUNING_SEEDS)
     assert {task.config.seed for task in scored} == set(hl.SEEDS)
     assert not set(hl.SEEDS) & set(hl.TUNING_SEEDS)
-    assert [task.tunes for task in (*first, *second, *scored)] == [True] * 75 + [False] * 65
+    assert [task.tunes for task in (*first, *second, *scored)] == [True] * 90 + [False] * 65
 
 
 def test_all_nets_are_trained_alike_and_a_block_has_as_many_parameters(as_many_as_mnist):
@@ -112,6 +113,15 @@ def test_the_lowest_mean_over_both_seeds_is_chosen_and_failures_are_alike():
     ]
     ranked = [setting.lr for setting in hl.rank_settings(tried)[hl.PLAIN]]
     assert ranked == [0.003, 0.01, 0.03, 0.1], "of equal ones the lower rate is first, as both failures count alike"
+
+
+def test_a_longer_try_decides_whatever_a_shorter_one_reached():
+    shorter, longer = (task_of(hl.PLAIN, hl.TUNING_SEEDS[0], lr) for lr in (0.01, 0.03))
+    shorter = replace(shorter, config=replace(shorter.config, epochs=1))
+    before = replace(longer, config=replace(longer.config, epochs=1))
+    tried = [finished(shorter, 1e-6), finished(before, None), finished(longer, 1e-3)]
+    assert hl.chosen_settings(tried) == {hl.PLAIN: longer.setting}
+    assert hl.tried_longest(tried) == tried[2:]
 
 
 # ---------------------------------------------------------------------------------------------- training

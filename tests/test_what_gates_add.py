@@ -377,12 +377,12 @@ def test_tables_show_the_deep_and_the_wide_nets_beside_the_highway_net_that_vali
             of.validation_score = (of.validation_score or 0) + preferred
     deep, wide = (TABLES[f"what_gates_add_{name}"](*logs).splitlines() for name in ("deep", "wide"))
     assert "| highway, 100 blocks of 50 | y = T(x)·H + (1 − T(x))·x | all | 80.0 ± 0.0 |  | 81.0 ± 0.0 |  |" in deep
-    assert "| plain, 100 blocks of 71 | y = H | nothing | 70.0 ± 0.0 | +10.00 ± 0.00 |  |  |" in deep
-    assert sum("71.0 ± 0.0 | +10.00 ± 0.00, *outperforms* |" in row for row in deep) == 5
+    assert "| plain, 100 blocks of 71 | y = H | nothing | 70.0 ± 0.0 | -10.00 ± 0.00 |  |  |" in deep
+    assert sum("71.0 ± 0.0 | -10.00 ± 0.00, *falls behind* |" in row for row in deep) == 5
     assert [row for row in deep if "blocks of" in row][-1].endswith("|  |  |"), "without the longer training: last"
-    assert "| highway, 5 blocks of 197 | 80.0 ± 0.0 | +10.00 ± 0.00 | 91.0 ± 0.0 |  |" in wide
-    assert "| highway, 2 blocks of 284 | 90.0 ± 0.0 |  | 81.0 ± 0.0 | +10.00 ± 0.00 |" in wide
-    assert sum("71.0 ± 0.0 | +20.00 ± 0.00, *outperforms* |" in row for row in wide) == 1
+    assert "| highway, 5 blocks of 197 | 80.0 ± 0.0 | -10.00 ± 0.00 | 91.0 ± 0.0 |  |" in wide
+    assert "| highway, 2 blocks of 284 | 90.0 ± 0.0 |  | 81.0 ± 0.0 | -10.00 ± 0.00 |" in wide
+    assert sum("71.0 ± 0.0 | -20.00 ± 0.00, *falls behind* |" in row for row in wide) == 1
     assert not [row for row in wide if "100 blocks" in row or "of 71" in row]
 
 

@@ -48,8 +48,11 @@ SHALLOW_NET = "best shallow net"
 KEPT = {  # by arm: its block, and what this keeps of a highway block
     "highway": ("y = T(x)·H + (1 − T(x))·x", "all"),
     "highway, orthogonal": ("y = T(x)·H + (1 − T(x))·x, from orthogonal weights", "all"),
-    "gates as drawn": ("y = T(x)·H + (1 − T(x))·x, T not trained", "copy, small start, dependence on the input"),
-    "constant gates": ("y = T·H + (1 − T)·x, one number T a unit", "copy, small start, learned scale"),
+    "gates as drawn": (
+        "y = T(x)·H + (1 − T(x))·x, W_T and b_T not trained",
+        "copy, small start, dependence on the input",
+    ),
+    "constant gates": ("y = T·H + (1 − T)·x, one learned number T a unit", "copy, small start, learned scale"),
     "residual, gated": ("y = x + T(x)·H", "all, but the copy is not scaled"),
     "residual, scaled": ("y = x + H/Lᵖ", "copy, fixed small scale"),
     "residual": ("y = x + H", "copy"),
@@ -60,6 +63,7 @@ KEPT = {  # by arm: its block, and what this keeps of a highway block
     "plain": ("y = H", "nothing"),
 }
 JUDGED = "tanh-long"  # the study of the digits that the rules judge
+MIRRORED = {"outperforms": "falls behind", "falls behind": "outperforms"}  # what the other net does
 WIDE_STUDIES = (("wide", "wide-rivals"), ("wide-long", "wide-rivals-long"))  # highway nets, and others
 NOTHING = "Nothing yet: the runs of this table are not there."
 COMPARED_WITH = {  # the best net of a study, with these nets of another
@@ -237,16 +241,17 @@ def table_of_accuracies(header: list[str], rows: list[list[str]]) -> str:
     if not rows:
         return NOTHING
     return (
-        f"{markdown(header, rows, words=True)}\n\nTest accuracy in %, the best net first, nets without the longer "
-        "training last. Highway minus it: points, of the highway net that validates best; behind them, where our rules "
-        "compare, the word that is true of the highway net."
+        f"{markdown(header, rows, words=True)}\n\n"
+        "Test accuracy in %, the best net first. Better by: points. The highway net is the one that validates "
+        "best after as many epochs. Behind the points stands, where our rules compare, what the net is or does "
+        "beside it. Nets that the rules compare have twenty seeds, deep ones beside them ten."
     )
 
 
 def accuracies_by_epochs(
     logs: Sequence[wga.WhatGatesAddLog], shown: Callable[[wga.Cell], bool], judging: Sequence[str]
 ) -> tuple[list[str], dict[wga.Cell, list[str]]]:
-    """Return a table's header and rows: accuracies of nets of the digits, and what the best highway net leads them by.
+    """Return a table's header and rows: accuracies of nets of the digits, and their leads over the best highway net.
 
     Behind a lead stands the word that the rules give to it in the studies named by `judging`.
     """
@@ -258,15 +263,15 @@ def accuracies_by_epochs(
             continue
         best = max(gated, key=lambda cell: wga.ranked(nets[cell].tried, cell, "accuracy")[0][1])
         judged = [found.get(f"{name}, accuracy", {}) for name in judging if budget(name) == budget(study)]
-        words = {of.cell: f", *{of.word}*" for family in judged for of in family.values()}
+        words = {of.cell: f", *{MIRRORED.get(of.word, of.word)}*" for family in judged for of in family.values()}
         highway = wga.scored_runs(nets[best], best, "accuracy")
         for cell, log in nets.items():
-            lead = wga.compare(highway, wga.scored_runs(log, cell, "accuracy"), "accuracy").interval()
+            lead = wga.compare(wga.scored_runs(log, cell, "accuracy"), highway, "accuracy").interval()
             points = accuracies(log, cell)
             order[cell] = len(header), points.mean()
             rows.setdefault(cell, [""] * len(header))
             rows[cell] += [f"{interval(points):.1f}", f"{lead:+.2f}{words.get(cell, '')}" if cell != best else ""]
-        header += [f"{wga.STUDIES[study].epochs} epochs", "highway minus it"]
+        header += [f"{wga.STUDIES[study].epochs} epochs", "better than highway by"]
     best_first = sorted(rows, key=order.get, reverse=True)
     return header, {cell: rows[cell] + [""] * (len(header) - len(rows[cell])) for cell in best_first}
 
@@ -281,10 +286,14 @@ def sum_table(*logs: wga.WhatGatesAddLog) -> str:
         cells = {depth: f"{interval(scores):.1f}" for depth, (_, scores) in found.items()}
         cells[best] = f"**{cells[best]}**"
         rows.append([arm, *(cells.get(depth, "") for depth in depths)])
+    for log in pairs:
+        for cell in filter(wga.WIDE_PAIR_CELLS.__contains__, cells_of(log)):
+            words = {cell.depth: f"{interval(accuracies(log, cell)):.1f}"}
+            rows.append([f"{cell.arm}, {cell.hidden} units", *(words.get(depth, "") for depth in depths)])
     if not rows:
         return NOTHING
     table = markdown(["net", *(count_of(depth, "block") for depth in depths)], rows)
-    return f"{table}\n\nTest accuracy in %; bold: the number of blocks that validates best."
+    return f"{table}\n\nTest accuracy in %; bold: the number of blocks that validates best, of units like all others."
 
 
 def highway_runs(logs: Sequence[wga.WhatGatesAddLog]) -> dict[int, list[wga.ArmRun]]:
@@ -375,15 +384,15 @@ def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
 
 
 def survival_in_words(log: wga.WhatGatesAddLog) -> str:
-    """Return the test error of the highway net, and of the shallow net, that validates best."""
+    """Say what the highway net and the shallow net that validate best err on."""
     words = []
     for are_shallow in (False, True):
         cells = [cell for cell in cells_of(log) if wga.is_shallow(cell) == are_shallow]
         if cells := [cell for cell in cells if are_shallow or cell.arm == "highway"]:
             cell = wga.best_cell(log, cells, "accuracy")
             accuracy = accuracies(log, cell).mean()
-            words.append(f"{100 - accuracy:.1f} % with {count_of(cell.depth, f'{cell.arm} block')}")
-    return f"Test error after {wga.STUDIES[log.study].epochs} epochs {', '.join(words)}"
+            words.append(f"{count_of(cell.depth, f'{cell.arm} block')} err on {100 - accuracy:.1f} %")
+    return f"After {wga.STUDIES[log.study].epochs} epochs {in_words(words)} of the digits"
 
 
 def use_in_words(logs: Sequence[wga.WhatGatesAddLog]) -> str:
@@ -444,7 +453,8 @@ def draw_survival(axes: Axes, logs: Sequence[wga.WhatGatesAddLog]) -> None:
     A dot is a seed; a diamond is the mean after 60 epochs.
     """
     rows = dict.fromkeys(equal_cells(logs[0]), logs[0])
-    rows |= {cell: log for log in of_budget(logs, logs[0].study) if log.study == "wide" for cell in cells_of(log)}
+    beside = (log for log in of_budget(logs, logs[0].study) if log.study in WIDE_STUDIES[0])
+    rows |= {cell: log for log in beside for cell in cells_of(log)}
     for row, (cell, log) in enumerate(rows.items()):
         draw_dots(axes, 100 - accuracies(log, cell), row, color=color_of(cell))
         for longer in (log for log in of_budget(logs, JUDGED) if log.study != logs[0].study and cell in cells_of(log)):
@@ -525,8 +535,8 @@ def opened_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     The level is the residual net of as many blocks that validates best. Diverged nets have no effective depth.
     """
     nets = deep_nets(logs, "highway")
-    found = ", ".join(f"{opened_by_best(*net)} of {net[1].depth}" for net in nets.values())
-    title = f"Effective depth of highway nets within {100 * NEAR_BEST:g} points of the best: {found or 'no such net'}"
+    found = "; ".join(f"{opened_by_best(*net)} of {net[1].depth}" for net in nets.values())
+    title = f"So many blocks open highway nets within {100 * NEAR_BEST:g} points of the best: {found or 'no such net'}"
     figure, panels = new_figure(title, 4.6, ncols=max(1, len(nets)), sharex=True, sharey=True, squeeze=False)
     for axes, (name, (log, cell)) in zip(panels.flat, nets.items(), strict=False):
         tried = [of for of in log.tried if of.cell == cell and of.opened is not None]

@@ -173,7 +173,7 @@ def planned(name: str, base: wga.WhatGatesAddLog | None = None) -> tuple[list[li
 
     n_validation = wga.N_VALIDATION if study.of == wga.DIGIT else wga.N_VALIDATION_PAIRS
     plan = wga.Plan(study, study.cells, wga.BUDGETS[study.of], n_validation, finish)
-    tried = plan.tune(base.tried if study.anew else None)
+    tried = [] if study.settings else plan.tune(base.tried if study.anew else None)
     runs = plan.score(tried, wga.SCORING_SEEDS[: study.seeds])
     if study.unclipped:
         runs += plan.score(tried, wga.SCORING_SEEDS[: study.seeds], clip=0.0)
@@ -386,7 +386,23 @@ def test_tables_show_the_deep_and_the_wide_nets_beside_the_highway_net_that_vali
     assert not [row for row in wide if "100 blocks" in row or "of 71" in row]
 
 
-@pytest.mark.parametrize("table", ["deep", "wide", "sum"])
+def test_highway_and_gated_residual_nets_are_compared_from_the_same_gate_biases():
+    lists, log = planned("copy")
+    assert [len(tasks) for tasks in lists] == [2 * 3 * 10], "nothing is tuned"
+    assert len({(task.arm, *task.setting) for task in lists[0]}) == 2 * 3
+    for run in log.runs:
+        ahead = run.task.arm == "residual, gated" and run.config.gate_bias > -8
+        run.score, run.opened = 0.9 + 0.05 * ahead, [0.5] * 100
+    assert TABLES["what_gates_add_copy"](log).splitlines()[2:5] == [
+        "| −8 | 90.0 ± 0.0 | 90.0 ± 0.0 | +0.00 ± 0.00, *as good as* | 50.0 | 50.0 |",
+        "| −4 | 90.0 ± 0.0 | 95.0 ± 0.0 | +5.00 ± 0.00, *outperforms* | 50.0 | 50.0 |",
+        "| −2 | 90.0 ± 0.0 | 95.0 ± 0.0 | +5.00 ± 0.00, *outperforms* | 50.0 | 50.0 |",
+    ]
+    for draw in FIGURES.values():
+        assert draw(log).get_suptitle() == "No settings were tuned in these runs"
+
+
+@pytest.mark.parametrize("table", ["deep", "wide", "sum", "copy"])
 def test_a_table_without_its_runs_says_so(table):
     assert TABLES[f"what_gates_add_{table}"](planned("gain")[1]).startswith("Nothing yet")
 

@@ -1,6 +1,7 @@
 """Pictures, tables and outcomes of the arms: what each reaches, and how a highway net compares."""
 
 from collections.abc import Callable, Sequence, Sized
+from functools import wraps
 from typing import NamedTuple
 
 import numpy as np
@@ -237,6 +238,30 @@ def wide_table(*logs: wga.WhatGatesAddLog) -> str:
     return table_of_accuracies(["net", *header], [[name_cell(cell), *words] for cell, words in rows.items()])
 
 
+def copy_table(*logs: wga.WhatGatesAddLog) -> str:
+    """Tabulate highway and gated residual nets from the same gate biases: accuracy, and how many blocks' gates open."""
+    runs = [run for log in logs if log.study == "copy" for run in log.runs]
+    if not runs:
+        return NOTHING
+    by_bias = group_by(runs, lambda run: run.task.setting.value)
+    nets = {bias: group_by(of, lambda run: run.task.arm) for bias, of in by_bias.items()}
+    leads = [wga.compare(of["residual, gated"], of["highway"], "accuracy") for of in nets.values()]
+    rows = [
+        [
+            minus(bias),
+            *(f"{interval(wga.values_of(of[arm], 'accuracy')):.1f}" for arm in ("highway", "residual, gated")),
+            f"{lead.interval():+.2f}, *{word}*",
+            *(f"{np.mean([sum(run.opened) for run in of[arm]]):.1f}" for arm in ("highway", "residual, gated")),
+        ]
+        for (bias, of), lead, word in zip(nets.items(), leads, judge_family(leads, ACCURACY_MARGIN), strict=True)
+    ]
+    header = ["b_T", "highway", "gated residual", "better than highway by", "highway opens", "gated residual opens"]
+    return (
+        f"{markdown(header, rows, words=True)}\n\nTest accuracy in % after 60 epochs, rate {wga.COPY_RATE:g}, ten "
+        "seeds; points and the word of our rule; effective depth."
+    )
+
+
 def table_of_accuracies(header: list[str], rows: list[list[str]]) -> str:
     if not rows:
         return NOTHING
@@ -369,6 +394,18 @@ def outcomes_table(*logs: wga.WhatGatesAddLog) -> str:
     return markdown(["what the rules say of it"], [[of] for of in words or [none]])
 
 
+def of_tuned(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Let a picture be drawn of the logs whose settings were tuned; without such a log it says so."""
+
+    @wraps(draw)
+    def of_tuned_alone(*logs: wga.WhatGatesAddLog) -> Figure:
+        tuned = [log for log in logs if log.tried]
+        return draw(*tuned) if tuned else new_figure("No settings were tuned in these runs", 1.5)[0]
+
+    return of_tuned_alone
+
+
+@of_tuned
 def arms_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw surviving depth, every arm at 100 blocks beside shallow nets, and using it, test error by depth."""
     digits = [log for log in logs if not is_of_pairs(log)]
@@ -470,6 +507,7 @@ def accuracies(log: wga.WhatGatesAddLog, cell: wga.Cell) -> np.ndarray:
     return wga.values_of(wga.scored_runs(log, cell, "accuracy"), "accuracy")
 
 
+@of_tuned
 def start_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw how untrained deep nets pass on gradients, block by block, and the directions of an input, for each arm.
 
@@ -503,6 +541,7 @@ def finite(values: Sequence[float | None]) -> np.ndarray:
     return np.array([value for value in values if value is not None])
 
 
+@of_tuned
 def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw the validation accuracy at each rate, in the best scale there, of the candidates tried with one seed."""
     log = logs[0]
@@ -529,6 +568,7 @@ def rates_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     return figure
 
 
+@of_tuned
 def opened_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """Draw validation accuracy by effective depth, a dot a highway net that tried a setting, a panel a task and depth.
 
@@ -618,6 +658,7 @@ FIGURES = {
 }
 TABLES = {
     "what_gates_add_deep": deep_table,
+    "what_gates_add_copy": copy_table,
     "what_gates_add_wide": wide_table,
     "what_gates_add_sum": sum_table,
     "what_gates_add": arms_table,

@@ -576,7 +576,7 @@ def opened_figure(*logs: wga.WhatGatesAddLog) -> Figure:
     """
     nets = deep_nets(logs, "highway")
     found = "; ".join(f"{opened_by_best(*net)} of {net[1].depth}" for net in nets.values())
-    title = f"So many blocks open highway nets within {100 * NEAR_BEST:g} points of the best: {found or 'no such net'}"
+    title = f"Highway nets within {100 * NEAR_BEST:g} points of the best open so many blocks: {found or 'no such net'}"
     figure, panels = new_figure(title, 4.6, ncols=max(1, len(nets)), sharex=True, sharey=True, squeeze=False)
     for axes, (name, (log, cell)) in zip(panels.flat, nets.items(), strict=False):
         tried = [of for of in log.tried if of.cell == cell and of.opened is not None]

@@ -20,7 +20,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,7 +141,7 @@ def make_table(name: str, readme: Path) -> str:
     if missing := [source.log.as_posix() for source in sources if not source.log.exists()]:
         print(f"{readme}: the table {name} stays as it is, as there is no {', '.join(missing)}", file=sys.stderr)
         return ""
-    logs = [escaped(source.read(source.log)) for source in sources]
+    logs = [read_escaped(source, source.log.resolve(), source.log.stat().st_mtime_ns) for source in sources]
     paths = [source.log for source in sources] if len(sources) <= MOST_LINKS else [Path("runs")]
     links = ", ".join(f"[{path}]({os.path.relpath(path, readme.parent)})" for path in paths)
     with drawing(f"the table {name}", *(source.log for source in sources)):
@@ -157,6 +157,12 @@ def make_table(name: str, readme: Path) -> str:
             "<!-- end table -->",
         ]
     )
+
+
+@lru_cache(maxsize=32)  # logs, of which one page has many tables
+def read_escaped(source: Source, path: Path, changed: int) -> Any:
+    """Return the log of a source without markup; `path` and `changed` tell logs of other folders and times apart."""
+    return escaped(source.read(source.log))
 
 
 def escaped(of: Any) -> Any:

@@ -51,14 +51,14 @@ KEPT = {  # by arm: its block, and what this keeps of a highway block
     "highway, orthogonal": ("y = T(x)·H + (1 − T(x))·x, from orthogonal weights", "all"),
     "gates as drawn": (
         "y = T(x)·H + (1 − T(x))·x, W_T and b_T not trained",
-        "copy, small start, dependence on the input",
+        "gated copy, small start, dependence on the input",
     ),
-    "constant gates": ("y = T·H + (1 − T)·x, one learned number T a unit", "copy, small start, learned scale"),
-    "residual, gated": ("y = x + T(x)·H", "all, but the copy is not scaled"),
-    "residual, scaled": ("y = x + H/Lᵖ", "copy, fixed small scale"),
-    "residual": ("y = x + H", "copy"),
-    "ReZero": ("y = x + a·H, a from 0, one number a unit", "copy, small start, learned scale"),
-    "ReZero by block": ("y = x + a·H, a from 0, one number a block", "copy, small start, learned scale"),
+    "constant gates": ("y = T·H + (1 − T)·x, one learned number T a unit", "gated copy, small start, learned scale"),
+    "residual, gated": ("y = x + T(x)·H", "all, but the copy is whole"),
+    "residual, scaled": ("y = x + H/Lᵖ", "whole copy, fixed small scale"),
+    "residual": ("y = x + H", "whole copy"),
+    "ReZero": ("y = x + a·H, a from 0, one number a unit", "whole copy, small start, learned scale"),
+    "ReZero by block": ("y = x + a·H, a from 0, one number a block", "whole copy, small start, learned scale"),
     "plain, identity": ("y = H, W_H begins as the identity", "small change at the start"),
     "plain, orthogonal": ("y = H, orthogonal weights", "nothing"),
     "plain": ("y = H", "nothing"),
@@ -255,10 +255,17 @@ def copy_table(*logs: wga.WhatGatesAddLog) -> str:
         ]
         for (bias, of), lead, word in zip(nets.items(), leads, judge_family(leads, ACCURACY_MARGIN), strict=True)
     ]
-    header = ["b_T", "highway", "gated residual", "better than highway by", "highway opens", "gated residual opens"]
+    header = [
+        "b_T",
+        "highway",
+        "gated residual",
+        "better than highway by",
+        "effective depth, highway",
+        "gated residual",
+    ]
     return (
         f"{markdown(header, rows, words=True)}\n\nTest accuracy in % after 60 epochs, rate {wga.COPY_RATE:g}, ten "
-        "seeds; points and the word of our rule; effective depth."
+        "seeds; differences in points with our rule's word. Effective depth: the sum over blocks of the mean gate."
     )
 
 
@@ -268,8 +275,9 @@ def table_of_accuracies(header: list[str], rows: list[list[str]]) -> str:
     return (
         f"{markdown(header, rows, words=True)}\n\n"
         "Test accuracy in %, the best net first. Better by: points. The highway net is the one that validates "
-        "best after as many epochs. Behind the points stands, where our rules compare, what the net is or does "
-        "beside it. Nets that the rules compare have twenty seeds, deep ones beside them ten."
+        "best after as many epochs. The word in italics is our rules' verdict on a net beside the highway net; "
+        "other rows were not judged by a rule. Nets that rules compare have twenty seeds, deep ones beside them "
+        "ten."
     )
 
 
@@ -318,7 +326,10 @@ def sum_table(*logs: wga.WhatGatesAddLog) -> str:
     if not rows:
         return NOTHING
     table = markdown(["net", *(count_of(depth, "block") for depth in depths)], rows)
-    return f"{table}\n\nTest accuracy in %; bold: the number of blocks that validates best, of units like all others."
+    return (
+        f"{table}\n\nTest accuracy in % after 30 epochs, ten seeds. {wga.PAIR_UNITS} units a block where no number is "
+        "given. Bold: the number of blocks that validates best, which need not be best on test pairs."
+    )
 
 
 def highway_runs(logs: Sequence[wga.WhatGatesAddLog]) -> dict[int, list[wga.ArmRun]]:

@@ -318,6 +318,11 @@ class ArmRun(Result):
     def config(self) -> Config:
         return self.task.config
 
+    @property
+    def effective_depth(self) -> float | None:
+        """The sum over blocks of what is open; None if there is nothing to open or the run diverged."""
+        return None if self.opened is None else sum(value or 0 for value in self.opened)
+
 
 @dataclass
 class Tried:
@@ -612,7 +617,7 @@ def as_tried(run: ArmRun) -> Tried:
         clipped=run.clipped,
         train_loss=run.train_loss,
         validation_score=run.score,
-        opened=run.opened and rounded(sum(value or 0 for value in run.opened), digits=4),
+        opened=None if run.opened is None else rounded(run.effective_depth, digits=4),
     )
 
 

@@ -251,7 +251,7 @@ def copy_table(*logs: wga.WhatGatesAddLog) -> str:
             minus(bias),
             *(f"{interval(wga.values_of(of[arm], 'accuracy')):.1f}" for arm in ("highway", "residual, gated")),
             f"{lead.interval():+.2f}, *{word}*",
-            *(f"{np.mean([sum(run.opened) for run in of[arm]]):.1f}" for arm in ("highway", "residual, gated")),
+            *(mean_depth(of[arm]) for arm in ("highway", "residual, gated")),
         ]
         for (bias, of), lead, word in zip(nets.items(), leads, judge_family(leads, ACCURACY_MARGIN), strict=True)
     ]
@@ -267,6 +267,12 @@ def copy_table(*logs: wga.WhatGatesAddLog) -> str:
         f"{markdown(header, rows, words=True)}\n\nTest accuracy in % after 60 epochs, rate {wga.COPY_RATE:g}, ten "
         "seeds; differences in points with our rule's word. Effective depth: the sum over blocks of the mean gate."
     )
+
+
+def mean_depth(runs: Sequence[wga.ArmRun]) -> str:
+    """Return the mean effective depth of the runs that did not diverge; nothing of none."""
+    depths = [run.effective_depth for run in runs if run.opened is not None]
+    return f"{np.mean(depths):.1f}" if depths else ""
 
 
 def table_of_accuracies(header: list[str], rows: list[list[str]]) -> str:

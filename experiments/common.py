@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import importlib
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +28,7 @@ from .claims import claims_table
 
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
+CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
 SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
 
 

@@ -29,7 +29,7 @@ from .claims import (
     judge_better,
     of_learners,
 )
-from .common import CHANCE, group_by
+from .common import CHANCE, CHANCE_LOSS, group_by
 from .common_figures import judge_each, loss_in_words, times
 from .depth_search import BLOCKS, DEPTHS, BestRun, DepthSearchLog, TrialResult, by_arm, last_rung
 
@@ -271,7 +271,7 @@ def log_loss(runs: Iterable[BestRun]) -> float:
 
 def loss_as_guess(runs: Iterable[BestRun]) -> float:
     """Return the mean decimal logarithm of the lowest losses, that of guessing for runs that diverged."""
-    return float(np.mean([math.log10(math.log(1 / CHANCE) if run.diverged else run.lowest_loss) for run in runs]))
+    return float(np.mean([math.log10(CHANCE_LOSS if run.diverged else run.lowest_loss) for run in runs]))
 
 
 def runs_table(log: DepthSearchLog, *more: DepthSearchLog) -> str:

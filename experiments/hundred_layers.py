@@ -77,7 +77,7 @@ from highway_networks import Config, Dataset, evaluate, rounded
 from . import rates
 from .beyond import blocks
 from .claims import LOSS_MARGIN
-from .common import Experiment, ExperimentJob, fit, group_by
+from .common import CHANCE_LOSS, Experiment, ExperimentJob, fit, group_by
 from .partly_frozen import ClippedNet, FrozenTraining
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
@@ -94,7 +94,6 @@ BUDGET = {"depth": LAYERS - 1, "epochs": 40, "n_train": 60_000, "n_test": 10_000
 STRETCH = 10  # times the epochs of step 1 are those of step 2
 RATE_FACTORS = (1.0, 0.5)  # on the chosen rate, in step 2
 N_SCORED = 10_000  # training images whose loss is taken after each epoch
-CHANCE_LOSS = math.log(10)  # of guessing among ten classes
 AT_CHANCE = 0.95 * CHANCE_LOSS
 FLOOR = 1e-7
 FINAL, LOWEST = "final", "lowest"  # the losses that judge the runs of 40 and of 400 epochs

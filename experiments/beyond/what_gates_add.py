@@ -117,7 +117,7 @@ from highway_lab.threads import one_thread
 from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputError, evaluate, rounded
 
 from ..claims import ACCURACY_MARGIN
-from ..common import CHANCE, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
+from ..common import CHANCE, CHANCE_LOSS, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
 from ..digit_pairs import pair_digits
 from ..inside import ROWS
 from ..paired import Paired, over_seeds, over_seeds_and_images
@@ -139,7 +139,6 @@ BLOCKS_OF_FIRST = 100
 COPY_BIASES, COPY_RATE = (-2.0, -4.0, -8.0), 1.6e-3
 NARROW, WIDE = 50, 71  # units: with two matrices and with one, a block has about 5,100 parameters
 SHALLOW = (0, 1, 2, 5)
-GUESSED_LOSS = math.log(1 / CHANCE)
 LEAST_LOSS = 1e-6
 
 
@@ -519,7 +518,7 @@ def mean_quality(tries: Iterable[Tried], criterion: str) -> float:
 
 def counted_loss(loss: float | None) -> float:
     """Return the training loss of a run as it is compared: at most that of guessing, which is a diverged run's."""
-    return GUESSED_LOSS if loss is None else min(max(loss, LEAST_LOSS), GUESSED_LOSS)
+    return CHANCE_LOSS if loss is None else min(max(loss, LEAST_LOSS), CHANCE_LOSS)
 
 
 def ranked(tried: Iterable[Tried], cell: Cell, criterion: str) -> list[tuple[Setting, float]]:

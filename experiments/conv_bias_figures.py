@@ -128,11 +128,15 @@ def p_value(runs: Runs, others: Runs) -> float:
 
 def comparison_table(*logs: RunLog[ConvConfig]) -> str:
     """Tabulate the exact tests of nets that learn, of the newest seeds."""
-    compared = comparisons(logs[-1]).items()
-    rows = [[*names, *map(count, groups), f"{p_value(*groups):.2g}"] for names, groups in compared]
-    header = ["nets", "compared with", "nets that learn", "compared that learn", "p"]
+    rows = [
+        [name, count(runs), other, count(others), f"{p_value(runs, others):.2g}"]
+        for (name, other), (runs, others) in comparisons(logs[-1]).items()
+    ]
+    header = ["these nets", "learn", "those nets", "learn", "p"]
     note = (
-        "Fisher's exact test, two-sided, newest seeds; p below 0.05 counts. Our two verdicts rest on the last two rows."
+        "p: the probability of so large a difference if both learned equally often (Fisher's exact test, two-sided, "
+        f"newest seeds, highway nets of all b_T); below {SIGNIFICANT:g} a difference is shown. The last two rows "
+        "decide our two verdicts."
     )
     return f"{markdown(header, rows)}\n\n{note}"
 

@@ -12,13 +12,13 @@ from highway_lab.tables import markdown
 
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, in_words
 from ..common import final_values, group
-from ..common_figures import FIELDS, Runs, draw_epochs, gains
+from ..common_figures import FIELDS, Runs, draw_epochs, gains, loss_in_words
 
 WITH = {False: "without", True: "with"}
 COMPARED = {  # block and whether it is normalised: of the net, of the one it is compared with
-    "highway: with minus without": (("highway", True), ("highway", False)),
-    "plain: with minus without": (("plain", True), ("plain", False)),
-    "plain with minus highway without": (("plain", True), ("highway", False)),
+    "highway nets, normalised against not": (("highway", True), ("highway", False)),
+    "plain nets, normalised against not": (("plain", True), ("plain", False)),
+    "normalised plain nets against highway nets without": (("plain", True), ("highway", False)),
 }
 
 
@@ -62,15 +62,12 @@ def gains_table(log: RunLog[ConvConfig]) -> str:
     arms, rows = group(log.runs, "block", "batch_norm"), []
     for name, (arm, other) in COMPARED.items():
         accuracy, loss = interval(gains(arms[arm], arms[other])), lowers_loss(arms[arm], arms[other])
-        rows.append([name, f"{accuracy} ({judge(accuracy, ACCURACY_MARGIN)})", f"{loss} ({judge(loss, LOSS_MARGIN)})"])
-    header = [
-        "batch normalisation",
-        "points of test accuracy gained",
-        "orders of magnitude by which training loss is lower",
-    ]
+        cells = [f"{accuracy}", loss_in_words(loss)], [judge(accuracy, ACCURACY_MARGIN), judge(loss, LOSS_MARGIN)]
+        rows.append([name, *(f"{cell}: {words}" for cell, words in zip(*cells, strict=True))])
+    header = ["compared", "points of test accuracy gained", "training loss is lower by a factor of"]
     return (
-        f"{markdown(header, rows)}\n\nPositive: better. ±: 95 % interval of the differences seed by seed. As good as: "
-        f"within {ACCURACY_MARGIN:g} points or {LOSS_MARGIN:g} orders of magnitude."
+        f"{markdown(header, rows)}\n\n±, and the ranges of factors: 95 % intervals of the differences seed by seed. As "
+        f"good as: the interval lies within {ACCURACY_MARGIN:g} points, or within a factor of {10**LOSS_MARGIN:.2g}."
     )
 
 

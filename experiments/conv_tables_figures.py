@@ -138,16 +138,15 @@ def gist(log: ConvTablesLog) -> str:
         Verdict.REPRODUCED: "highway nets reach the paper's accuracy",
         Verdict.PARTLY: "some highway nets reach the paper's accuracy",
         Verdict.NOT_REPRODUCED: "highway nets fall short of the paper's accuracy",
-        Verdict.INCONCLUSIVE: "highway nets come near the paper's accuracy",
+        Verdict.INCONCLUSIVE: "whether highway nets reach the paper's accuracy is open",
     }
     found = longest(log)
     runs = {net: runs for (net, of), runs in found.items() if of == "highway" and net in PAPER}
     if not runs:
         return f"{in_words(sorted({of for _, of in found}))} nets"
-    gaps = [
-        abs(points(found[net, "plain"]).mean() - points(runs[net]).mean()) for net in runs if (net, "plain") in found
-    ]
-    beside = f"; plain nets come within {max(gaps):.2g} points" if gaps else ""
+    gaps = [points(found[net, "plain"]).mean() - points(runs[net]).mean() for net in runs if (net, "plain") in found]
+    numbers = in_words([f"{gap:+.2f}".replace("-", "−") for gap in gaps])
+    beside = f"; plain nets minus highway nets: {numbers} points" if gaps else ""
     return words[combine(map(judge_net, runs.values()))] + beside
 
 

@@ -189,11 +189,11 @@ def starts_table(log: BiasAndRateLog) -> str:
             signs = [interval(lead).sign for lead in of_start - scores[NO_BLOCKS]]
             row += [str(lead_of(scores, start)), str(signs.count(1)), str(signs.count(-1))]
         rows.append(row + [""] * (6 - len(row)))
-    header = ["net", "runs that learn", "pairs that learn", "points over no blocks", "pairs above", "pairs below"]
+    header = ["net", "runs that learn", "pairs that learn", "points above no blocks", "better pairs", "worse pairs"]
     return (
-        f"{markdown(header, rows)}\n\nPair: of activation and initialisation. To learn: to exceed {LEARNT:g} % test "
-        "accuracy. Points over no blocks: mean over pairs, interval over seeds. Above, below: pairs whose interval "
-        "excludes 0."
+        f"{markdown(header, rows)}\n\nPair: of activation and initialisation; it learns if all its runs exceed "
+        f"{LEARNT:g} % test accuracy. Points above nets without blocks: mean over pairs, interval over seeds. Better, "
+        "worse: pairs whose interval excludes 0."
     )
 
 

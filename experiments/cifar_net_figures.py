@@ -48,7 +48,7 @@ def grid_figure(log: CifarNetLog) -> Figure:
 
 
 def grid_table(log: CifarNetLog) -> str:
-    """Tabulate by rate the epoch of the highest mean accuracy and its scores; below, the net of the choice."""
+    """Tabulate by rate the epoch of the highest mean accuracy and its scores, and last the choice."""
 
     def scores(runs: Runs, epoch: int) -> tuple[str, str]:
         score, loss = ([curve(run, field)[epoch] for run in runs] for field in ("test_score", "train_loss"))
@@ -58,14 +58,13 @@ def grid_table(log: CifarNetLog) -> str:
     for (lr,), runs in by_rate.items():
         epoch = 1 + int(np.nan_to_num(means(runs, "test_score")[lr][1:]).argmax())
         rows.append([f"{lr:g}", str(epoch), *scores(runs, epoch)])
-    table = markdown(["learning rate", "best epoch", "validation accuracy then (%)", "training loss then"], rows)
-    score, loss = scores(by_rate[log.lr,], log.epochs)
+    rows.append([f"{log.lr:g} (chosen)", str(log.epochs), *scores(by_rate[log.lr,], log.epochs)])
     note = (
-        f"{seeds_of(run.config for run in log.runs)} Chosen: rate {log.lr:g}, {log.epochs} epochs ({score} %, loss "
-        f"{loss}). Accuracy of the net: {log.net.train_score:.1%} on all training images, {log.net.test_score:.1%} on "
-        f"the {log.dataset.test_set}."
+        f"{seeds_of(run.config for run in log.runs)} Accuracy of the chosen net: {log.net.train_score:.1%} on all "
+        f"training images, {log.net.test_score:.1%} on the {log.dataset.test_set}."
     )
-    return f"{table}\n\n{note}"
+    header = ["learning rate", "best epoch", "validation accuracy at it (%)", "training loss at it"]
+    return f"{markdown(header, rows)}\n\n{note}"
 
 
 FIGURES = {"cifar_net.png": grid_figure}

@@ -112,8 +112,8 @@ def multiples_table(log: dm.DataMovementLog) -> str:
         "cost / plain net's",
         *depths,
         "all comparisons",
-        "more than plain",
-        f"verdict: saves at least {MARGIN:.0%}",
+        "of these, more than plain",
+        f"saves at least {MARGIN:.0%}?",
     ]
     return (
         f"{markdown(header, rows)}\n\nAll comparisons: every size, counted in all four ways. Last "

@@ -97,7 +97,7 @@ def draw_quartiles(axes: Axes, x: np.ndarray, quartiles: np.ndarray, color: str)
 def exits_figure(log: DepthPerExampleLog) -> Figure:
     """Draw test error against the mean number of blocks computed, by setting and by the rule of leaving."""
     found = in_words([f"{np.mean([net.confident.depth for net in setting.nets]):.0f}" for setting in log.settings])
-    words = title(log, f"images that leave when the net is sure compute {found} blocks")
+    words = title(log, f"if an image leaves when the net is sure, {found} blocks are computed")
     figure, panels = new_figure(words, 4.1, ncols=len(log.settings), sharey=True)
     for axes, setting in zip(panels, log.settings, strict=True):
         same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))

@@ -202,10 +202,10 @@ def leads_of_gates(log: FactorModelLog, net: str) -> dict[str, np.ndarray]:
     """Return the AUC of a net's mean T in the nonlinear market minus that of each baseline, (seeds,)."""
     found = {market: auc(log, market, f"{net}: mean T") for market in MARKETS}
     return {
-        "over ½": found["nonlinear"] - 0.5,
-        "over untrained": found["nonlinear"] - auc(log, "nonlinear", f"{net}{UNTRAINED}: mean T"),
-        "over both linear": found["nonlinear"] - found["both linear"],
-        "over noise": found["nonlinear"] - found["noise"],
+        "above guessing": found["nonlinear"] - 0.5,
+        "above the untrained net": found["nonlinear"] - auc(log, "nonlinear", f"{net}{UNTRAINED}: mean T"),
+        "above both linear": found["nonlinear"] - found["both linear"],
+        "above noise": found["nonlinear"] - found["noise"],
     }
 
 

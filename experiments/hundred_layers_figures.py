@@ -1,7 +1,8 @@
 """Picture, tables and verdicts of nets of 100 layers whose gradients are clipped."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,14 +20,18 @@ from .common_figures import loss_in_words, minus, times
 from .depth_search_figures import FIGURE_1
 from .paired import holm
 
+HIGHWAYS = (hl.HIGHWAY, hl.RELU)  # those that are compared with the others
 LINE_COLORS = {
     hl.HIGHWAY: COLORS["highway"],
+    hl.RELU: COLORS["highway-uncoupled"],
     hl.PLAIN: COLORS["plain"],
     hl.ORTHOGONAL: COLORS["lstm"],
     hl.RESIDUAL: COLORS["residual-scaled"],
     hl.REZERO: COLORS["residual"],
 }
 NAMES = {
+    hl.HIGHWAY: "highway nets",
+    hl.RELU: "highway nets with ReLU",
     hl.PLAIN: "plain nets",
     hl.ORTHOGONAL: "plain nets with orthogonal weights",
     hl.RESIDUAL: "residual nets whose branches are scaled by depth",
@@ -38,6 +43,12 @@ ORDERS = 2  # of magnitude, by which highway nets are better in the paper's sent
 ERROR_RATE = 0.05  # of all comparisons of one budget together
 
 Runs = list[hl.HundredLayersRun]
+
+
+def by_budget(logs: Iterable[hl.HundredLayersLog]) -> list[hl.HundredLayersLog]:
+    """Return a log a budget, in which the runs of step 3 stand beside those of step 1."""
+    found = group_by(logs, lambda log: log.judged_by).values()
+    return [replace(of[0], runs=[run for log in of for run in log.runs]) for of in found]
 
 
 def by_rate(log: hl.HundredLayersLog) -> dict[str, list[Runs]]:
@@ -68,7 +79,7 @@ def standing(log: hl.HundredLayersLog) -> dict[str, Runs]:
 class Lead:
     """The orders of magnitude by which highway nets are ahead of another arm.
 
-    p         Welch's, corrected after Holm for all comparisons of its log
+    p         Welch's, corrected after Holm for all comparisons of these highway nets in its log
     learned   whether any run of the two arms has not failed
     """
 
@@ -98,14 +109,14 @@ class Lead:
         return Verdict.NOT_REPRODUCED if self.orders.high < LOSS_MARGIN else Verdict.INCONCLUSIVE
 
 
-def find_leads(log: hl.HundredLayersLog) -> dict[str, Lead]:
-    """Return the lead of highway nets over each other arm."""
+def find_leads(log: hl.HundredLayersLog, highway: str = hl.HIGHWAY) -> dict[str, Lead]:
+    """Return the lead of one of HIGHWAYS over each other arm."""
     runs = standing(log)
     losses = {arm: hl.log_losses(of, log.judged_by) for arm, of in runs.items()}
-    others = [arm for arm in runs if arm != hl.HIGHWAY]
-    ps = holm([welch_p(losses[arm], losses[hl.HIGHWAY]) for arm in others])
-    learned = [not all(run.failed for run in runs[arm] + runs[hl.HIGHWAY]) for arm in others]
-    orders = [difference(losses[arm], losses[hl.HIGHWAY]) for arm in others]
+    others = [arm for arm in runs if arm not in HIGHWAYS]
+    ps = holm([welch_p(losses[arm], losses[highway]) for arm in others])
+    learned = [not all(run.failed for run in runs[arm] + runs[highway]) for arm in others]
+    orders = [difference(losses[arm], losses[highway]) for arm in others]
     return {arm: Lead(*of) for arm, *of in zip(others, orders, ps, learned, strict=True)}
 
 
@@ -122,12 +133,14 @@ def welch_p(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def loss_figure(*logs: hl.HundredLayersLog) -> Figure:
-    """Draw training loss by epoch, a panel a log: every seed faint, the median of each arm bold."""
-    layers = logs[0].runs[0].config.depth + 1
-    found = [f"{times(find_leads(log)[hl.PLAIN].orders.value)} after {epochs_of(log)} epochs" for log in logs]
-    words = f"{name_data(logs[0].dataset.name)}, {layers} layers: plain nets' loss divided by highway nets'"
-    figure, axes = new_figure(f"{words}: {in_words(found)}", 0.6 + 3.4 * len(logs), nrows=len(logs), squeeze=False)
-    for panel, log in zip(axes[:, 0], logs, strict=True):
+    """Draw training loss by epoch, a panel a budget: every seed faint, the median of each arm bold."""
+    budgets, layers = by_budget(logs), logs[0].runs[0].config.depth + 1
+    leads = {epochs_of(log): find_leads(log) for log in budgets if hl.HIGHWAY in standing(log)}
+    found = [f"{times(of[hl.PLAIN].orders.value)} after {epochs} epochs" for epochs, of in leads.items()]
+    words = f": plain nets' loss divided by highway nets': {in_words(found)}" if found else ""
+    title = f"{name_data(logs[0].dataset.name)}, {layers} layers{words}"
+    figure, axes = new_figure(title, 0.6 + 3.4 * len(budgets), nrows=len(budgets), squeeze=False)
+    for panel, log in zip(axes[:, 0], budgets, strict=True):
         for arm, runs in standing(log).items():
             curves = np.array([drawn_losses(run) for run in runs])
             epochs = np.arange(curves.shape[1])
@@ -157,15 +170,16 @@ def epochs_of(log: hl.HundredLayersLog) -> int:
 
 def losses_table(*logs: hl.HundredLayersLog) -> str:
     """Tabulate the losses of each arm and what became of its runs; the rate that stands for an arm is bold."""
+    budgets = by_budget(logs)
     rows = [
         [f"{arm}, {epochs_of(log)} epochs", *cells_of(runs, log, stands=runs is rates[0])]
-        for log in logs
+        for log in budgets
         for arm, rates in by_rate(log).items()
         for runs in rates
     ]
     header = ["net", "rate", "final loss", "lowest loss", "lowest loss, earlier ones of failed runs counted"]
     header += ["diverged", "at chance", "clipped steps (%)", "parameters", "test accuracy (%)"]
-    judged = "; ".join(f"after {epochs_of(log)} epochs, the {log.judged_by} loss judges" for log in logs)
+    judged = "; ".join(f"after {epochs_of(log)} epochs, the {log.judged_by} loss judges" for log in budgets)
     return (
         f"{markdown(header, rows)}\n\nLosses: geometric means over seeds with 95 % intervals; {judged}. Runs that "
         f"diverge or end at chance count with {hl.CHANCE_LOSS:.2f}, the loss of guessing, but for the third loss. A "
@@ -195,14 +209,16 @@ def cells_of(runs: Runs, log: hl.HundredLayersLog, *, stands: bool) -> list[str]
 def leads_table(*logs: hl.HundredLayersLog) -> str:
     """Tabulate by how much highway nets are ahead of each other arm."""
     rows = [
-        [f"{arm}, {epochs_of(log)} epochs", f"{lead.orders:+.2f}", f"{lead.p:.2g}", lead.words]
-        for log in logs
-        for arm, lead in find_leads(log).items()
+        [f"{highway}, {epochs_of(log)} epochs", arm, f"{lead.orders:+.2f}", f"{lead.p:.2g}", lead.words]
+        for log in by_budget(logs)
+        for highway in HIGHWAYS
+        if highway in standing(log)
+        for arm, lead in find_leads(log, highway).items()
     ]
-    header = ["other net", "lead (orders of magnitude)", "p", "highway nets are"]
+    header = ["highway net", "other net", "lead (orders of magnitude)", "p", "highway nets are"]
     return (
         f"{markdown(header, rows)}\n\nWelch's 95 % intervals over seeds; p is corrected after Holm for the comparisons "
-        f"of one budget. Alike: the interval lies within {LOSS_MARGIN:g} on both sides of 0."
+        f"of one highway net and budget. Alike: the interval lies within {LOSS_MARGIN:g} on both sides of 0."
     )
 
 
@@ -235,12 +251,13 @@ def failures(runs: Runs) -> list[str]:
 
 def claims(*logs: hl.HundredLayersLog) -> list[Claim]:
     """Return the paper's sentence and our comparisons; what needs the runs of 400 epochs is not tested without them."""
-    short = next((log for log in logs if log.judged_by == hl.FINAL), None)
-    long = next((log for log in logs if log.judged_by == hl.LOWEST), None)
+    by_loss = {log.judged_by: log for log in by_budget(logs)}
+    short, long = by_loss.get(hl.FINAL), by_loss.get(hl.LOWEST)
+    others = [arm for arm in hl.FIRST_ARMS if arm != hl.HIGHWAY]
     return [
         *(orders_claim(long or short, arm) for arm in (hl.PLAIN, hl.ORTHOGONAL, hl.RESIDUAL)),
-        lead_claim(long, [arm for arm in hl.LONG_ARMS if arm != hl.HIGHWAY], LONG_EPOCHS),
-        lead_claim(short, [arm for arm in hl.ARMS if arm != hl.HIGHWAY], hl.BUDGET["epochs"]),
+        lead_claim(long, hl.HIGHWAY, [arm for arm in others if arm in hl.LONG_ARMS], LONG_EPOCHS),
+        *(lead_claim(short, of, others, hl.BUDGET["epochs"]) for of in HIGHWAYS if short and of in standing(short)),
     ]
 
 
@@ -267,15 +284,15 @@ def orders_claim(log: hl.HundredLayersLog, other: str) -> Claim:
     return Claim(section, paper, verdict, why, measured, detail=not of_paper, before=True)
 
 
-def lead_claim(log: hl.HundredLayersLog | None, others: list[str], epochs: int) -> Claim:
-    """Judge, in a row of our own, whether highway nets reach a lower loss than every other arm."""
-    paper = f"at 100 layers highway nets reach a lower loss than other nets, after {epochs} epochs"
+def lead_claim(log: hl.HundredLayersLog | None, highway: str, others: list[str], epochs: int) -> Claim:
+    """Judge, in a row of our own, whether one of HIGHWAYS reaches a lower loss than every other arm."""
+    paper = f"at 100 layers {NAMES[highway]} reach a lower loss than other nets, after {epochs} epochs"
     if log is None:
         return Claim(OURS, paper, Verdict.NOT_TESTED, MISSING.strip(), "", detail=True, before=True)
-    leads = find_leads(log)
+    leads = find_leads(log, highway)
     why = holds({NAMES[arm]: leads[arm].verdict for arm in others}, "beside {}")
     judged = "; ".join(f"{leads[arm].orders:+.2f} over {NAMES[arm]}" for arm in others)
-    seeds = count_of(len(standing(log)[hl.HIGHWAY]), "seed")
+    seeds = count_of(len(standing(log)[highway]), "seed")
     measured = f"orders of magnitude ({seeds}; p corrected after Holm): {judged}"
     verdict = combine(leads[arm].verdict for arm in others)
     return Claim(OURS, paper, verdict, why, measured, detail=True, before=True)

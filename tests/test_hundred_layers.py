@@ -55,7 +55,7 @@ def tuned(as_many_as_mnist) -> tuple[list[list[hl.Task]], list[hl.HundredLayersR
         worth = [(of.setting.lr == 0.03) + 2 * (of.scale == hl.ARMS[of.arm].scales[1]) for of in tasks]
         return [finished(task, 10.0**-good) for task, good in zip(tasks, worth, strict=True)]
 
-    return stages, hl.tune(finish, as_many_as_mnist, smoke=False)
+    return stages, hl.tune(finish, as_many_as_mnist, smoke=False, arms=hl.ARMS)
 
 
 def test_every_arm_has_as_many_tries_and_no_run_is_made_twice(tuned, as_many_as_mnist):
@@ -68,7 +68,7 @@ def test_every_arm_has_as_many_tries_and_no_run_is_made_twice(tuned, as_many_as_
     assert Counter(task.arm for task in short) == dict.fromkeys(hl.ARMS, 5)
     assert Counter(task.arm for task in long) == dict.fromkeys(hl.LONG_ARMS, 10)
     everything = [*first, *second, *short, *long]
-    assert len(everything) == len({task.config for task in everything}) == 90 + 25 + 40
+    assert len(everything) == len({task.config for task in everything}) == 6 * (12 + 6 + 5) + 40
     assert {task.config.epochs for task in first} == {10}
     assert {task.config.epochs for task in second + short} == {40}
     assert {task.config.epochs for task in long} == {400}
@@ -82,16 +82,17 @@ def test_seeds_that_tune_do_not_score(tuned, as_many_as_mnist):
     assert {task.config.seed for task in second} == set(hl.TUNING_SEEDS)
     assert {task.config.seed for task in scored} == set(hl.SEEDS)
     assert not set(hl.SEEDS) & set(hl.TUNING_SEEDS)
-    assert [task.tunes for task in (*first, *second, *scored)] == [True] * 90 + [False] * 65
+    assert [task.tunes for task in (*first, *second, *scored)] == [True] * 6 * (12 + 6) + [False] * (6 * 5 + 40)
 
 
 def test_all_nets_are_trained_alike_and_a_block_has_as_many_parameters(as_many_as_mnist):
     for task in hl.plan(as_many_as_mnist, False, CHOSEN) + hl.plan_long(as_many_as_mnist, False, CHOSEN):
         config, steps = task.config, task.config.epochs * 469
-        assert (config.depth, config.activation, config.optimizer, config.momentum) == (99, "tanh", "momentum", 0.9)
+        assert (config.depth, config.optimizer, config.momentum) == (99, "momentum", 0.9)
         assert (config.n_train, config.n_test, config.batch_size, config.clip) == (60_000, 10_000, 128, 5.0)
         assert config.lr_decay ** (steps - 1) == pytest.approx(0.05, rel=1e-6)
-        assert config.init == ("orthogonal" if task.arm == hl.ORTHOGONAL else "glorot")
+        own = {hl.ORTHOGONAL: ("tanh", "orthogonal"), hl.RELU: ("relu", "he")}
+        assert (config.activation, config.init) == own.get(task.arm, ("tanh", "glorot"))
         trained = len(set(BLOCKS[config.block].branches) - {"A"}) * config.hidden * (config.hidden + 1)
         assert trained == pytest.approx(5_100, rel=0.01)
 
@@ -203,20 +204,22 @@ def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_record(workdir, di
     assert whole == hl.run_task(task, digits)
 
 
-def test_the_experiment_runs_both_steps_and_reads_its_logs(workdir, refused):
+def test_the_experiment_runs_all_steps_and_reads_its_logs(workdir, refused):
     message = refused(hl.EXPERIMENT.main, ["run", "--smoke", "--long"])
     assert message.endswith("make it with python -m experiments hundred_layers run --smoke\n")
     assert hl.EXPERIMENT.main(["run", "--smoke"]) == 0
-    assert hl.EXPERIMENT.main(["run", "--smoke", "--long"]) == 0
-    short, long = hl.EXPERIMENT.read(LOG), hl.EXPERIMENT.read(LOG.with_stem("hundred_layers-smoke-long"))
+    for more in ("--long", "--relu"):
+        assert hl.EXPERIMENT.main(["run", "--smoke", more]) == 0
+    short, long, relu = map(hl.EXPERIMENT.read, [LOG, *(LOG.with_stem(LOG.stem + of) for of in ("-long", "-relu"))])
     assert (short.judged_by, long.judged_by, long.tried) == (hl.FINAL, hl.LOWEST, [])
-    assert {run.task.arm for run in short.runs} == set(hl.ARMS)
+    assert {run.task.arm for run in short.runs} == set(hl.FIRST_ARMS)
+    assert {run.task.arm for run in relu.tried + relu.runs} == {hl.RELU}
     chosen = hl.chosen_settings(short.tried)
     assert {run.task.setting for run in short.runs if run.task.arm == hl.REZERO} == {chosen[hl.REZERO]}
     for arm in hl.LONG_ARMS:
         rates = {run.config.lr for run in long.runs if run.task.arm == arm}
         assert rates == {chosen[arm].lr, chosen[arm].lr / 2}
-    for logs in ([short], [short, long], [long]):
+    for logs in ([short], [short, long, relu], [long], [relu]):
         for make in (*FIGURES.values(), *TABLES.values()):
             make(*logs)
 
@@ -233,7 +236,7 @@ def test_a_log_of_a_run_with_lost_epochs_is_refused():
 # ---------------------------------------------------------------------------------------------- verdicts
 
 SPREAD = (0.9, 0.95, 1.0, 1.05, 1.1)  # of the losses of five seeds
-LOSSES = {hl.HIGHWAY: 1e-4, hl.PLAIN: 0.1, hl.ORTHOGONAL: 0.1, hl.RESIDUAL: 0.1, hl.REZERO: 0.1}
+LOSSES = {hl.HIGHWAY: 1e-4, hl.RELU: 1e-4, hl.PLAIN: 0.1, hl.ORTHOGONAL: 0.1, hl.RESIDUAL: 0.1, hl.REZERO: 0.1}
 
 
 def log_of(
@@ -336,14 +339,27 @@ def test_nets_that_have_not_learned_are_not_alike():
 
 
 def test_without_the_long_runs_their_claims_are_not_tested():
-    *of_long, of_short = claims(log_of(hl.FINAL))
+    *of_long, of_short, _ = claims(log_of(hl.FINAL))
     assert {claim.verdict for claim in of_long} == {Verdict.NOT_TESTED}
     assert of_long[0].why.startswith("No net was trained for 400 epochs. After 3 epochs the training loss of highway")
     assert of_short.verdict == Verdict.REPRODUCED
     assert "over ReZero" in of_short.measured
-    *of_long, of_short = claims(log_of(hl.FINAL, **{hl.REZERO: 1e-5}), log_of())
+    *of_long, of_short, _ = claims(log_of(hl.FINAL, **{hl.REZERO: 1e-5}), log_of())
     assert {claim.verdict for claim in of_long} == {Verdict.REPRODUCED}
     assert of_short.verdict == Verdict.PARTLY
+
+
+def test_highway_nets_with_relu_are_compared_with_the_others_and_stand_in_a_log_of_their_own():
+    whole = log_of(hl.FINAL, **{hl.RELU: 0.1})
+    first, relu = (
+        replace(whole, runs=[run for run in whole.runs if (run.task.arm == hl.RELU) == of]) for of in (False, True)
+    )
+    assert claims(first, relu) == claims(whole)
+    *_, of_tanh, of_relu = claims(whole)
+    assert (of_tanh.verdict, of_relu.verdict) == (Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)
+    assert "highway nets with ReLU" in of_relu.paper
+    assert hl.HIGHWAY not in find_leads(whole, hl.RELU)
+    assert losses_table(first, relu) == losses_table(whole)
 
 
 def test_a_choice_at_an_end_of_what_was_tried_is_named():

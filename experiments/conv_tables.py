@@ -36,7 +36,6 @@ from highway_lab.logs import DatasetInfo, Log, RunRecord
 from highway_lab.training import Training
 from highway_networks import Dataset, InputError, rounded
 
-from .beyond import blocks  # noqa: F401, adds maxout to BLOCKS
 from .common import Experiment, ExperimentJob, group_by
 from .conv_runs import checkpoint_path, config_of, train_missing
 

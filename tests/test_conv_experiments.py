@@ -2,6 +2,8 @@
 
 import argparse
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Collection
 from dataclasses import astuple, replace
@@ -131,6 +133,11 @@ def test_a_setting_that_diverged_is_chosen_last():
 def test_the_quoted_maxout_net_can_be_matched_but_not_refuted_by_fewer_epochs(accuracies, verdict):
     _, claim = ctf.claims(mnist_log(*accuracies))
     assert (claim.section, claim.verdict) == ("5", verdict)
+
+
+def test_a_process_that_only_trains_knows_maxout():
+    program = "import experiments.conv_runs; from highway_networks import BLOCKS; BLOCKS['maxout']"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 def test_the_maxout_net_chooses_its_setting_and_has_no_more_parameters(digits, workdir, monkeypatch):

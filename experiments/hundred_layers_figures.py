@@ -120,6 +120,17 @@ def find_leads(log: hl.HundredLayersLog, highway: str = hl.HIGHWAY) -> dict[str,
     return {arm: Lead(*of) for arm, *of in zip(others, orders, ps, learned, strict=True)}
 
 
+def highways(log: hl.HundredLayersLog) -> list[str]:
+    """Return those of HIGHWAYS that a log has."""
+    return [arm for arm in HIGHWAYS if arm in standing(log)]
+
+
+def compare(log: hl.HundredLayersLog, highway: str, other: str) -> str:
+    """Say how the training loss of one of HIGHWAYS lies beside that of another arm."""
+    orders = find_leads(log, highway)[other].orders.value
+    return f"that of {NAMES[highway]} is {times(abs(orders))} times {'lower' if orders > 0 else 'higher'}"
+
+
 def welch_p(a: np.ndarray, b: np.ndarray) -> float:
     """Return the p of equal means by Welch's test; 1 where it has none, as for equal values."""
     from scipy.stats import ttest_ind
@@ -135,9 +146,13 @@ def welch_p(a: np.ndarray, b: np.ndarray) -> float:
 def loss_figure(*logs: hl.HundredLayersLog) -> Figure:
     """Draw training loss by epoch, a panel a budget: every seed faint, the median of each arm bold."""
     budgets, layers = by_budget(logs), logs[0].runs[0].config.depth + 1
-    leads = {epochs_of(log): find_leads(log) for log in budgets if hl.HIGHWAY in standing(log)}
-    found = [f"{times(of[hl.PLAIN].orders.value)} after {epochs} epochs" for epochs, of in leads.items()]
-    words = f": plain nets' loss divided by highway nets': {in_words(found)}" if found else ""
+    found = [
+        f"{times(find_leads(log, of)[hl.PLAIN].orders.value)} times that of {NAMES[of]} ({epochs_of(log)} epochs)"
+        for log in budgets
+        for of in highways(log)
+        if hl.PLAIN in standing(log)
+    ]
+    words = f": the loss of plain nets is {in_words(found)}" if found else ""
     title = f"{name_data(logs[0].dataset.name)}, {layers} layers{words}"
     figure, axes = new_figure(title, 0.6 + 3.4 * len(budgets), nrows=len(budgets), squeeze=False)
     for panel, log in zip(axes[:, 0], budgets, strict=True):
@@ -211,8 +226,7 @@ def leads_table(*logs: hl.HundredLayersLog) -> str:
     rows = [
         [f"{highway}, {epochs_of(log)} epochs", arm, f"{lead.orders:+.2f}", f"{lead.p:.2g}", lead.words]
         for log in by_budget(logs)
-        for highway in HIGHWAYS
-        if highway in standing(log)
+        for highway in highways(log)
         for arm, lead in find_leads(log, highway).items()
     ]
     header = ["highway net", "other net", "lead (orders of magnitude)", "p", "highway nets are"]
@@ -257,7 +271,7 @@ def claims(*logs: hl.HundredLayersLog) -> list[Claim]:
     return [
         *(orders_claim(long or short, arm) for arm in (hl.PLAIN, hl.ORTHOGONAL, hl.RESIDUAL)),
         lead_claim(long, hl.HIGHWAY, [arm for arm in others if arm in hl.LONG_ARMS], LONG_EPOCHS),
-        *(lead_claim(short, of, others, hl.BUDGET["epochs"]) for of in HIGHWAYS if short and of in standing(short)),
+        *(lead_claim(short, of, others, hl.BUDGET["epochs"]) for of in (highways(short) if short else ())),
     ]
 
 
@@ -272,12 +286,13 @@ def orders_claim(log: hl.HundredLayersLog, other: str) -> Claim:
     lead, judges = find_leads(log)[other].orders, log.judged_by == hl.LOWEST
     verdict = judge_better(Interval(lead.value - ORDERS, lead.half), 0) if judges else Verdict.NOT_TESTED
     runs = standing(log)
-    failed = {arm: f"{sum(run.failed for run in runs[arm])} of {len(runs[arm])}" for arm in (hl.HIGHWAY, other)}
-    side = "lower" if lead.value > 0 else "higher"
+    failed = {arm: sum(run.failed for run in runs[arm]) for arm in (hl.HIGHWAY, other)}
+    lost = [f"{failed[arm]} of {len(runs[arm])} {NAMES[arm]}" for arm in failed]
+    ends = f"Runs that diverge or end at chance count as guesses: {in_words(lost)}."
+    found = in_words([compare(log, highway, other) for highway in highways(log)])
     why = (
-        f"{'' if judges else MISSING}After {epochs_of(log)} epochs the training loss of highway nets is "
-        f"{times(abs(lead.value))} times {side} than that of {NAMES[other]}. Runs that diverge or end at chance count "
-        f"as guesses: {failed[hl.HIGHWAY]} highway nets and {failed[other]} others."
+        f"{'' if judges else MISSING}Beside the loss of {NAMES[other]} after {epochs_of(log)} epochs, {found}. "
+        f"{ends if any(failed.values()) else 'No run diverged or ended at chance.'}"
     )
     after = f"after {epochs_of(log)} epochs ({count_of(len(runs[hl.HIGHWAY]), 'seed')}, none left out)"
     measured = f"{lead:+.2f} orders of magnitude {after}"

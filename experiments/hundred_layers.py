@@ -29,8 +29,8 @@ chosen one. The other is shown.
 Step 3 (`run --relu`, after step 1). In figure 1's search the best highway nets of 100 layers have ReLU units, from b_T
 near −9. So highway nets with ReLU and he weights are tuned as in step 1, with b_T as their scale, and trained for 40
 epochs. They are compared with the four other nets of step 1 by the rules below, in a family of four comparisons of
-their own. The other nets have tanh alone, which favours highway nets. (This step was added when step 1's tries and
-three quarters of its scored runs were known. In these, highway nets are behind all but the plain nets with normalised
+their own. The other nets have tanh alone, which favours highway nets. (This step was added when the results of step 1
+were known but for the last seeds. In these, highway nets are behind all but the plain nets with normalised
 initialisation, and have chosen the highest rate. No run of step 3 had been made.)
 
 Rules, fixed before any run of steps 1 and 2:

@@ -146,8 +146,9 @@ def welch_p(a: np.ndarray, b: np.ndarray) -> float:
 def loss_figure(*logs: hl.HundredLayersLog) -> Figure:
     """Draw training loss by epoch, a panel a budget: every seed faint, the median of each arm bold."""
     budgets, layers = by_budget(logs), logs[0].runs[0].config.depth + 1
+    after = {epochs_of(log): f" after {epochs_of(log)} epochs" * (len(budgets) > 1) for log in budgets}
     found = [
-        f"{times(find_leads(log, of)[hl.PLAIN].orders.value)} times that of {NAMES[of]} ({epochs_of(log)} epochs)"
+        f"{times(find_leads(log, of)[hl.PLAIN].orders.value)} times that of {NAMES[of]}{after[epochs_of(log)]}"
         for log in budgets
         for of in highways(log)
         if hl.PLAIN in standing(log)
@@ -192,7 +193,7 @@ def losses_table(*logs: hl.HundredLayersLog) -> str:
         for arm, rates in by_rate(log).items()
         for runs in rates
     ]
-    header = ["net", "rate", "final loss", "lowest loss", "lowest loss, earlier ones of failed runs counted"]
+    header = ["net", "rate", "final loss", "lowest loss", "lowest loss, if failed runs count with theirs"]
     header += ["diverged", "at chance", "clipped steps (%)", "parameters", "test accuracy (%)"]
     judged = "; ".join(f"after {epochs_of(log)} epochs, the {log.judged_by} loss judges" for log in budgets)
     return (

@@ -504,3 +504,17 @@ def test_each_study_runs_and_its_log_can_be_read(workdir):
     first = replace(first, tried=[of for of in first.tried if of.arm != "highway"])  # as the whole study has none
     so_far = logs["tanh"], first
     assert all(make(*so_far) and make(*so_far, logs["sum"]) for make in (*TABLES.values(), *FIGURES.values()))
+
+
+def test_depths_stand_side_by_side(tanh):
+    _, log = planned("depths")
+    for run in log.runs:
+        if (run.task.arm, run.config.depth) == ("ReZero", 200):
+            run.score -= 0.02
+    table = TABLES["what_gates_add_depths"]
+    assert table(tanh[1]).startswith("Nothing yet")
+    header, _, *rows = (line.split("|")[1:-1] for line in table(log).split("\n\n")[0].splitlines())
+    assert [words.strip() for words in header[1::2]] == ["50 blocks", "200 blocks"]
+    leads = {row[0].strip(): [cell.split()[0] for cell in row[2::2] if cell.strip()] for row in rows}
+    expected = {rival: ["+0.0", "-2.0" if rival == "ReZero" else "+0.0"] for rival in wga.RIVALS}
+    assert leads == {"highway": [], **expected}

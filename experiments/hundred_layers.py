@@ -389,5 +389,5 @@ def run(job: ExperimentJob) -> None:
 
 parser = EXPERIMENT.add_run(run, "tune all nets and train them for 40 epochs; resumable")
 step = parser.add_mutually_exclusive_group()
-step.add_argument("--long", action="store_true", help="all but ReZero for 400 epochs, after run; resumable")
+step.add_argument("--long", action="store_true", help="four kinds of net for 400 epochs, after run; resumable")
 step.add_argument("--relu", action="store_true", help="highway nets with ReLU units; resumable")

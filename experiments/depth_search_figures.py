@@ -274,8 +274,7 @@ def loss_as_guess(runs: Iterable[BestRun]) -> float:
 
     Such a run diverged or ended at chance.
     """
-    failed = (run.diverged or at_chance(run) for run in runs)
-    losses = [CHANCE_LOSS if lost else run.lowest_loss for run, lost in zip(runs, failed, strict=True)]
+    losses = [CHANCE_LOSS if run.diverged or at_chance(run) else run.lowest_loss for run in runs]
     return float(np.mean(np.log10(losses)))
 
 

@@ -40,7 +40,7 @@ NAMES = {
 LONG_EPOCHS = hl.STRETCH * hl.BUDGET["epochs"]
 MISSING = f"No net was trained for {LONG_EPOCHS} epochs. "
 ORDERS = 2  # of magnitude, by which highway nets are better in the paper's sentence
-ERROR_RATE = 0.05  # of all comparisons of one budget together
+ERROR_RATE = 0.05  # of all comparisons of one highway net and budget together
 
 Runs = list[hl.HundredLayersRun]
 

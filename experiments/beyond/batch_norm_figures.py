@@ -62,8 +62,8 @@ def gains_table(log: RunLog[ConvConfig]) -> str:
     arms, rows = group(log.runs, "block", "batch_norm"), []
     for name, (arm, other) in COMPARED.items():
         accuracy, loss = interval(gains(arms[arm], arms[other])), lowers_loss(arms[arm], arms[other])
-        cells = [f"{accuracy}", loss_in_words(loss)], [judge(accuracy, ACCURACY_MARGIN), judge(loss, LOSS_MARGIN)]
-        rows.append([name, *(f"{cell}: {words}" for cell, words in zip(*cells, strict=True))])
+        gained = f"{accuracy}: {judge(accuracy, ACCURACY_MARGIN)}"
+        rows.append([name, gained, f"{loss_in_words(loss)}: {judge(loss, LOSS_MARGIN)}"])
     header = ["compared", "points of test accuracy gained", "training loss is lower by a factor of"]
     return (
         f"{markdown(header, rows)}\n\n±, and the ranges of factors: 95 % intervals of the differences seed by seed. As "

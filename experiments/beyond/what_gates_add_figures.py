@@ -270,7 +270,7 @@ def copy_table(*logs: wga.WhatGatesAddLog) -> str:
 
 
 def depths_table(*logs: wga.WhatGatesAddLog) -> str:
-    """Tabulate accuracies on the digits after twelve epochs by the number of blocks, and their leads over highway."""
+    """Tabulate accuracies on the digits by the number of blocks, as far as "depths" goes, and leads over highway."""
     if "depths" not in {log.study for log in logs}:
         return NOTHING
     runs = {
@@ -287,10 +287,11 @@ def depths_table(*logs: wga.WhatGatesAddLog) -> str:
             row += [f"{interval(of):.1f}", "" if arm == "highway" else f"{interval(of - highway):+.1f}"]
         rows.append(row)
     header = [words for depth in depths for words in (count_of(depth, "block"), "better than highway by")]
+    study = wga.STUDIES["depths"]
     return (
-        f"{markdown(['net', *header], rows)}\n\nTest accuracy in % after twelve epochs at a constant rate, of the "
-        "setting that validates best at this depth; differences in points, paired by seed. Twenty seeds; no rule "
-        "compares them."
+        f"{markdown(['net', *header], rows)}\n\nTest accuracy in % after {study.epochs} epochs at a constant rate, of "
+        "the setting that validates best at this depth; differences in points, paired by seed. No rule compares them; "
+        f"{study.seeds} seeds."
     )
 
 

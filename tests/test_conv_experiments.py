@@ -124,6 +124,17 @@ def test_maxout_nets_that_diverged_are_counted_and_decide_nothing(lost, found):
     assert found in claim.why
 
 
+def test_a_diverged_net_is_counted_beside_its_row_and_has_no_dot():
+    config = configure(ctf.SHALLOW, epochs=20, block="maxout")
+    log = tables_log(MNIST, {replace(config, seed=seed): 0.99 for seed in range(3)})
+    log.runs[0].diverged, log.runs[0].history.test_score = True, []
+    (part,) = ctf.FIGURES["conv_tables.png"](log).subfigs
+    (axes,) = part.axes
+    assert "maxout, 3 seeds, 1 diverged" in [text.get_text() for text in axes.texts]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [[*line.get_xdata()] for line in dots] == [pytest.approx([1, 1])]
+
+
 def test_a_setting_that_diverged_is_chosen_last():
     config = configure(ctf.SHALLOW, epochs=2)
     runs = [made_up.conv_run(replace(config, lr=lr), score) for lr, score in ((0.1, 0.9), (0.2, 0.8))]

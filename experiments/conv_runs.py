@@ -11,7 +11,7 @@ from highway_lab.logs import RunRecord
 from highway_lab.training import train_resumably
 from highway_networks import Dataset
 
-from .beyond import blocks  # noqa: F401, adds maxout to BLOCKS, in the processes that train, too
+from . import blocks  # noqa: F401, adds maxout to BLOCKS, in the processes that train, too
 from .common import ExperimentJob, fit
 
 N_VALIDATION = 5000  # training images for validation by epoch, so that test images are scored once

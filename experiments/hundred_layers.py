@@ -81,8 +81,7 @@ from highway_lab.logs import Log, Result
 from highway_lab.threads import one_thread
 from highway_networks import Config, Dataset, evaluate, rounded
 
-from . import rates
-from .beyond import blocks
+from . import blocks, rates
 from .claims import LOSS_MARGIN
 from .common import CHANCE_LOSS, Experiment, ExperimentJob, fit, group_by
 from .partly_frozen import ClippedNet, FrozenTraining
@@ -128,8 +127,8 @@ ARMS = {
     HIGHWAY: Arm("b_T", (-2.0, -4.0, -6.0), lambda b_T: {"block": "highway", "hidden": 50, "gate_bias": b_T}),
     PLAIN: Arm("gain", GAINS, lambda gain: {"block": "plain", "init_gain": gain}),
     ORTHOGONAL: Arm("gain", GAINS, lambda gain: {"block": "plain", "init": "orthogonal", "init_gain": gain}),
-    RESIDUAL: Arm("p", (1.0, 0.75, 0.5), lambda p: {"block": blocks.RESIDUAL_SCALED[p]}),
-    REZERO: Arm("s", (1.0, 3.0, 10.0), lambda s: {"block": blocks.REZERO[s]}),
+    RESIDUAL: Arm("p", (1.0, 0.75, 0.5), lambda p: {"block": blocks.numbered("residual-scaled", p)}),
+    REZERO: Arm("s", (1.0, 3.0, 10.0), lambda s: {"block": blocks.numbered("rezero", s)}),
     RELU: Arm("b_T", (-6.0, -8.0, -10.0), lambda b_T: RELU_OPTIONS | {"gate_bias": b_T}),
 }
 FIRST_ARMS = (HIGHWAY, PLAIN, ORTHOGONAL, RESIDUAL, REZERO)  # those of step 1

@@ -35,7 +35,7 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, InputError, evaluate, rounded
 
-from .beyond.blocks import RESIDUAL_SCALED
+from .blocks import numbered
 from .common import Experiment, ExperimentJob, fit
 from .rates import TriedRate, choose_and_measure, choosing
 
@@ -49,7 +49,7 @@ SETTING = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "cli
 BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
 CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
 LONG_BLOCKS, LONG_EPOCHS = BLOCKS[1:3], 30
-SCALED = RESIDUAL_SCALED[0.5]
+SCALED = numbered("residual-scaled", 0.5)
 RESIDUAL = (("residual", Config.gate_bias), (SCALED, Config.gate_bias))  # without gates, though each has a bias
 GAINS = {"residual": {"init_gain": 0.1}}
 MORE_BIAS = -8.0  # of the deepest highway nets, trained beside residual ones

@@ -22,7 +22,7 @@ from scipy.special import expit
 
 import highway_estimators  # noqa: F401, adds its losses
 from conv_highway_networks import ConvNet
-from experiments.beyond.blocks import RESIDUAL_SCALED, REZERO
+from experiments.blocks import make_known, numbered
 from highway_networks import (
     ACTIVATIONS,
     BLOCKS,
@@ -181,9 +181,9 @@ EQUATIONS = {  # y of x and of the branches, in a net of three blocks
     "highway": lambda x, H, T: H * T + x * (1 - T),
     "highway-uncoupled": lambda x, H, T, C: H * T + x * C,
     "residual": lambda x, H: H + x,
-    **{name: lambda x, H, p=p: 3**-p * H + x for p, name in RESIDUAL_SCALED.items()},
+    **{numbered("residual-scaled", p): lambda x, H, p=p: 3**-p * H + x for p in (1, 0.75, 0.1)},
     "residual-gated": lambda x, H, T: H * T + x,
-    **{name: lambda x, H, A, s=s: s * A * H + x for s, name in REZERO.items()},
+    **{numbered("rezero", s): lambda x, H, A, s=s: s * A * H + x for s in (0.3, 1, 30)},
     "maxout": lambda x, A, B: np.maximum(A, B),
     "lstm": lstm,
 }
@@ -434,3 +434,16 @@ def test_r_squared_is_the_mean_over_targets_of_the_variation_explained():
         warnings.simplefilter("error")
         assert math.isnan(r_squared(outputs, np.array([[0.0, 3], [1, 3], [2, 3]])))
         assert math.isnan(r_squared(np.full((3, 1), 2.0), np.full((3, 1), 2.0)))
+
+
+def test_a_block_that_has_a_number_is_made_from_its_name(monkeypatch):
+    """In another process, or for a log, which know only the name; whatever the number."""
+    for name in ("rezero-300", "residual-scaled-0.0625", "rezero-1e-05"):
+        monkeypatch.delitem(BLOCKS, name, raising=False)
+        make_known(name)
+        assert name in BLOCKS
+    net = small_net("rezero-300", "tanh", 2)
+    assert net.block.forward.keywords == {"s": 300}
+    for other in ("rezero-", "rezero-x", "residual-scaled-0.5-", "highway-3", "rezero-1e"):
+        make_known(other)
+        assert other not in BLOCKS

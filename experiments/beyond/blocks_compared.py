@@ -20,9 +20,9 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
+from .. import blocks  # noqa: F401, adds residual-scaled and lstm to BLOCKS
 from ..common import Experiment, ExperimentJob, fit
 from ..rates import TriedRate, choose_and_measure, choosing
-from . import blocks  # noqa: F401, adds residual-scaled and lstm to BLOCKS
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
 DEPTHS = (10, 30, 100)

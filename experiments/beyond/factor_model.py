@@ -26,8 +26,8 @@ from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, rounded
 
+from .. import blocks  # noqa: F401, adds residual-scaled to BLOCKS
 from ..common import NO_DATA, Experiment, ExperimentJob
-from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
 from .simulated_markets import FACTORS, MARKETS, Market, simulate
 
 SEEDS = tuple(range(20))

@@ -116,13 +116,13 @@ from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputError, evaluate, rounded
 
+from ..blocks import number_of, numbered
 from ..claims import ACCURACY_MARGIN
 from ..common import CHANCE, CHANCE_LOSS, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
 from ..digit_pairs import pair_digits
 from ..inside import ROWS
 from ..paired import Paired, over_seeds, over_seeds_and_images
 from ..partly_frozen import ClippedNet, FrozenTraining
-from .blocks import RESIDUAL_SCALED, REZERO
 from .blocks_compared import FLOW_BATCH, Flow, gradient_norms, jacobian
 
 RATES = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)
@@ -173,7 +173,8 @@ class Arm(NamedTuple):
 
 PLAIN, GATED = {"block": "plain"}, {"block": "highway"}
 ORTHOGONAL = {"init": "orthogonal"}
-P, S = [*RESIDUAL_SCALED.values()], [*REZERO.values()]  # kinds of block, one for each p and for each s
+P = [numbered("residual-scaled", p) for p in (1, 0.75, 0.5, 0.25)]
+S = [numbered("rezero", s) for s in (0.3, 1, 3, 10)]
 ARMS = {
     "plain": Arm("init_gain", GAINS, PLAIN),
     "plain, orthogonal": Arm("init_gain", GAINS, PLAIN | ORTHOGONAL),
@@ -397,9 +398,8 @@ def predicted(net: DeepNet, x: np.ndarray) -> np.ndarray:
 
 def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
     """Return the mean over units and the first samples (n, ...) of T, or of |s·A|, by block, (L,); None without."""
-    scales = {REZERO[s]: s for s in REZERO}
     if "A" in net.block.branches:
-        return scales[net.config["block"]] * np.abs(net.params["b_A"]).mean(axis=1)
+        return number_of(net.config["block"])[1] * np.abs(net.params["b_A"]).mean(axis=1)
     return net.gate_means(net.preprocess(x[:ROWS])) if net.has_gates else None
 
 

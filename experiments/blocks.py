@@ -1,9 +1,11 @@
 """More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, maxout, an LSTM's.
 
-Importing this module makes them known to the nets, as any file of a user's may: `residual-scaled` (p = 1) and
-`residual-scaled-0.75`, ..., `residual-gated`, `rezero` (s = 1) and `rezero-0.3`, ..., `maxout`, `lstm`.
+Importing this module makes them known to the nets, as any file of a user's may: `residual-gated`, `maxout`, `lstm`,
+`residual-scaled` (p = 1) and `rezero` (s = 1). `numbered` does so for other p and s: `residual-scaled-0.75`, `rezero-10`.
 """
 
+import re
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -123,26 +125,50 @@ class LSTMBlock(Block):
         return super().rows(D) // 2
 
 
-def add(block: Block, name: str, number: float) -> str:
-    """Add a kind of block that has a number, which its name ends with unless it is 1; returns the name."""
-    name += f"-{number:g}" * (number != 1)
-    BLOCKS[name] = block
-    return name
+BLOCKS["residual-gated"] = Block("HT", residual_gated_forward, residual_gated_backward)
+BLOCKS["maxout"] = Block("AB", maxout_forward, maxout_backward)
+BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})
 
 
-def residual_scaled(p: float) -> Block:
+# ----------------------------------------------------------------------------- blocks that have a number
+# Their name ends with it, unless it is 1, and is all that a log or another process needs to make them.
+
+
+def scaled_block(p: float) -> Block:
     block = ScaledBlock("H", residual_scaled_forward, residual_scaled_backward)
     block.p = p
     return block
 
 
-def rezero(s: float) -> Block:
+def rezero_block(s: float) -> Block:
     return Block("HA", partial(rezero_forward, s=s), partial(rezero_backward, s=s))
 
 
-RESIDUAL_SCALED = {p: add(residual_scaled(p), "residual-scaled", p) for p in (1, 0.75, 0.5, 0.25)}
-REZERO = {s: add(rezero(s), "rezero", s) for s in (0.3, 1, 3, 10)}
-VARIANTS = {name for kinds in (RESIDUAL_SCALED, REZERO) for number, name in kinds.items() if number != 1}
-BLOCKS["residual-gated"] = Block("HT", residual_gated_forward, residual_gated_backward)
-BLOCKS["maxout"] = Block("AB", maxout_forward, maxout_backward)
-BLOCKS["lstm"] = LSTMBlock("HIFO", lstm_forward, lstm_backward, {"I": 1, "F": -1})
+NUMBERED = {"residual-scaled": scaled_block, "rezero": rezero_block}
+
+
+def numbered(kind: str, number: float) -> str:
+    """Return the name of a block of one of NUMBERED, which the nets know from now on."""
+    name = kind + f"-{number:g}" * (number != 1)
+    if name not in BLOCKS:
+        BLOCKS[name] = NUMBERED[kind](number)
+    return name
+
+
+def number_of(name: str) -> tuple[str, float] | None:
+    """Return kind and number of a block that has one; None for any other name."""
+    for kind in NUMBERED:
+        if found := re.fullmatch(rf"{kind}(?:-(\d[\d.e+-]*))?", name):
+            with suppress(ValueError):  # of what only looks like a number
+                return kind, float(found[1] or 1)
+    return None
+
+
+def make_known(name: str) -> None:
+    """Let the nets know a block that has a number, by its name; do nothing for any other."""
+    if found := number_of(name):
+        numbered(*found)
+
+
+for kind in NUMBERED:
+    numbered(kind, 1)

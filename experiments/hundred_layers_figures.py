@@ -17,8 +17,8 @@ from . import hundred_layers as hl
 from .claims import LOSS_MARGIN, OURS, Claim, Verdict, combine, holds, in_words, judge_better
 from .common import CHANCE, group_by
 from .common_figures import loss_in_words, minus, times
+from .comparisons import holm
 from .depth_search_figures import FIGURE_1
-from .paired import holm
 
 HIGHWAYS = (hl.HIGHWAY, hl.RELU)  # those that are compared with the others
 LINE_COLORS = {

@@ -29,7 +29,7 @@ from experiments.beyond.what_gates_add_figures import (
     survival_in_words,
     use_in_words,
 )
-from experiments.paired import Paired
+from experiments.comparisons import Difference
 from highway_lab import Interrupted
 from highway_networks import Config, as_inputs, softmax_cross_entropy
 
@@ -264,7 +264,7 @@ def test_a_lead_is_paired_by_seed_and_image():
         task = Task("highway", wga.DIGIT, False, replace(config, seed=seed))
         scored.append(wga.ArmRun(None, task, 1, False, 0, 0.1, 0.5, b64encode(right).decode(), None, None))
     assert wga.right_images(scored[1]).tolist() == 4 * [1] + 8 * [0] + 4 * [1]
-    assert wga.compare(scored, scored[::-1], "accuracy") == Paired(0, 0, 3)
+    assert wga.compare(scored, scored[::-1], "accuracy") == Difference(0, 0, 2)
     scored[0].right = None
     assert wga.right_images(scored[0]).tolist() == 16 * [0.1], "a diverged run guesses"
 

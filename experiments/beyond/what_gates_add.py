@@ -43,7 +43,7 @@ Compared first: at 100 blocks of tanh units, 60 epochs, cosine, highway minus ea
 residual, ReZero, constant gates; of 71 units) and minus the shallow net that is best by the criterion at hand. Two
 families of five tests: accuracy in points, which decides; and the decimal logarithm of the training loss, with a minus
 sign, so that more is better, which is told beside it. Twenty seeds are paired: the same seed draws the same images. The
-standard error is over seeds and test images (paired.py). Of each difference one of four words is true: highway is *as
+standard error is over seeds and test images (comparisons.py). Of each difference one of four words is true: highway is *as
 good as* the other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points, 0.3
 orders of magnitude); else it *outperforms* it, or *falls behind*, if Holm's p over the five is below 0.05; else it is
 *inconclusive*. A true difference near the margin will come out so. The same is shown in the same settings without
@@ -119,9 +119,9 @@ from highway_networks import BLOCKS, LOSSES, Config, Dataset, DeepNet, InputErro
 from ..blocks import number_of, numbered
 from ..claims import ACCURACY_MARGIN
 from ..common import CHANCE, CHANCE_LOSS, SMOKE_BUDGET, Experiment, ExperimentJob, group_by
+from ..comparisons import Difference, over_seeds, over_seeds_and_images
 from ..digit_pairs import pair_digits
 from ..inside import ROWS
-from ..paired import Paired, over_seeds, over_seeds_and_images
 from ..partly_frozen import ClippedNet, FrozenTraining
 from .blocks_compared import FLOW_BATCH, Flow, gradient_norms, jacobian
 
@@ -664,7 +664,7 @@ def right_images(run: ArmRun) -> np.ndarray:
     return np.unpackbits(np.frombuffer(base64.b64decode(run.right), np.uint8), count=n).astype(float)
 
 
-def compare(runs: Sequence[ArmRun], others: Sequence[ArmRun], criterion: str) -> Paired:
+def compare(runs: Sequence[ArmRun], others: Sequence[ArmRun], criterion: str) -> Difference:
     """Return the difference of two nets over the seeds that both have, in points or orders of magnitude.
 
     The images of short runs are not kept: their accuracy is compared over seeds alone.
@@ -676,7 +676,7 @@ def compare(runs: Sequence[ArmRun], others: Sequence[ArmRun], criterion: str) ->
     return over_seeds_and_images(100 * np.array([right_images(a) - right_images(b) for a, b in pairs]))
 
 
-def lead_of_depth(log: WhatGatesAddLog) -> Paired:
+def lead_of_depth(log: WhatGatesAddLog) -> Difference:
     """Return the points by which the best residual net of 5 or more blocks leads over the best of at most one."""
     cells = dict.fromkeys(of.cell for of in log.tried)
     deep = [cell for cell in cells if cell.arm == "residual" and cell.depth >= 5]

@@ -16,7 +16,7 @@ from highway_lab.tables import markdown
 from ..claims import ACCURACY_MARGIN, LOSS_MARGIN, in_words
 from ..common import group_by
 from ..common_figures import draw_dots, legend_below, minus, scale_errors
-from ..paired import Paired, judge_family
+from ..comparisons import Difference, judge_family
 from . import what_gates_add as wga
 
 SHADES = dict(  # of the gate biases, darker the more closed
@@ -79,7 +79,7 @@ class Compared(NamedTuple):
 
     other: str
     cell: wga.Cell
-    lead: Paired
+    lead: Difference
     word: str
 
 
@@ -397,7 +397,7 @@ def workable(log: wga.WhatGatesAddLog, cell: wga.Cell) -> str:
 def compared_table(*logs: wga.WhatGatesAddLog) -> str:
     """Tabulate the comparisons of each study that has them, each family corrected in itself."""
     rows = [
-        [words, name_cell(of.cell), f"{of.lead.interval():+.2f}", f"{of.lead.n}", of.word]
+        [words, name_cell(of.cell), f"{of.lead.interval():+.2f}", f"{of.lead.df + 1}", of.word]
         for words, found in families(logs).items()
         for of in found.values()
     ]

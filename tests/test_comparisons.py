@@ -1,11 +1,11 @@
-"""Paired differences: the bootstrap over seeds and images, Holm's correction, and the words of a family of tests."""
+"""Difference differences: the bootstrap over seeds and images, Holm's correction, and the words of a family of tests."""
 
 import math
 
 import numpy as np
 import pytest
 
-from experiments.paired import Paired, holm, judge_family, over_seeds, over_seeds_and_images
+from experiments.comparisons import Difference, holm, judge_family, over_seeds, over_seeds_and_images, welch
 
 
 def test_the_interval_over_seeds_is_students():
@@ -51,6 +51,17 @@ def test_equal_nets_differ_by_nothing():
     assert (found.value, found.se, found.p) == (0, 0, 1)
 
 
+def test_the_difference_of_independent_runs_is_welchs():
+    from scipy.stats import ttest_ind
+
+    a, b = [0.1, 0.4, -0.2, 0.3, 0.25], [1.0, 0.2, 3.0]
+    found, expected = welch(a, b), ttest_ind(a, b, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.interval().high == pytest.approx(expected.confidence_interval(0.95).high)
+    assert welch([1.0], [2.0, 3.0]).p == 1
+    assert (welch([1.0, 1.0], [2.0, 2.0]).p, welch([1.0, 1.0], [1.0, 1.0]).p) == (0, 1)
+
+
 def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_order():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
@@ -70,7 +81,7 @@ def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_orde
     ],
 )
 def test_the_words_of_a_family(value, se, word):
-    others = [Paired(0.0, 1.0, 20)] * 7
-    assert judge_family([Paired(value, se, 20), *others], 0.5)[0] == word
+    others = [Difference(0.0, 1.0, 19)] * 7
+    assert judge_family([Difference(value, se, 19), *others], 0.5)[0] == word
     if se == 0.15:
-        assert judge_family([Paired(value, se, 20)], 0.5) == ["outperforms"]
+        assert judge_family([Difference(value, se, 19)], 0.5) == ["outperforms"]

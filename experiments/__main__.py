@@ -52,9 +52,12 @@ STEPS = {  # in an order in which each finds the nets that it needs
 }
 
 
+STUDIES = ("using_depth",)  # experiments that are a study alone
+
+
 def is_experiment(name: str) -> bool:
     """Return whether there is an experiment of this name, in the list or not."""
-    if name in STEPS:
+    if name in (*STEPS, *STUDIES):
         return True
     there = all(part.isidentifier() for part in name.split(".")) and find_spec(f"experiments.{name}")
     return bool(there) and hasattr(import_module(f"experiments.{name}"), "EXPERIMENT")

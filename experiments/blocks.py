@@ -1,7 +1,7 @@
 """More kinds of block: residual ones whose branch is scaled by depth, gated or by ReZero's number, maxout, an LSTM's.
 
 Importing this module makes them known to the nets, as any file of a user's may: `residual-gated`, `maxout`, `lstm`,
-`residual-scaled` (p = 1) and `rezero` (s = 1). `numbered` does so for other p and s: `residual-scaled-0.75`, `rezero-10`.
+`residual-scaled` (p = 1) and `rezero` (s = 1). `numbered` adds those of other p and s, such as `rezero-10`.
 """
 
 import re

@@ -1,6 +1,7 @@
 """The parts that experiments share: `python -m experiments NAME run|plot`, data, logs, results."""
 
 import argparse
+import functools
 import hashlib
 import importlib
 import math
@@ -334,9 +335,13 @@ def saved_nets(log: Any) -> Iterator[str]:
             yield from saved_nets(entry)
 
 
+@functools.cache
 def load(name: str) -> Experiment:
     """Import an experiment by its name below this package, such as "lesions" or "beyond.very_deep"."""
-    return importlib.import_module(f"experiments.{name}").EXPERIMENT
+    module = importlib.import_module(f"experiments.{name}")
+    if hasattr(module, "STUDY"):
+        return importlib.import_module("experiments.study_command").StudyExperiment(module)
+    return module.EXPERIMENT
 
 
 def step_words(step: str, dataset: str | None) -> list[str]:

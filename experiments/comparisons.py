@@ -1,6 +1,6 @@
 """Differences between two kinds of net, and what a family of them says.
 
-Two kinds are trained from seeds that are independent (`welch`), or from the same seeds, so that they see the same images
+Two kinds are trained from independent seeds (`welch`), or from the same seeds, so that they see the same images
 (`over_seeds`). Where they are scored on the same test images, too, seeds and images are two crossed random factors
 (`over_seeds_and_images`). A bootstrap over both counts what is left beside them three times (Owen 2007), and its
 percentiles are too narrow with few seeds. So the variance of the mean is estimated from the means by seed and by image,

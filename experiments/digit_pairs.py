@@ -54,14 +54,14 @@ class DigitPairs(NamedTuple):
 
 
 def pair_digits(
-    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000
+    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000, seed: int = SEED
 ) -> DigitPairs:
-    """Return pairs of the images of `data`, labelled by one of TASKS.
+    """Return pairs of the images of `data`, labelled by one of TASKS; another seed draws others.
 
     The last `n_validation` of a permutation of the training images make the validation pairs, the others the training
     pairs. A small data set gives fewer: no part has more pairs than images, so each image is used twice at most.
     """
-    pair_rng, label_rng = np.random.default_rng(SEED).spawn(2)
+    pair_rng, label_rng = np.random.default_rng(seed).spawn(2)
     order = pair_rng.permutation(len(data.train_x))
     held = min(n_validation, len(order) // HELD)
     kept, validation = np.split(order, [len(order) - held])

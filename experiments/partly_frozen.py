@@ -1,9 +1,12 @@
-"""Nets some of whose parameters are not trained, and their training."""
+"""Nets some of whose parameters are not trained, their configuration, and their training."""
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet
+from highway_networks import Config, Dataset, DeepNet, hyperparameter
 
 
 class PartlyFrozenNet(DeepNet):
@@ -51,3 +54,45 @@ class FrozenTraining(Training):
         super().__init__(config, data)
         net = self.net_type(**self.net.config, rng=None)
         net.params, self.net = self.net.params, net  # the optimiser moves these parameters
+
+
+class ArmNet(ClippedNet):
+    """A net of a kind that a study compares.
+
+    shared: names of tensors (L, D) of which all units of a block share one number. They begin alike, and each gets the
+    gradient of that number, divided by √D, so that the norm counts it once; Adam does not see the divisor.
+    """
+
+    shared: tuple[str, ...] = ()
+
+    def backward(self, dlogits, cache):
+        gradients = super().backward(dlogits, cache)
+        for name in self.shared:
+            gradient = gradients[name]
+            gradient[...] = gradient.sum(axis=1, keepdims=True) / math.sqrt(self.hidden)
+        return gradients
+
+    @property
+    def n_trained(self) -> int:
+        """Number of parameters that are trained, a shared one counted once."""
+        return super().n_trained - sum(self.params[name].size - self.depth for name in self.shared)
+
+
+@dataclass(frozen=True)
+class ArmConfig(Config):
+    """All hyperparameters of a run of an ArmNet; names of parameters stand between commas."""
+
+    frozen: str = hyperparameter("", "parameters that stay as they are drawn")
+    zero: str = hyperparameter("", "parameters that stay 0: a branch without weights is one learned number a unit")
+    shared: str = hyperparameter("", "biases of which the units of a block share one")
+
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
+        """Make the net for `data`, whose weights `rng` draws as those of a DeepNet."""
+        drawn = super().new_net(data, rng)
+        net = ArmNet(**drawn.config, rng=None)
+        net.params = drawn.params
+        frozen, zero, net.shared = (tuple(filter(None, of.split(","))) for of in (self.frozen, self.zero, self.shared))
+        net.frozen = frozen + zero
+        for name in zero:
+            net.params[name] = 0
+        return net

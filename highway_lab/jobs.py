@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, fields, replace
@@ -366,16 +366,9 @@ def run_missing(
     done = {results.task_of(result): result for result in found if result.whole}
     kept = [result for result in found if result.whole or checkpoints]
 
-    def is_of_today(of: ResultT) -> bool:
-        here = logs.environment(programs=logs.mathematics(results.task_of(of)))
-        return of.environment is not None and (of.environment.code, of.environment.samples) == (here.code, samples)
-
-    foreign = {results.task_of(of) for of in kept if not is_of_today(of)}
-    if foreign and old != "keep":
-        raise InputError(
-            f"{results.path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "
-            "go on with them (--keep), or begin anew (--fresh)"
-        )
+    foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
+    if old != "keep":
+        check_of_today(results.path, foreign)
     if damaged := results.damaged():
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
@@ -400,6 +393,21 @@ def run_missing(
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
+
+
+def is_of_today(task: Any, made: logs.Environment | None, samples: str) -> bool:
+    """Tell whether the result of a task was made by the training code as it is now, of samples with this digest."""
+    here = logs.environment(programs=logs.mathematics(task))
+    return made is not None and (made.code, made.samples) == (here.code, samples)
+
+
+def check_of_today(path: Path, foreign: Collection[Any]) -> None:
+    """Raise InputError if there are results of other code."""
+    if foreign:
+        raise InputError(
+            f"{path}: expected runs of the training code as it is now, found {len(foreign)} of other code; "
+            "go on with them (--keep), or begin anew (--fresh)"
+        )
 
 
 def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:

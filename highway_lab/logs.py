@@ -423,8 +423,13 @@ def write(path: str | os.PathLike, log: Any) -> None:
 
 def dumps(log: Any) -> str:
     """Return the text of a log, as `write` writes it."""
-    lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in asdict(log).items())
+    raw = getattr(log, "packed", as_it_is)(asdict(log))
+    lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in raw.items())
     return f"{{\n{lines}\n}}\n"
+
+
+def as_it_is(raw: Any) -> Any:
+    return raw
 
 
 def _lines(value: Any) -> str:
@@ -456,11 +461,15 @@ def read_any(path: str | os.PathLike, schema: type[LogT]) -> LogT | None:
 
 
 def loads(text: bytes, schema: type[LogT]) -> LogT:
-    """Return the log or the result in `text`; raises ValueError where it differs from the schema, or is too large."""
+    """Return the log or the result in `text`; raises ValueError where it differs from the schema, or is too large.
+
+    A schema may have functions of its own that make the text shorter: `packed`, of what `asdict` gives, and `unpacked`.
+    """
     if sum(map(text.count, b",[{")) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     raw = msgspec.json.decode(text)
     check_values(raw)
+    raw = getattr(schema, "unpacked", as_it_is)(raw)
     log = msgspec.convert(raw, schema)
     check_objects(raw, log, {}, "$")
     return log

@@ -1,4 +1,4 @@
-"""Difference differences: the bootstrap over seeds and images, Holm's correction, and the words of a family of tests."""
+"""Differences over seeds and images, Welch's test, Holm's correction, and the words of a family of tests."""
 
 import math
 

@@ -43,8 +43,8 @@ Compared first: at 100 blocks of tanh units, 60 epochs, cosine, highway minus ea
 residual, ReZero, constant gates; of 71 units) and minus the shallow net that is best by the criterion at hand. Two
 families of five tests: accuracy in points, which decides; and the decimal logarithm of the training loss, with a minus
 sign, so that more is better, which is told beside it. Twenty seeds are paired: the same seed draws the same images. The
-standard error is over seeds and test images (comparisons.py). Of each difference one of four words is true: highway is *as
-good as* the other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points, 0.3
+standard error is over seeds and test images. Of each difference one of four words is true: highway is *as good as* the
+other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points, 0.3
 orders of magnitude); else it *outperforms* it, or *falls behind*, if Holm's p over the five is below 0.05; else it is
 *inconclusive*. A true difference near the margin will come out so. The same is shown in the same settings without
 clipping, with a constant rate, and with ReLU: what else was looked at, each family corrected in itself.

@@ -1,0 +1,344 @@
+"""Studies: kinds of net (arms) that choose their settings alike and are compared from seeds that have chosen nothing.
+
+A study is data: cells (an arm in one size), what each tunes, stages. `Study.rungs` says which runs a cell asks for,
+stage after stage, given those that are there. It alone plans: what is still to be made (`next_tasks`), what counts
+(`scored`), what an earlier form of the study has left (`superfluous`). A stage's settings follow from the whole stages
+before it and from nothing else: a study that is killed anywhere, or gets another cell, arm, stage or value of a grid,
+ends with the choice that a fresh start would have made.
+"""
+
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from highway_lab.fields import Count, Score, Share
+from highway_lab.logs import Result, grouped
+from highway_networks import InputError, rounded
+
+from .blocks import make_known
+from .partly_frozen import ArmConfig
+
+Setting = tuple[float | str, ...]  # the values of an arm's hyperparameters, in the order of its grid
+CellT = TypeVar("CellT")
+ConfigT = TypeVar("ConfigT")
+MeasuredT = TypeVar("MeasuredT")
+MOST_GROWTH = 4  # times that a grid grows
+
+
+class Arm(NamedTuple):
+    """A kind of net: fields of its configuration, and the hyperparameters that it tunes, with the values tried first.
+
+    options   fields that all its nets share
+    grid      by hyperparameter, the learning rate `lr` among them, its values, ascending or descending
+    of        turns those hyperparameters that are no fields into fields
+    """
+
+    options: Mapping[str, Any]
+    grid: Mapping[str, Sequence[float | str]]
+    of: Callable[..., Mapping[str, Any]] = dict
+
+    def fields(self, setting: Setting) -> dict[str, Any]:
+        """Return the fields of a net in one setting."""
+        return {**self.options, **self.of(**dict(zip(self.grid, setting, strict=True)))}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An arm in one size, which chooses a setting by itself. The study alone reads more of it than its arm."""
+
+    arm: str
+    hidden: Count
+    depth: Count
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Runs of each cell's settings that are the `best` by any criterion in the stages before; None: of all on offer.
+
+    seeds     or a function that gives those of a cell
+    options   fields of the configuration
+    result    its name, if its runs are results; else later stages choose by them
+    """
+
+    seeds: Sequence[int] | Callable[[Any], Sequence[int]]
+    epochs: int
+    best: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    result: str = ""
+
+    def seeds_of(self, cell: Any) -> Sequence[int]:
+        return self.seeds(cell) if callable(self.seeds) else self.seeds
+
+
+@dataclass(frozen=True)
+class Task(Generic[CellT, ConfigT]):
+    """A run that a study asks for; `result` names the stage of results that does, "" one that chooses."""
+
+    cell: CellT
+    setting: Setting
+    config: ConfigT
+    result: str
+
+
+@dataclass
+class Measured:
+    """What every study measures after a run's last epoch; null where a run diverged, or where there is no such thing.
+
+    score             on test samples, of a run that chooses on validation samples
+    effective_depth   sum over blocks of the mean gate, over the first samples that are scored
+    """
+
+    clipped: Share  # of the steps
+    train_loss: float | None  # over all training samples
+    score: Score | None
+    effective_depth: float | None
+
+
+@dataclass
+class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
+    """A run as its log keeps it.
+
+    n_trained   parameters that are trained
+    history     the columns that the study keeps, a row an epoch, the untrained net's first
+    measured    of a type of the study's
+    """
+
+    task: Task[CellT, ConfigT]
+    n_trained: Count
+    diverged: bool
+    history: dict[str, list[float | None]]
+    measured: MeasuredT
+
+    @property
+    def cell(self) -> CellT:
+        return self.task.cell
+
+    @property
+    def setting(self) -> Setting:
+        return self.task.setting
+
+    @property
+    def config(self) -> ConfigT:
+        return self.task.config
+
+    @staticmethod
+    def unpacked(raw: Any) -> Any:
+        """Return what a line holds; a block that has a number is known from then on."""
+        make_known(raw["task"]["config"]["block"])
+        return raw
+
+    def contradiction(self) -> str | None:
+        """Return in words what does not agree."""
+        rows, epochs = {*map(len, self.history.values())}, self.task.config.epochs + 1
+        if len(rows) > 1 or (rows and not self.diverged and rows != {epochs}):
+            return f"expected a history of {epochs} rows, found {', '.join(map(str, sorted(rows)))}"
+        loss = getattr(self.measured, "train_loss", None)
+        if self.diverged and loss is not None:
+            return f"expected no train_loss of a run that diverged, found {loss}"
+        return None
+
+
+Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arms, cells and stages, and by which numbers a run is judged.
+
+    configure   the configuration of a run, given fields (of arm, stage, epochs and seed), cell and stage
+    criteria    by name, what is compared of a run, less is better: a number for a diverged run, too
+    growth      times that a grid may grow around the settings that the second stage takes
+    own         the size in which an arm of a user's own is compared, given its name and the arm
+    smoke       fields of the configuration in a run of seconds
+    """
+
+    arms: Mapping[str, Arm]
+    cells: Sequence[Any]
+    stages: Sequence[Stage]
+    configure: Callable[..., Any]
+    criteria: Mapping[str, Callable[[StudyRun], float]]
+    growth: int = 0
+    own: Callable[[str, Arm], Any] | None = None
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    config: type = ArmConfig
+    measured: type = Measured
+
+    def __post_init__(self) -> None:
+        for cell in self.cells:
+            chose, scores = (
+                {seed for stage in self.stages if bool(stage.result) is of for seed in stage.seeds_of(cell)}
+                for of in (False, True)
+            )
+            if both := chose & scores:
+                expected = "expected results from seeds that have chosen nothing"
+                raise InputError(f"{cell}: {expected}, found {min(both)} in both; choose others")
+
+    def rungs(self, runs: Iterable[StudyRun], cell: Any) -> Iterator[tuple[Stage, Rung, Rung]]:
+        """Yield a cell's stages, the runs that each asks for, and those by which it chooses; the last lacks some."""
+        done, tried = {run.task: run for run in runs if run.cell == cell}, Rung()
+        for stage in self.stages:
+            rung = self.rung(done, cell, stage, self.chosen(tried, stage.best) if tried else self.grid(cell))
+            for _ in range(0 if tried or stage.result else self.growth):
+                if missing(rung) or not (more := self.around(cell, rung, self.chosen(rung, self.stages[1].best))):
+                    break
+                rung |= self.rung(done, cell, stage, more)
+            yield stage, rung, tried
+            if missing(rung):
+                return
+            if not stage.result:  # runs of earlier stages count too, once, if they were as long
+                long = {of: [run for run in tried.get(of, ()) if run.config.epochs == stage.epochs] for of in rung}
+                tried = {of: [*long[of], *(run for run in rung[of] if run not in long[of])] for of in rung}
+
+    def grid(self, cell: Any) -> list[Setting]:
+        """Return the settings that a cell tries first."""
+        return [*product(*self.arms[cell.arm].grid.values())]
+
+    def rung(self, done: Mapping[Task, StudyRun], cell: Any, stage: Stage, settings: Iterable[Setting]) -> Rung:
+        tasks = {of: [self.task(cell, stage, of, seed) for seed in stage.seeds_of(cell)] for of in settings}
+        return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
+
+    def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
+        fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
+        return Task(cell, setting, self.configure(fields, cell, stage), stage.result)
+
+    def ranked(self, rung: Rung, criterion: str) -> list[Setting]:
+        """Return settings, the best by the mean of a criterion first; raises InputError where that is no number."""
+        means = {of: float(np.mean([self.criteria[criterion](run) for run in rung[of]])) for of in rung}
+        if wrong := [of for of in means if not math.isfinite(means[of])]:
+            expected = "expected a number for every run, diverged ones too"
+            raise InputError(f"{criterion}: {expected}, found {means[wrong[0]]} at {wrong[0]}; mend the criterion")
+        return sorted(rung, key=means.__getitem__)
+
+    def chosen(self, rung: Rung, best: int | None) -> list[Setting]:
+        """Return the settings that are among the best by any criterion."""
+        return [*dict.fromkeys(of for criterion in self.criteria for of in self.ranked(rung, criterion)[:best])]
+
+    def around(self, cell: Any, rung: Rung, settings: Iterable[Setting]) -> list[Setting]:
+        """Return the settings one step from some, in one hyperparameter that is a number, that were not tried."""
+        found = []
+        for setting in settings:
+            for at, offered in enumerate(self.arms[cell.arm].grid.values()):
+                if len(offered) < 2 or not all(isinstance(value, float) for value in offered):
+                    continue
+                values = sorted({of[at] for of in rung}, reverse=offered[0] > offered[-1])
+                values = [beyond(values[1], values[0]), *values, beyond(values[-2], values[-1])]
+                where = values.index(setting[at])
+                found += [(*setting[:at], value, *setting[at + 1 :]) for value in values[where - 1 : where + 2]]
+        return [of for of in dict.fromkeys(found) if of not in rung]
+
+    def next_tasks(self, runs: Iterable[StudyRun], least: int = 1) -> list[Task]:
+        """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""
+        return Results(self, runs).next_tasks(least)
+
+    def with_arms(self, arms: Mapping[str, Arm]) -> "Study":
+        """Return the study with a user's own arms beside its own, by the same rules.
+
+        Raises InputError if a name is taken, or if the study has no size for them.
+        """
+        if taken := arms.keys() & self.arms.keys():
+            raise InputError(f"ARMS: expected names that no other arm has, found {min(taken)!r}; rename it")
+        if self.own is None:
+            raise InputError("--with: expected a study that takes nets of one's own, found another; choose one")
+        cells = [self.own(name, arm) for name, arm in arms.items()]
+        return replace(self, arms={**self.arms, **arms}, cells=[*self.cells, *cells])
+
+    def only(self, arms: Container[str]) -> "Study":
+        """Return the study of the cells of some arms alone."""
+        return replace(self, cells=[cell for cell in self.cells if cell.arm in arms])
+
+    def small(self) -> "Study":
+        """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds."""
+        cells = [*{cell.arm: cell for cell in self.cells}.values()]
+        grids = {cell.arm: self.arms[cell.arm].grid for cell in cells}
+        few = {name: {of: grid[of][: 1 + (of == "lr")] for of in grid} for name, grid in grids.items()}
+        arms = {name: self.arms[name]._replace(grid=few[name]) for name in few}
+        seeds = {True: (200, 201), False: (100,)}
+        stages = [
+            replace(stage, seeds=seeds[bool(stage.result)], epochs=1 + (at > 0), best=stage.best and 1)
+            for at, stage in enumerate(self.stages)
+        ]
+
+        def configure(fields: dict, cell: Any, stage: Stage) -> Any:
+            return replace(self.configure(fields, cell, stage), **self.smoke)
+
+        return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
+
+
+class Results:
+    """What is there of a study: its rungs by cell, and what follows from them."""
+
+    def __init__(self, study: Study, runs: Iterable[StudyRun]):
+        self.study, self.runs = study, [*{run.task: run for run in runs}.values()]
+        by_cell = grouped(self.runs, lambda run: run.cell)
+        self.rungs = {cell: [*study.rungs(by_cell.get(cell, []), cell)] for cell in study.cells}
+
+    def next_tasks(self, least: int = 1) -> list[Task]:
+        """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""
+        by_cell = [tasks for rungs in self.rungs.values() for _, rung, _ in rungs if (tasks := missing(rung))]
+        first = by_cell[0] if by_cell else []
+        return [*first, *(task for tasks in by_cell[1:] for task in tasks)][: max(least, len(first))]
+
+    @cached_property
+    def superfluous(self) -> list[StudyRun]:
+        """Return the runs that the study does not ask for (any more): kept, told, used for nothing."""
+        asked = {id(run) for rungs in self.rungs.values() for _, rung, _ in rungs for of in rung.values() for run in of}
+        return [run for run in self.runs if id(run) not in asked]
+
+    @property
+    def finished(self) -> list:
+        """Return the cells of which every run is there."""
+        return [cell for cell in self.rungs if not missing(self.rungs[cell][-1][1])]
+
+    def tries(self, cell: Any) -> list[StudyRun]:
+        """Return a cell's runs that choose, each once."""
+        rungs = [rung for stage, rung, _ in self.rungs[cell] if not stage.result]
+        runs = {id(run): run for rung in rungs for of in rung.values() for run in of if isinstance(run, StudyRun)}
+        return [*runs.values()]
+
+    def settings(self, cell: Any, result: str = "scored") -> Rung:
+        """Return a cell's results of a stage by setting, in the order of their seeds; none if some are missing."""
+        return next((rung for stage, rung, _ in self.rungs[cell] if stage.result == result and not missing(rung)), {})
+
+    def tried(self, cell: Any) -> Rung:
+        """Return by setting the runs by which a cell chooses; none as long as one of them is missing."""
+        return next((tried for stage, _, tried in self.rungs[cell] if stage.result), {})
+
+    def chosen(self, cell: Any, criterion: str | None = None) -> Setting | None:
+        """Return the setting that a criterion (the first) chose; None as long as the stages that choose lack runs."""
+        tried = self.tried(cell)
+        return self.study.ranked(tried, criterion or next(iter(self.study.criteria)))[0] if tried else None
+
+    def scored(self, cell: Any, criterion: str | None = None, result: str = "scored") -> list[StudyRun]:
+        """Return a cell's results of a stage in the chosen setting, in the order of their seeds; none if unfinished."""
+        return self.settings(cell, result).get(self.chosen(cell, criterion), [])
+
+    def values(self, cell: Any, criterion: str | None = None, result: str = "scored") -> np.ndarray:
+        """Return what a criterion says of a cell's results in the setting that it chose; less is better."""
+        of = self.study.criteria[criterion or next(iter(self.study.criteria))]
+        return np.array([of(run) for run in self.scored(cell, criterion, result)])
+
+    def untried(self, cell: Any, criterion: str | None = None) -> list[str]:
+        """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""
+        if (setting := self.chosen(cell, criterion)) is None:
+            return []
+        names, neighbours = self.study.arms[cell.arm].grid, self.study.around(cell, self.rungs[cell][0][1], [setting])
+        return [
+            f"{name} {value:g}"
+            for neighbour in neighbours
+            for name, value, own in zip(names, neighbour, setting, strict=True)
+            if value != own
+        ]
+
+
+def missing(rung: Rung) -> list[Task]:
+    return [run for of in rung.values() for run in of if isinstance(run, Task)]
+
+
+def beyond(before: float, end: float) -> float:
+    """Return the value one step beyond the end of a grid: in proportion where signs agree, else as far again."""
+    return rounded(end * end / before if before * end > 0 else 2 * end - before, digits=3)

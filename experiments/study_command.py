@@ -1,0 +1,334 @@
+"""What all studies do alike: train what is missing, keep it in a log, draw it, list it.
+
+    python -m experiments NAME run      train the runs that the study asks for and that its log lacks; resumable
+    python -m experiments NAME plot     draw its figures, and say what each cell has chosen
+    python -m experiments NAME table    all runs and settings as CSV
+
+A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
+quotes; FIGURES by file, functions of the same; and, where training is more than `train` here, a `train(task, data)` of
+its own. While it is being widened, NEXT beside STUDY is what `run` trains, into the same log; page and pictures stay
+those of STUDY until all is there.
+"""
+
+import argparse
+import csv
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from highway_lab.cli import import_file, quote
+from highway_lab.console import count_of
+from highway_lab.files import make_place, remove
+from highway_lab.intervals import interval
+from highway_lab.jobs import ResultFile, check_of_today, is_of_today
+from highway_lab.logs import SCHEMA, DatasetInfo, Log, digest_of_samples, imported, now, write
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import Dataset, InputError, evaluate, rounded
+
+from .blocks import make_known
+from .common import Experiment, ExperimentJob, with_ending
+from .study import Arm, Measured, Results, Study, StudyRun, Task
+
+RunT = TypeVar("RunT")
+ROWS = 512  # samples over which the mean gate is taken
+OLDER = "8f5bc12"  # the commit that reads logs of the form before this one
+
+
+# -------------------------------------------------------------------------------------------- the log
+
+
+@dataclass
+class StudyLog(Log, Generic[RunT]):
+    """The log of a study.
+
+    In the file, `defaults` are the values of the configuration that most runs have, and a run holds those that differ;
+    `environments` are listed once, and a run holds the index of its own.
+    """
+
+    runs: list[RunT]
+
+    @staticmethod
+    def packed(raw: dict[str, Any]) -> dict[str, Any]:
+        """Return what the file holds, given the fields of a log."""
+        configs, environments = [run["task"]["config"] for run in raw["runs"]], []
+        defaults = {name: Counter(of[name] for of in configs).most_common(1)[0][0] for name in (configs or [{}])[0]}
+        for run, config in zip(raw["runs"], configs, strict=True):
+            if run["environment"] not in environments:
+                environments.append(run["environment"])
+            run["environment"] = environments.index(run["environment"])
+            run["task"]["config"] = {name: value for name, value in config.items() if value != defaults[name]}
+        runs = raw.pop("runs")
+        return {**raw, "environments": environments, "defaults": defaults, "runs": runs}
+
+    @staticmethod
+    def unpacked(raw: Any) -> Any:
+        """Return the fields of a log, given what its file holds; raises ValueError for anything else."""
+        try:
+            if "defaults" not in raw:
+                raise ValueError(f"one of an older form, which commit {OLDER} reads")
+            environments, defaults = raw.pop("environments"), raw.pop("defaults")
+            for run in raw["runs"]:
+                run["environment"] = environments[run["environment"]]
+                run["task"]["config"] = defaults | run["task"]["config"]
+                make_known(run["task"]["config"]["block"])
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise ValueError(f"none of a study ({type(error).__name__}: {error})") from error
+        return raw
+
+
+def schema_of(study: Study) -> Any:
+    """Return the type of a study's runs."""
+    return StudyRun[type(study.cells[0]), study.config, study.measured]
+
+
+# ------------------------------------------------------------------------------------------- training
+
+
+def train_task(module: str, task: Task, data: Dataset) -> StudyRun:
+    """Train one run of the study in a module, which may have a `train` of its own."""
+    make_known(task.config.block)
+    return getattr(import_module(module), "train", train)(task, data)
+
+
+def train(
+    task: Task,
+    data: Dataset,
+    *,
+    columns: Sequence[str] = (),
+    judged: tuple[np.ndarray, np.ndarray] | None = None,
+    measure: Callable[..., Any] = Measured,
+) -> StudyRun:
+    """Train one net and measure it after its last epoch.
+
+    columns   of the history that a result keeps
+    judged    samples (x, y) that score the run; else the test samples of a result, the validation samples, if there are
+              any, of a run that chooses
+    measure   makes the record of what was measured, given the fields of Measured
+    """
+    training, columns = Training(task.config, data), columns if task.result else ()
+    for _ in training.epochs(scored=bool(columns)):
+        pass
+    net, own = training.net, training.data
+    if judged is None:
+        judged = (own.test_x, own.test_y) if task.result else training.validation
+    with one_thread():
+        loss, _ = evaluate(net, own.train_x, own.train_y, training.loss)
+        diverged = training.diverged or not math.isfinite(loss)
+        scored = len(judged[0]) and not diverged
+        score = rounded(evaluate(net, *judged, training.loss)[1]) if scored else None
+        x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
+        depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
+    measured = measure(rounded(net.clipped), None if diverged else rounded(loss), score, depth)
+    history = {name: getattr(training.history, name) for name in columns}
+    return StudyRun(None, task, net.n_trained, diverged, history, measured)
+
+
+# ------------------------------------------------------------------------------------------ the command
+
+
+class StudyExperiment(Experiment):
+    """A study as an experiment: its commands and its logs."""
+
+    def __init__(self, module: ModuleType):
+        self.contents, self.studies = module, by_ending(module.STUDY)
+        self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
+        first, *more = self.studies
+        super().__init__(
+            module.__name__,
+            module.__doc__,
+            StudyLog[schema_of(self.studies[first])],
+            more={ending: f"run --study {ending}" for ending in more},
+        )
+        run = self.add_run(self.train_missing, "train what is missing; resumable")
+        table = self.add("table", self.print_table, "print all runs and their settings as CSV")
+        table.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="default: the committed ones")
+        for parser in (run, table, self._commands.choices["plot"]):
+            text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
+            parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
+            parser.set_defaults(study=first)
+            if more:
+                parser.add_argument("--study", choices=[*self.studies], help="default: the first")
+
+    @property
+    def figures(self) -> ModuleType:
+        """The module itself: it has FIGURES."""
+        return self.contents
+
+    @property
+    def tables(self) -> dict:
+        """None: pages quote numbers."""
+        return {}
+
+    def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
+        """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.
+
+        With arms of a user's own, the study that they belong to has their cells and runs, too.
+        """
+        if len(arguments.logs) > 1:
+            found = f"expected one log, found {len(arguments.logs)}"
+            raise InputError(f"{arguments.command}: {found}; name one, or none for the committed ones")
+        arms, ending = read_arms(arguments.own) if arguments.own else {}, arguments.study
+        there = {of: path for of in self.studies if (path := self.log_of(of)).exists()}
+        beside = with_ending(self.log_of(ending), arguments.own.stem) if arms else None
+        given = self.named(arguments.logs[0]) if arguments.logs else beside
+        logs = {of: [path] for of, path in there.items()} or {ending: [self.log_of(ending)]}
+        if given:
+            ours = logs.get(ending, []) if arms and not is_smoke(self.read(given)) else []
+            logs = {ending: [*ours, given]}
+        found = {}
+        for of, paths in logs.items():
+            read = [self.read(path) for path in paths]
+            study = self.studies[of].with_arms(arms) if arms and of == ending else self.studies[of]
+            study = study.small() if is_smoke(read[0]) else study
+            found[of] = Results(study, [run for log in read for run in log.runs])
+        return found, [path for paths in logs.values() for path in paths]
+
+    def log_of(self, ending: str) -> Path:
+        """Return the path of the committed log of one of the studies."""
+        return self.log_path(ending) if ending else self.log_path()
+
+    # ---- train
+
+    def train_missing(self, job: ExperimentJob) -> None:
+        """Train what the study asks for, until nothing is missing; the log is written after each batch of runs."""
+        arguments, ending = job.arguments, job.arguments.study
+        study, job = self.next[ending], job.for_more(ending) if ending else job
+        if arguments.own:
+            arms = read_arms(arguments.own)
+            study, job = study.with_arms(arms).only(arms), job.for_more(arguments.own.stem)
+        study, schema = study.small() if job.smoke else study, schema_of(study)
+        lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
+        runs = self.runs_so_far(job, lines)
+        least = sys.maxsize if arguments.scheduler else arguments.jobs
+        while tasks := Results(study, runs.values()).next_tasks(least):
+            runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema))
+            self.write(job, runs)
+        self.write(job, runs)
+        lines.clear()
+        words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
+        words += [f"--with {quote(arguments.own)}"] if arguments.own else []
+        print(f"saved {job.path}\nto see it: {' '.join([self.parser.prog, 'plot', *words])}")
+
+    def runs_so_far(self, job: ExperimentJob, lines: ResultFile) -> dict[Task, StudyRun]:
+        """Return the runs of a job's log, and those beside it that are not there yet; none if it begins anew.
+
+        Raises InputError for runs of other code than today's, unless they are to be kept.
+        """
+        old = job.arguments.old
+        if old == "fresh":
+            remove(job.path)
+            lines.clear()
+        logged = by_task(self.read(job.path).runs) if job.path.exists() else {}
+        samples = digest_of_samples(job.data)
+        if old != "keep":
+            check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
+        return logged | by_task(lines.read())
+
+    def write(self, job: ExperimentJob, runs: Mapping[Task, StudyRun]) -> None:
+        """Write the log of a job; its environment is that of the newest run."""
+        *_, newest = runs.values()
+        sizes = newest.config.n_train, newest.config.n_test
+        info = DatasetInfo(job.dataset, *sizes, job.data.test_set, list(job.data.classes))
+        made = SCHEMA, now(), job.arguments.command_line, info, newest.environment
+        make_place(job.path)
+        write(job.path, self.log(*made, runs=[*runs.values()]))
+
+    # ---- draw and list
+
+    def plot(self, arguments: argparse.Namespace) -> None:
+        """Draw the figures of a study's logs, and say what each cell has chosen, and what is missing."""
+        from highway_lab.figures import drawing, picture_folder, save_all
+
+        results, paths = self.load(arguments)
+        for of in results.values():
+            with drawing("a summary", *paths):
+                print(summary(of), end="\n\n")
+        committed = [path for path in self.log_steps() if path.exists()]
+        folder = Path("viz") if paths == committed else picture_folder(paths[-1], self.log_path())
+        shown = in_one(results)
+        pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
+        save_all(pictures, *paths)
+        for path in pictures:
+            print(f"drew {path}")
+
+    def print_table(self, arguments: argparse.Namespace) -> None:
+        """Print all runs of a log as CSV: cell, setting, seed, and what was measured."""
+        results, _ = self.load(arguments)
+        rows = [row_of(of.study, run) for of in results.values() for run in of.runs]
+        writer = csv.DictWriter(sys.stdout, [*dict.fromkeys(name for row in rows for name in row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
+    """Return studies by the endings of their logs; a single one has none."""
+    return {"": studies} if isinstance(studies, Study) else dict(studies)
+
+
+def in_one(results: dict[str, Results]) -> Any:
+    """Return what the functions of a module take: results of its only study, or of several by their endings."""
+    return results[""] if [*results] == [""] else results
+
+
+def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:
+    return {run.task: run for run in runs}
+
+
+def is_smoke(log: StudyLog) -> bool:
+    """Tell whether a log is one of runs of seconds, of a smaller study."""
+    return "--smoke" in log.command.split()
+
+
+def read_arms(file: Path) -> dict[str, Arm]:
+    """Return the arms that a user's file adds; raises InputError for a file that has none."""
+    if str(file) not in imported:
+        import_file(str(file))
+    arms = getattr(sys.modules[file.stem], "ARMS", None)
+    if not (isinstance(arms, dict) and arms and all(isinstance(of, Arm) for of in arms.values())):
+        expected = 'expected ARMS = {"a name": Arm(...)} in it, arms of experiments.study'
+        raise InputError(f"{file}: {expected}, found {arms!r:.60}; add it")
+    return arms
+
+
+def summary(results: Results) -> str:
+    """Return a line for each cell: its choice, what the first criterion says of it, what was not tried beside it."""
+    criterion, lines = next(iter(results.study.criteria)), []
+    for cell in results.study.cells:
+        name, setting = ", ".join(map(str, asdict(cell).values())), results.chosen(cell)
+        if setting is None:
+            lines.append(f"{name}: {len(results.tries(cell))} tries; no choice yet")
+            continue
+        words = ", ".join(f"{of} {value}" for of, value in zip(results.study.arms[cell.arm].grid, setting, strict=True))
+        values = results.values(cell)
+        found = f"{criterion} {interval(values):.4g} (n = {len(values)})" if len(values) else "results are missing"
+        untried = results.untried(cell)
+        lines.append(f"{name}: {words}; {found}" + f"; beside it never tried: {', '.join(untried)}" * bool(untried))
+    unfinished = len(results.study.cells) - len(results.finished)
+    lines.append(f"{count_of(len(results.runs), 'run')}, {len(results.superfluous)} of them superfluous")
+    return "\n".join([*lines, *([f"{count_of(unfinished, 'cell')} unfinished"] if unfinished else [])])
+
+
+def row_of(study: Study, run: StudyRun) -> dict[str, Any]:
+    """Return the cells of a run's row in a table."""
+    measured = {name: value for name, value in asdict(run.measured).items() if not isinstance(value, list | dict)}
+    return {
+        **asdict(run.cell),
+        "result": run.task.result,
+        **dict(zip(study.arms[run.cell.arm].grid, run.setting, strict=True)),
+        "epochs": run.config.epochs,
+        "seed": run.config.seed,
+        "n_trained": run.n_trained,
+        "diverged": run.diverged,
+        **measured,
+        "commit": run.environment and run.environment.commit,
+    }

@@ -253,7 +253,7 @@ class Study:
 
     def small(self) -> "Study":
         """Return a study of the same form whose runs take seconds: a cell an arm, few settings, epochs and seeds."""
-        cells = [*{cell.arm: cell for cell in self.cells}.values()]
+        cells = [next(of for of in self.cells if of.arm == arm) for arm in dict.fromkeys(of.arm for of in self.cells)]
         grids = {cell.arm: self.arms[cell.arm].grid for cell in cells}
         few = {name: {of: grid[of][: 1 + (of == "lr")] for of in grid} for name, grid in grids.items()}
         arms = {name: self.arms[name]._replace(grid=few[name]) for name in few}

@@ -52,7 +52,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
 }
 
 
-STUDIES = ("using_depth",)  # experiments that are a study alone
+STUDIES = ("using_depth", "hundred_layers", "what_gates_add")  # experiments that are a study alone
 
 
 def is_experiment(name: str) -> bool:

@@ -62,331 +62,193 @@ What each outcome would mean:
 - Scaled residual nets, or ReZero's, and highway nets are alike, or highway nets are behind: to start near the identity
   is enough, and gates that see their input are not needed. If highway nets are ahead of both, such gates add something.
 - Highway nets themselves fail in half of their runs or more: clipping does not cure what the depth search found.
+
+Widened (NEXT), after the results of steps 1 and 3 were known and before any of its runs. Five of the six nets had
+chosen an end of their grid, and no net without gates had ReLU units. So every net tries six rates, WIDE_RATES, and its
+grid grows: settings one step from any of the best FINALISTS, in one hyperparameter at a time, are tried too, at most
+four times. Four nets with ReLU units are added, each with a scale of its own that a pilot suggested (highway nets of
+one seed ahead of them): plain with he weights and their gain, plain with orthogonal weights and a gain near √2, scaled
+residual with p near 1, ReZero with s near 0.1. Step 1's rules hold; the seeds that score are the same five. Highway
+nets with ReLU are compared with these four in a family of their own, which tells what gates add where all have ReLU
+units. If they are ahead of all four, gates help ReLU nets of 100 layers to train; if they are alike with or behind one,
+something simpler does as well.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import product
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from highway_lab import checkpoints
-from highway_lab.console import digest_of_config
-from highway_lab.fields import Count, NonEmpty, Score, Share
-from highway_lab.logs import Log, Result
-from highway_lab.threads import one_thread
-from highway_networks import Config, Dataset, evaluate, rounded
+from highway_lab.figures import COLORS, draw_level, draw_seeds, label_ends, new_figure
+from highway_networks import BLOCKS, Dataset, rounded
 
-from . import blocks, rates
+from . import study_command
+from .blocks import numbered
 from .claims import LOSS_MARGIN
-from .common import CHANCE_LOSS, Experiment, ExperimentJob, fit, group_by
-from .partly_frozen import ClippedNet, FrozenTraining
+from .common import CHANCE_LOSS
+from .comparisons import LEVEL, Difference, holm, welch
+from .partly_frozen import ArmConfig
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
 
 LAYERS = 100  # the paper's counting: one plain layer and 99 blocks
-BATCH_SIZE = 128
-CLIP = 5.0
+BATCH_SIZE, N_TRAIN = 128, 60_000
 LAST_RATE = 0.05  # of the last step, as a share of the first step's
-RATES = (0.003, 0.01, 0.03, 0.1)
-GAINS = (1.0, 1.05, 1.1)
-TUNING_SEEDS = (100, 101)
-FINALISTS = 3  # settings of a net that are tried for all epochs, with both tuning seeds
-TRIED_SHORTER = 4  # times the epochs of the first tries are those of all other runs of step 1
-SEEDS = (0, 1, 2, 3, 4)
-BUDGET = {"depth": LAYERS - 1, "epochs": 40, "n_train": 60_000, "n_test": 10_000}
-STRETCH = 10  # times the epochs of step 1 are those of step 2
-RATE_FACTORS = (1.0, 0.5)  # on the chosen rate, in step 2
-N_SCORED = 10_000  # training images whose loss is taken after each epoch
+FINALISTS = 3
 AT_CHANCE = 0.95 * CHANCE_LOSS
 FLOOR = 1e-7
-FINAL, LOWEST = "final", "lowest"  # the losses that judge the runs of 40 and of 400 epochs
+RATES, WIDE_RATES = (0.003, 0.01, 0.03, 0.1), (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+GAINS = (1.0, 1.05, 1.1)
+LONG = Stage(range(5), 400, best=1, result="long")  # registered, not run: step 2, in the chosen setting
 
 
-class Arm(NamedTuple):
-    """A kind of net: the name and the values of its own scale, and the part of a configuration that these decide."""
-
-    scale: str
-    scales: tuple[float, ...]
-    options: Callable[[float], dict[str, Any]]
+def scaled(lr: float, p: float) -> dict:
+    return {"lr": lr, "block": numbered("residual-scaled", p)}
 
 
-class Setting(NamedTuple):
-    """Hyperparameters that an arm chooses."""
-
-    lr: float
-    scale: float
+def rezero(lr: float, s: float) -> dict:
+    return {"lr": lr, "block": numbered("rezero", s)}
 
 
-HIGHWAY, PLAIN, ORTHOGONAL, RESIDUAL, REZERO = "highway", "plain", "plain, orthogonal", "residual, scaled", "ReZero"
-RELU = "highway, ReLU"
-RELU_OPTIONS = {"block": "highway", "hidden": 50, "activation": "relu", "init": "he"}
-ARMS = {
-    HIGHWAY: Arm("b_T", (-2.0, -4.0, -6.0), lambda b_T: {"block": "highway", "hidden": 50, "gate_bias": b_T}),
-    PLAIN: Arm("gain", GAINS, lambda gain: {"block": "plain", "init_gain": gain}),
-    ORTHOGONAL: Arm("gain", GAINS, lambda gain: {"block": "plain", "init": "orthogonal", "init_gain": gain}),
-    RESIDUAL: Arm("p", (1.0, 0.75, 0.5), lambda p: {"block": blocks.numbered("residual-scaled", p)}),
-    REZERO: Arm("s", (1.0, 3.0, 10.0), lambda s: {"block": blocks.numbered("rezero", s)}),
-    RELU: Arm("b_T", (-6.0, -8.0, -10.0), lambda b_T: RELU_OPTIONS | {"gate_bias": b_T}),
+GLOROT, RELU, GATED = {"init": "glorot"}, {"init": "he", "activation": "relu"}, {"block": "highway"}
+PLAIN, ORTHOGONAL = {"block": "plain"}, {"block": "plain", "init": "orthogonal"}
+NUMBER = {"zero": "W_A"}  # A of ReZero is then a learned number a unit, b_A
+
+
+def arms(rates: tuple[float, ...]) -> dict[str, Arm]:
+    """Return the nets of steps 1 and 3."""
+    lr = {"lr": rates}
+    return {
+        "highway": Arm(GLOROT | GATED, lr | {"gate_bias": (-2.0, -4.0, -6.0)}),
+        "plain": Arm(GLOROT | PLAIN, lr | {"init_gain": GAINS}),
+        "plain, orthogonal": Arm(ORTHOGONAL, lr | {"init_gain": GAINS}),
+        "residual, scaled": Arm(GLOROT, lr | {"p": (1.0, 0.75, 0.5)}, scaled),
+        "ReZero": Arm(GLOROT | NUMBER, lr | {"s": (1.0, 3.0, 10.0)}, rezero),
+        "highway, ReLU": Arm(RELU | GATED, lr | {"gate_bias": (-6.0, -8.0, -10.0)}),
+    }
+
+
+WIDE = {"lr": WIDE_RATES}
+RELU_ARMS = {
+    "plain, ReLU": Arm(RELU | PLAIN, WIDE | {"init_gain": (0.98, 1.0, 1.02)}),
+    "plain, orthogonal, ReLU": Arm(RELU | ORTHOGONAL, WIDE | {"init_gain": (1.386, 1.414, 1.442)}),
+    "residual, scaled, ReLU": Arm(RELU, WIDE | {"p": (1.25, 1.0, 0.75)}, scaled),
+    "ReZero, ReLU": Arm(RELU | NUMBER, WIDE | {"s": (0.03, 0.1, 0.3)}, rezero),
 }
-FIRST_ARMS = (HIGHWAY, PLAIN, ORTHOGONAL, RESIDUAL, REZERO)  # those of step 1
-LONG_ARMS = (HIGHWAY, PLAIN, ORTHOGONAL, RESIDUAL)  # that are trained for 400 epochs
-FROZEN = {REZERO: ("W_A",)}  # parameters that are 0 and stay so: A is then a learned number a unit, b_A
+OTHERS = ("plain", "plain, orthogonal", "residual, scaled", "ReZero")
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run: its arm, the value of the arm's scale, and the configuration."""
-
-    arm: Literal[*ARMS]
-    scale: float
-    config: Config
-
-    @property
-    def setting(self) -> Setting:
-        return Setting(self.config.lr, self.scale)
-
-    @property
-    def tunes(self) -> bool:
-        """Whether the run helps to choose a setting; it sees no test image."""
-        return self.config.seed in TUNING_SEEDS
+def own(name: str, arm: Arm) -> Cell:
+    """Return the cell of an arm: blocks with one matrix that is trained have 71 units, others 50."""
+    fields = arm.fields(tuple(values[0] for values in arm.grid.values()))
+    matrices = len(BLOCKS[fields["block"]].branches) - ("zero" in fields)
+    return Cell(name, 71 if matrices == 1 else 50, LAYERS - 1)
 
 
-@dataclass
-class HundredLayersRun(Result):
-    """One training run.
-
-    n_trained    parameters that are trained
-    clipped      share of its steps whose gradients were longer than the limit
-    train_loss   after the last epoch, over all training images; null if the run diverged
-    test_score   after the last epoch; null if the run diverged or tunes
-    losses       over N_SCORED training images, before training and after each epoch; none if the run tunes
-    """
-
-    task: Task
-    n_trained: Count
-    diverged: bool
-    clipped: Share
-    train_loss: float | None
-    test_score: Score | None
-    losses: list[float | None]
-
-    @property
-    def config(self) -> Config:
-        return self.task.config
-
-    @property
-    def at_chance(self) -> bool:
-        """Whether the run ended no better than a guess; a diverged run has no end."""
-        return not self.diverged and self.train_loss > AT_CHANCE
-
-    @property
-    def failed(self) -> bool:
-        return self.diverged or self.at_chance
-
-    @property
-    def lowest_loss(self) -> float:
-        """The lowest loss after any epoch, though the run may have failed later; at most that of guessing."""
-        return min([CHANCE_LOSS, *(loss for loss in self.losses if loss is not None)])
-
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
-        if self.diverged != (self.train_loss is None):
-            return f"expected a train_loss unless the run diverged, found {self.train_loss}"
-        rows, most = len(self.losses), 0 if self.task.tunes else self.config.epochs + 1
-        if rows > most or (rows < most and not self.diverged):
-            return f"expected {most} entries in losses, found {rows}"
-        return None
+def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
+    decay = LAST_RATE ** (1 / (stage.epochs * math.ceil(N_TRAIN / BATCH_SIZE) - 1))
+    regime = {"optimizer": "momentum", "lr_decay": rounded(decay, digits=12), "clip": 5.0, "batch_size": BATCH_SIZE}
+    samples = {"n_train": N_TRAIN, "n_test": 10_000, "n_scored": 10_000}
+    return ArmConfig(**regime, **samples, **fields, hidden=cell.hidden, depth=cell.depth)
 
 
-@dataclass
-class HundredLayersLog(Log):
-    """runs/hundred_layers.json, and those of steps 2 and 3; step 2 tries no settings, as those of step 1 hold.
-
-    margin      LOSS_MARGIN
-    at_chance   AT_CHANCE
-    judged_by   the loss that judges
-    """
-
-    margin: float
-    at_chance: float
-    judged_by: Literal[FINAL, LOWEST]
-    tried: list[HundredLayersRun]
-    runs: NonEmpty[HundredLayersRun]
+def train(task: Task, data: Dataset) -> StudyRun:
+    return study_command.train(task, data, columns=("train_loss",))
 
 
-EXPERIMENT = Experiment(__name__, __doc__, HundredLayersLog, more={"long": "run --long", "relu": "run --relu"})
+def failed(run: StudyRun) -> bool:
+    """Tell whether a run diverged or ended no better than a guess."""
+    return run.diverged or run.measured.train_loss > AT_CHANCE
 
 
-# ------------------------------------------------------------------------------------------ what counts
-
-
-def log_loss(run: HundredLayersRun, judged_by: str) -> float:
+def log_loss(run: StudyRun) -> float:
     """Return the decimal logarithm of the loss with which a run counts."""
-    loss = run.lowest_loss if judged_by == LOWEST else run.train_loss
-    return math.log10(CHANCE_LOSS if run.failed else max(loss, FLOOR))
+    return math.log10(CHANCE_LOSS if failed(run) else max(run.measured.train_loss, FLOOR))
 
 
-def log_losses(runs: Iterable[HundredLayersRun], judged_by: str) -> np.ndarray:
-    return np.array([log_loss(run, judged_by) for run in runs])
-
-
-def rank_settings(tried: Iterable[HundredLayersRun]) -> dict[str, list[Setting]]:
-    """Return settings by arm: those tried longest and most often first, of them the lowest mean loss first."""
-
-    def quality(runs: list[HundredLayersRun]) -> tuple[int, int, float]:
-        longest = tried_longest(runs)
-        return longest[0].config.epochs, len(longest), -log_losses(longest, FINAL).mean()
-
-    found = rates.ranked(tried, lambda run: run.task.arm, lambda run: run.task.setting, quality)
-    return {arm: [*found[arm]] for arm in ARMS if arm in found}
-
-
-def tried_longest(runs: Iterable[HundredLayersRun]) -> list[HundredLayersRun]:
-    """Return the runs of most epochs."""
-    by_epochs = group_by(runs, lambda run: run.config.epochs)
-    return by_epochs[max(by_epochs)]
-
-
-def chosen_settings(tried: Iterable[HundredLayersRun]) -> dict[str, Setting]:
-    return {arm: ranked[0] for arm, ranked in rank_settings(tried).items()}
-
-
-# -------------------------------------------------------------------------------------------- the plans
-
-
-def budget_of(data: Dataset, smoke: bool) -> dict[str, int]:
-    """Return numbers of blocks, epochs and images of a run of step 1."""
-    budget = fit(BUDGET, data, smoke) | ({"depth": 4} if smoke else {})
-    return budget | {"n_scored": min(N_SCORED, budget["n_train"])}
-
-
-def make_task(arm: str, setting: Setting, seed: int, budget: dict[str, int]) -> Task:
-    """Return the run of a setting from a seed."""
-    steps = budget["epochs"] * math.ceil(budget["n_train"] / BATCH_SIZE)
-    options = {"hidden": 71, "init": "glorot"} | ARMS[arm].options(setting.scale)
-    config = Config(
-        **options,
-        **budget,
-        optimizer="momentum",
-        momentum=0.9,
-        lr=setting.lr,
-        lr_decay=rounded(LAST_RATE ** (1 / max(steps - 1, 1)), digits=12),
-        clip=CLIP,
-        batch_size=BATCH_SIZE,
-        seed=seed,
-    )
-    return Task(arm, setting.scale, config)
-
-
-def settings_of(arm: str, smoke: bool) -> list[Setting]:
-    """Return the settings that an arm tries; two in a smoke run."""
-    rates, scales = (RATES[1:3], ARMS[arm].scales[:1]) if smoke else (RATES, ARMS[arm].scales)
-    return [Setting(lr, scale) for lr, scale in product(rates, scales)]
-
-
-def tune(
-    finish: Callable[[Sequence[Task]], list[HundredLayersRun]], data: Dataset, smoke: bool, arms: Iterable[str]
-) -> list[HundredLayersRun]:
-    """Return the runs that try settings: all of them with one seed, the best of each arm for longer with two."""
-    budget, seed = budget_of(data, smoke), TUNING_SEEDS[0]
-    short = budget | {"epochs": math.ceil(budget["epochs"] / TRIED_SHORTER)}
-    tried = finish([make_task(arm, setting, seed, short) for arm in arms for setting in settings_of(arm, smoke)])
-    best = [(arm, setting) for arm, ranked in rank_settings(tried).items() for setting in ranked[:FINALISTS]]
-    return tried + finish([make_task(*of, seed, budget) for of in best for seed in TUNING_SEEDS])
-
-
-def plan(data: Dataset, smoke: bool, chosen: dict[str, Setting]) -> list[Task]:
-    """Return the scored runs of step 1 or 3, seed by seed."""
-    budget, seeds = budget_of(data, smoke), SEEDS[: 2 if smoke else None]
-    return [make_task(*of, seed, budget) for seed in seeds for of in chosen.items()]
-
-
-def plan_long(data: Dataset, smoke: bool, chosen: dict[str, Setting]) -> list[Task]:
-    """Return the runs of step 2, seed by seed, so that an unfinished step has as many runs of each arm."""
-    budget, seeds = budget_of(data, smoke), SEEDS[: 2 if smoke else None]
-    budget["epochs"] *= STRETCH
-    return [
-        make_task(arm, chosen[arm]._replace(lr=rounded(factor * chosen[arm].lr)), seed, budget)
-        for seed, arm, factor in product(seeds, LONG_ARMS, RATE_FACTORS)
-    ]
-
-
-# --------------------------------------------------------------------------------------------- training
-
-
-class ClippedTraining(FrozenTraining):
-    """The training of a task; frozen parameters are 0."""
-
-    net_type = ClippedNet
-
-    def __init__(self, task: Task, data: Dataset):
-        super().__init__(task.config, data)
-        self.net.frozen = FROZEN.get(task.arm, ())
-        for name in self.net.frozen:
-            self.net.params[name][...] = 0
-
-
-def run_task(task: Task, data: Dataset) -> HundredLayersRun:
-    """Train one net of step 1 or 3; one that tunes is scored at its end alone."""
-    training = ClippedTraining(task, data)
-    for _ in training.epochs(scored=not task.tunes):
-        pass
-    return record(task, training)
-
-
-def run_long(task: Task, data: Dataset, *, dataset: str, any_code: bool = False) -> HundredLayersRun:
-    """Train one net of step 2, with a checkpoint after each epoch from which a killed run continues.
-
-    any_code: whether also from one of other code
-    """
-    training, path = ClippedTraining(task, data), checkpoint_path(task, dataset)
-    checkpoints.restore(path, training, any_code=any_code)
-    for _ in training.epochs():
-        checkpoints.save(path, training)
-    return record(task, training)
-
-
-def record(task: Task, training: ClippedTraining) -> HundredLayersRun:
-    """Return the record of a finished run; the loss over all training images is taken here, not after each epoch."""
-    net, data = training.net, training.data
-    with one_thread():
-        loss, _ = evaluate(net, data.train_x, data.train_y, training.loss)
-        test_score = None if task.tunes else rounded(evaluate(net, data.test_x, data.test_y, training.loss)[1])
-    diverged = training.diverged or not math.isfinite(loss)
-    scores = (None, None) if diverged else (rounded(loss), test_score)
-    return HundredLayersRun(
-        None, task, net.n_trained, diverged, rounded(net.clipped), *scores, training.history.train_loss
+def study(arms: Mapping[str, Arm], growth: int) -> Study:
+    return Study(
+        arms,
+        [own(name, arm) for name, arm in arms.items()],
+        stages=(
+            Stage((100,), 10),
+            Stage((100, 101), 40, best=FINALISTS),
+            Stage(range(5), 40, best=1, result="scored"),
+        ),
+        configure=configure,
+        criteria={"orders": log_loss},
+        growth=growth,
+        own=own,
+        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128, "n_scored": 128},
     )
 
 
-def checkpoint_path(task: Task, dataset: str) -> Path:
-    return Path("runs") / "checkpoints" / f"{EXPERIMENT.name}-{dataset}-{digest_of_config(task.config)}.npz"
+STUDY = study(arms(RATES), growth=0)
+NEXT = study(arms(WIDE_RATES) | RELU_ARMS, growth=4)
 
 
-# ---------------------------------------------------------------------------------------------- the run
+# ---------------------------------------------------------------------------------------- what was found
 
 
-def run(job: ExperimentJob) -> None:
-    constants = {"margin": LOSS_MARGIN, "at_chance": rounded(AT_CHANCE)}
-    if job.arguments.long:
-        tasks = plan_long(job.data, job.smoke, chosen_settings(EXPERIMENT.read(job.path).tried))
-        train = partial(run_long, dataset=job.dataset, any_code=job.arguments.old == "keep")
-        paths = [checkpoint_path(task, job.dataset) for task in tasks]
-        job = job.for_more("long")
-        runs = job.run_missing(train, tasks, HundredLayersRun, checkpoints=paths)
-        job.keep(tasks[0].config, **constants, judged_by=LOWEST, tried=[], runs=runs)
-    else:
-        arms, job = ((RELU,), job.for_more("relu")) if job.arguments.relu else (FIRST_ARMS, job)
-        finish = partial(job.run_missing, run_task, schema=HundredLayersRun)
-        tried = tune(finish, job.data, job.smoke, arms)
-        runs = finish(plan(job.data, job.smoke, chosen_settings(tried)))
-        job.keep(runs[0].config, **constants, judged_by=FINAL, tried=tried, runs=runs)
+def find_leads(results: Results, highway: str, others: Iterable[str]) -> dict[str, tuple[Difference, float]]:
+    """Return by how many orders of magnitude highway nets are ahead of others, and p after Holm."""
+    values = {cell.arm: results.values(cell) for cell in results.finished}
+    leads = {other: welch(values[other], values[highway]) for other in others}
+    return dict(zip(leads, zip(leads.values(), holm([of.p for of in leads.values()]), strict=True), strict=True))
 
 
-parser = EXPERIMENT.add_run(run, "tune all nets and train them for 40 epochs; resumable")
-step = parser.add_mutually_exclusive_group()
-step.add_argument("--long", action="store_true", help="four kinds of net for 400 epochs, after run; resumable")
-step.add_argument("--relu", action="store_true", help="highway nets with ReLU units; resumable")
+def word(lead: Difference, p: float) -> str:
+    """Say by the rules whether highway nets are ahead of another net, behind it, or alike."""
+    within = lead.interval()
+    if within.low > -LOSS_MARGIN and within.high < LOSS_MARGIN:
+        return "alike"
+    return "inconclusive" if p >= LEVEL else "ahead" if lead.value > 0 else "behind"
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes: losses as factors, by the activation of highway nets and the other net."""
+    leads = {of: find_leads(results, name, OTHERS) for of, name in (("tanh", "highway"), ("relu", "highway, ReLU"))}
+    tries = [run for cell in results.study.cells for run in results.tries(cell)]
+    scored = {cell.arm: results.scored(cell) for cell in results.finished}
+    return {
+        "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
+        "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
+        "accuracy": {name: 100 * np.mean([run.measured.score for run in runs]) for name, runs in scored.items()},
+        "clipped": {name: 100 * np.mean([run.measured.clipped for run in runs]) for name, runs in scored.items()},
+        "verdict": "not tested" if LONG not in results.study.stages else "",
+        "registered": LONG.epochs,
+        "epochs": {run.config.epochs for runs in scored.values() for run in runs},
+        "seeds": {len(runs) for runs in scored.values()},
+        "kinds": len(scored),
+        "runs": len(results.runs),
+        "tries": len(tries),
+        "tries_at_chance": sum(map(failed, tries)),
+        "settings_each": {len(results.study.grid(cell)) for cell in results.study.cells},
+        "diverged": sum(run.diverged for run in results.runs),
+        "scored_failed": sum(map(failed, (run for runs in scored.values() for run in runs))),
+        "at_an_end": {cell.arm: results.untried(cell) for cell in results.finished if results.untried(cell)},
+        "chosen": {cell.arm: results.chosen(cell) for cell in results.finished},
+    }
+
+
+def figure(results: Results) -> Figure:
+    """Draw training loss by epoch: every seed faint, the median of an arm bold; a diverged run is at the guess."""
+    figure, axes = new_figure("Orthogonal weights train 100 layers as gates do", 4.2)
+    for cell in results.finished:
+        runs = results.scored(cell)
+        losses = np.full((len(runs), runs[0].config.epochs + 1), CHANCE_LOSS)
+        for row, run in zip(losses, runs, strict=True):
+            found = np.array(run.history["train_loss"], float)
+            row[: len(found)] = np.where(np.isfinite(found), found, CHANCE_LOSS)
+        color = COLORS[KINDS.get(cell.arm, cell.arm)]
+        draw_seeds(axes, np.arange(losses.shape[1]), losses, label=cell.arm, center=np.median, color=color)
+    draw_level(axes, CHANCE_LOSS, "chance")
+    axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
+    axes.margins(x=0)
+    label_ends(axes)
+    return figure
+
+
+KINDS = {"plain, orthogonal": "lstm", "residual, scaled": "residual-scaled", "ReZero": "residual"}  # colours
+KINDS |= {"highway, ReLU": "highway-uncoupled"}
+FIGURES = {"hundred_layers.png": figure}

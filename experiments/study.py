@@ -84,6 +84,11 @@ class Task(Generic[CellT, ConfigT]):
     config: ConfigT
     result: str
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the fields in another process, to which a block that has a number is then known."""
+        vars(self).update(state)
+        make_known(self.config.block)
+
 
 @dataclass
 class Measured:
@@ -154,7 +159,7 @@ class Study:
     criteria    by name, what is compared of a run, less is better: a number for a diverged run, too
     growth      times that a grid may grow around the settings that the second stage takes
     own         the size in which an arm of a user's own is compared, given its name and the arm
-    smoke       fields of the configuration in a run of seconds
+    smoke       numbers of the configuration that a run of seconds does not exceed
     """
 
     arms: Mapping[str, Arm]
@@ -264,7 +269,8 @@ class Study:
         ]
 
         def configure(fields: dict, cell: Any, stage: Stage) -> Any:
-            return replace(self.configure(fields, cell, stage), **self.smoke)
+            config = self.configure(fields, cell, stage)
+            return replace(config, **{name: min(most, getattr(config, name)) for name, most in self.smoke.items()})
 
         return replace(self, arms=arms, cells=cells, stages=stages, configure=configure, growth=0)
 

@@ -52,7 +52,8 @@ class StudyLog(Log, Generic[RunT]):
     """The log of a study.
 
     In the file, `defaults` are the values of the configuration that most runs have, and a run holds those that differ;
-    `environments` are listed once, and a run holds the index of its own.
+    of what was `measured`, a run holds what is not null; cells and environments are listed once, and a run holds the
+    index of its own.
     """
 
     runs: list[RunT]
@@ -60,15 +61,18 @@ class StudyLog(Log, Generic[RunT]):
     @staticmethod
     def packed(raw: dict[str, Any]) -> dict[str, Any]:
         """Return what the file holds, given the fields of a log."""
-        configs, environments = [run["task"]["config"] for run in raw["runs"]], []
+        runs, cells, environments = raw.pop("runs"), [], []
+        configs = [run["task"]["config"] for run in runs]
         defaults = {name: Counter(of[name] for of in configs).most_common(1)[0][0] for name in (configs or [{}])[0]}
-        for run, config in zip(raw["runs"], configs, strict=True):
-            if run["environment"] not in environments:
-                environments.append(run["environment"])
-            run["environment"] = environments.index(run["environment"])
-            run["task"]["config"] = {name: value for name, value in config.items() if value != defaults[name]}
-        runs = raw.pop("runs")
-        return {**raw, "environments": environments, "defaults": defaults, "runs": runs}
+        measured = [*dict.fromkeys(name for run in runs for name in run["measured"])]
+        for run in runs:
+            task = run["task"]
+            run["environment"] = index_in(environments, run["environment"])
+            task["cell"] = index_in(cells, task["cell"])
+            task["config"] = {name: value for name, value in task["config"].items() if value != defaults[name]}
+            run["measured"] = {name: value for name, value in run["measured"].items() if value is not None}
+        listed = {"environments": environments, "cells": cells, "defaults": defaults, "measured": measured}
+        return {**raw, **listed, "runs": runs}
 
     @staticmethod
     def unpacked(raw: Any) -> Any:
@@ -76,14 +80,23 @@ class StudyLog(Log, Generic[RunT]):
         try:
             if "defaults" not in raw:
                 raise ValueError(f"one of an older form, which commit {OLDER} reads")
-            environments, defaults = raw.pop("environments"), raw.pop("defaults")
+            environments, cells, defaults = (raw.pop(name) for name in ("environments", "cells", "defaults"))
+            nothing = dict.fromkeys(raw.pop("measured"))
             for run in raw["runs"]:
-                run["environment"] = environments[run["environment"]]
-                run["task"]["config"] = defaults | run["task"]["config"]
-                make_known(run["task"]["config"]["block"])
+                task = run["task"]
+                run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
+                task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
+                make_known(task["config"]["block"])
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise ValueError(f"none of a study ({type(error).__name__}: {error})") from error
         return raw
+
+
+def index_in(listed: list, item: Any) -> int:
+    """Return the index of an item in a list, to which it is added if it is not there."""
+    if item not in listed:
+        listed.append(item)
+    return listed.index(item)
 
 
 def schema_of(study: Study) -> Any:
@@ -96,7 +109,6 @@ def schema_of(study: Study) -> Any:
 
 def train_task(module: str, task: Task, data: Dataset) -> StudyRun:
     """Train one run of the study in a module, which may have a `train` of its own."""
-    make_known(task.config.block)
     return getattr(import_module(module), "train", train)(task, data)
 
 
@@ -106,14 +118,14 @@ def train(
     *,
     columns: Sequence[str] = (),
     judged: tuple[np.ndarray, np.ndarray] | None = None,
-    measure: Callable[..., Any] = Measured,
+    measure: Callable[..., Any] = lambda net, x, y, *common: Measured(*common),
 ) -> StudyRun:
     """Train one net and measure it after its last epoch.
 
     columns   of the history that a result keeps
     judged    samples (x, y) that score the run; else the test samples of a result, the validation samples, if there are
               any, of a run that chooses
-    measure   makes the record of what was measured, given the fields of Measured
+    measure   makes the record of what was measured, given the net, the judged samples, and the fields of Measured
     """
     training, columns = Training(task.config, data), columns if task.result else ()
     for _ in training.epochs(scored=bool(columns)):
@@ -128,7 +140,8 @@ def train(
         score = rounded(evaluate(net, *judged, training.loss)[1]) if scored else None
         x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
         depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
-    measured = measure(rounded(net.clipped), None if diverged else rounded(loss), score, depth)
+        common = rounded(net.clipped), None if diverged else rounded(loss), score, depth
+        measured = measure(net, *judged, *common)
     history = {name: getattr(training.history, name) for name in columns}
     return StudyRun(None, task, net.n_trained, diverged, history, measured)
 
@@ -157,7 +170,8 @@ class StudyExperiment(Experiment):
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
             parser.set_defaults(study=first)
             if more:
-                parser.add_argument("--study", choices=[*self.studies], help="default: the first")
+                choices = [*(self.next if parser is run else self.studies)]
+                parser.add_argument("--study", choices=choices, help="default: the first")
 
     @property
     def figures(self) -> ModuleType:
@@ -202,14 +216,15 @@ class StudyExperiment(Experiment):
     def train_missing(self, job: ExperimentJob) -> None:
         """Train what the study asks for, until nothing is missing; the log is written after each batch of runs."""
         arguments, ending = job.arguments, job.arguments.study
-        study, job = self.next[ending], job.for_more(ending) if ending else job
+        study = self.studies.get(ending, self.next[ending]) if job.smoke else self.next[ending]
+        job = job.for_more(ending) if ending else job
         if arguments.own:
             arms = read_arms(arguments.own)
             study, job = study.with_arms(arms).only(arms), job.for_more(arguments.own.stem)
         study, schema = study.small() if job.smoke else study, schema_of(study)
         lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
         runs = self.runs_so_far(job, lines)
-        least = sys.maxsize if arguments.scheduler else arguments.jobs
+        least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
         while tasks := Results(study, runs.values()).next_tasks(least):
             runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema))
             self.write(job, runs)
@@ -302,17 +317,23 @@ def read_arms(file: Path) -> dict[str, Arm]:
 
 def summary(results: Results) -> str:
     """Return a line for each cell: its choice, what the first criterion says of it, what was not tried beside it."""
-    criterion, lines = next(iter(results.study.criteria)), []
+    criterion, judge = next(iter(results.study.criteria.items()))
+    lines = []
     for cell in results.study.cells:
-        name, setting = ", ".join(map(str, asdict(cell).values())), results.chosen(cell)
-        if setting is None:
-            lines.append(f"{name}: {len(results.tries(cell))} tries; no choice yet")
-            continue
-        words = ", ".join(f"{of} {value}" for of, value in zip(results.study.arms[cell.arm].grid, setting, strict=True))
-        values = results.values(cell)
-        found = f"{criterion} {interval(values):.4g} (n = {len(values)})" if len(values) else "results are missing"
-        untried = results.untried(cell)
-        lines.append(f"{name}: {words}; {found}" + f"; beside it never tried: {', '.join(untried)}" * bool(untried))
+        name, names = ", ".join(map(str, asdict(cell).values())), results.study.arms[cell.arm].grid
+        chosen = results.chosen(cell)
+        settings = {chosen: results.scored(cell)} if chosen else results.settings(cell)
+        for setting, runs in settings.items():
+            words = ", ".join(f"{of} {value}" for of, value in zip(names, setting, strict=True))
+            found = (
+                f"{criterion} {interval([judge(run) for run in runs]):.4g}, n = {len(runs)}"
+                if runs
+                else "no result yet"
+            )
+            untried = f"; beside it never tried: {', '.join(results.untried(cell))}" * bool(results.untried(cell))
+            lines.append(f"{name}: {words}; {found}{untried}")
+        if not settings:
+            lines.append(f"{name}: {count_of(len(results.tries(cell)), 'run')} that choose, no choice yet")
     unfinished = len(results.study.cells) - len(results.finished)
     lines.append(f"{count_of(len(results.runs), 'run')}, {len(results.superfluous)} of them superfluous")
     return "\n".join([*lines, *([f"{count_of(unfinished, 'cell')} unfinished"] if unfinished else [])])
@@ -320,7 +341,7 @@ def summary(results: Results) -> str:
 
 def row_of(study: Study, run: StudyRun) -> dict[str, Any]:
     """Return the cells of a run's row in a table."""
-    measured = {name: value for name, value in asdict(run.measured).items() if not isinstance(value, list | dict)}
+    measured = {name: value for name, value in vars(run.measured).items() if isinstance(value, int | float)}
     return {
         **asdict(run.cell),
         "result": run.task.result,

@@ -304,6 +304,7 @@ def mathematics(of: Any) -> tuple[str, ...]:
     config = getattr(of, "config", of)
     found = {kind.__module__ for kind in type(config).__mro__}
     block = getattr(BLOCKS.get(getattr(config, "block", "")), "forward", None)
+    block = getattr(block, "func", block)  # of a partial function
     own = {getattr(block, "__module__", "__main__")} - {"__main__", *CONVOLUTIONAL}  # the program is users' code
     return (*(name for name in CONVOLUTIONAL if name in found or name in DENSE), *own)
 

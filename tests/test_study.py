@@ -221,11 +221,11 @@ def test_a_log_gives_back_what_was_written(tmp_path):
     [
         ('"defaults"', '"default"', f"one of an older form, which commit {study_command.OLDER} reads"),
         ('"environment": 0', '"environment": 7', "none of a study (IndexError"),
-        ('"environment": 0', '"environment": null', "none of a study (TypeError"),
+        ('"cell": 0', '"cell": null', "none of a study (TypeError"),
         ('"diverged": false', '"diverged": true', "expected no train_loss of a run that diverged"),
         ('"history": {}', '"history": {"train_loss": [1.0]}', "expected a history of 3 rows, found 1"),
         ('"clipped": 0.0', '"clipped": 2.0', "Expected `float` <= 1.0"),
-        ('"score"', '"scores"', "missing required field `score`"),
+        ('"score"', '"scores"', "unknown field `scores`"),
         ('"result": ""', '"result": 3', "Expected `str`, got `int`"),
         ('"block": "highway"', '"block": "rezero-x"', "expected one of plain"),
         ("{", "", "is malformed"),

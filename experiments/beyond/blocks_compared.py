@@ -18,10 +18,11 @@ from highway_lab.fields import NonEmpty
 from highway_lab.logs import Log, TrainedRun, numbers
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, as_inputs, softmax_cross_entropy
+from highway_networks import Config, Dataset, DeepNet, as_inputs
 
 from .. import blocks  # noqa: F401, adds residual-scaled and lstm to BLOCKS
 from ..common import Experiment, ExperimentJob, fit
+from ..flow import FLOW_BATCH, Flow, gradient_norms, jacobian
 from ..rates import TriedRate, choose_and_measure, choosing
 
 BLOCKS = ("plain", "residual", "residual-scaled", "highway", "highway-uncoupled", "lstm")
@@ -40,7 +41,6 @@ GATED = ("highway", "highway-uncoupled", "lstm")
 CHOOSING_SEEDS = (100, 101)
 SEEDS = (0, 1, 2, 3, 4)
 BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 10_000}
-FLOW_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,6 @@ class Task:
     equal: Literal["depth", "parameters"]
     choosing: bool
     config: Config
-
-
-@dataclass
-class Flow:
-    """Norms of dL/dx_l, l = 0..L, and singular values of the middle block's Jacobian, before or after training."""
-
-    gradient_norms: list[float | None]
-    singular_values: list[float | None]
 
 
 @dataclass
@@ -79,29 +71,6 @@ class BlocksComparedLog(Log):
 
 
 EXPERIMENT = Experiment(__name__, __doc__, BlocksComparedLog)
-
-
-def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the norms (L+1,) of dL/dx_l over a batch x (B, d_in), y (B,), for every block's input and the last output.
-
-    In float64: the square of a gradient may be too small for float32 where the gradient is not.
-    """
-    logits, cache = net.forward(x)
-    _, dlogits = softmax_cross_entropy(logits, y)
-    norms = [np.linalg.norm(dx.astype(np.float64)) for dx in net.backward_blocks(dlogits, cache)]
-    return np.array(norms[::-1])
-
-
-def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
-    """Return dy/dx (D, D) of block l at one input x_l (D,); row i holds dy_i/dx (compare eq. 5).
-
-    A batch of D copies of x_l, each with a unit vector as dy, gives all rows in one backward pass, as columns.
-    """
-    x, W = np.tile(x_l[:, None], net.hidden), net.params.blocks[l]
-    z, _ = next(net.iterate_blocks(x, l))
-    dz, (dx, scratch) = np.empty_like(z), np.empty((2, *x.shape), x.dtype)
-    net.block.backward(np.eye(net.hidden, dtype=net.dtype), x, z, dz, dx, net.activation, scratch)
-    return (dx + W[:, :-1].T @ dz.reshape(len(W), -1)).T
 
 
 def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:

@@ -1,0 +1,40 @@
+"""How gradients, and small changes of an input, pass through the blocks of a net."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from highway_networks import DeepNet, softmax_cross_entropy
+
+FLOW_BATCH = 256  # images over which norms of gradients are taken
+
+
+@dataclass
+class Flow:
+    """Norms of dL/dx_l, l = 0..L, and singular values of a Jacobian."""
+
+    gradient_norms: list[float | None]
+    singular_values: list[float | None]
+
+
+def gradient_norms(net: DeepNet, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the norms (L+1,) of dL/dx_l over a batch x (B, d_in), y (B,), for every block's input and the last output.
+
+    In float64: the square of a gradient may be too small for float32 where the gradient is not.
+    """
+    logits, cache = net.forward(x)
+    _, dlogits = softmax_cross_entropy(logits, y)
+    norms = [np.linalg.norm(dx.astype(np.float64)) for dx in net.backward_blocks(dlogits, cache)]
+    return np.array(norms[::-1])
+
+
+def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
+    """Return dy/dx (D, D) of block l at one input x_l (D,); row i holds dy_i/dx (compare eq. 5).
+
+    A batch of D copies of x_l, each with a unit vector as dy, gives all rows in one backward pass, as columns.
+    """
+    x, W = np.tile(x_l[:, None], net.hidden), net.params.blocks[l]
+    z, _ = next(net.iterate_blocks(x, l))
+    dz, (dx, scratch) = np.empty_like(z), np.empty((2, *x.shape), x.dtype)
+    net.block.backward(np.eye(net.hidden, dtype=net.dtype), x, z, dz, dx, net.activation, scratch)
+    return (dx + W[:, :-1].T @ dz.reshape(len(W), -1)).T

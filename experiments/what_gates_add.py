@@ -1,0 +1,400 @@
+"""A comparison of what a highway net may owe its success to: gates, their start, scale, initial weights, or nothing.
+
+A highway block does several things at once. At the start it nearly copies its input; its gates scale what a block adds,
+and weaken what it carries; they are learned; and they depend on the input. Each arm keeps some of this:
+
+    plain                    y = H, Glorot's initialisation (He's with ReLU)
+    plain, orthogonal        y = H, orthogonal weights (Saxe et al. 2014; Pennington et al. 2017), times √2 with ReLU
+    plain, identity          y = H, W_H begins as the identity matrix
+    residual                 y = x + H
+    residual, scaled         y = x + L^−p·H in a net of L blocks (compare Zhang et al. 2019, De & Smith 2020)
+    ReZero, ReZero by block  y = x + a·H, one learned number a per unit, or per block, from 0 (Bachlechner et al. 2021)
+    residual, gated          y = x + T(x)·H
+    constant gates           y = T·H + (1 − T)·x, T one learned number per unit, the same for all inputs
+    gates as drawn           a highway block whose W_T and b_T are not trained
+    highway                  y = T(x)·H + (1 − T(x))·x (eq. 3)
+    highway, orthogonal      a highway block, orthogonal weights
+
+ReZero's number is a branch A whose weights stay 0, so that A = b_A; so is T of constant gates. Beside them stand
+*shallow* nets: plain ones of 0, 1, 2 and 5 blocks, as wide as the others or so wide that they have as many parameters
+as the deep highway net. A net without blocks still has its plain layer. A highway block of 50 units has two matrices;
+arms with one that is trained run at 71 units, where a block has as many parameters, and at 50.
+
+Two tasks. *Surviving depth*: the digits of MNIST, 6,000 images, where shallow nets do well. *Using depth*: the sum
+modulo ten of two digits side by side (digit_pairs.py), 30,000 pairs drawn once, 10,000 test pairs. There all deep nets
+have 100 units, so a gated net has twice the parameters: that it falls behind is then no matter of size.
+
+Tuning. At each depth and width an arm chooses among 28 candidates: seven learning rates (RATES) times four values of
+one hyperparameter of its own, its scale: the gain of the initial weights, p, b_T, or the factor s on the rate of a
+(Adam does not see the size of a gradient, so that a = s·b_A moves s times as fast). All are tried with one seed, for 12
+epochs, or for 20 of 60 and 8 of 30; the best FINALISTS by validation accuracy and the best FINALISTS by training loss
+(on the sum by accuracy alone) are trained for all epochs with two other seeds. Settings are compared by the mean over
+the seeds that were given all epochs. Accuracy is reported in the setting best by validation accuracy, training loss in
+the one best by training loss. Test images are seen by the chosen settings alone, from other seeds. A chosen value that
+lies at an end of its grid is named. What the grids hold was decided after a pilot of one to three seeds, no log of
+which is kept; it suggested that scaled residual nets and ReZero come within a point of highway nets on the digits, and
+that residual nets lead on the sum.
+
+Rules. A diverged run counts as one that guesses: accuracy 0.1, loss ln 10. A loss above ln 10 counts as ln 10, one
+below LEAST_LOSS as that, since single precision says nothing of smaller ones. All seeds count. The number of runs that
+diverged or end at chance (accuracy below 0.2) stands beside each result, and so does the share of clipped steps.
+
+Compared first: at 100 blocks of tanh units, 60 epochs, cosine, highway minus each of RIVALS (orthogonal plain, scaled
+residual, ReZero, constant gates; of 71 units) and minus the shallow net that is best by the criterion at hand. Two
+families of five tests: accuracy in points, which decides; and the decimal logarithm of the training loss, with a minus
+sign, so that more is better, which is told beside it. Twenty seeds are paired: the same seed draws the same images. The
+standard error is over seeds and test images. Of each difference one of four words is true: highway is *as good as* the
+other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points, 0.3
+orders of magnitude); else it *outperforms* it, or *falls behind*, if Holm's p over the five is below 0.05; else it is
+*inconclusive*. A true difference near the margin will come out so. The same is shown in the same settings without
+clipping, with a constant rate, and with ReLU: what else was looked at, each family corrected in itself.
+
+On the sum, at 1 to 50 blocks, first plain nets of all depths, wide ones, and residual nets. *Depth helps* there if the
+residual net of 5 or more blocks that validates best leads over the best net of at most one block, of any width, by more
+than 0.5 points (the low end of the paired 95 % interval). If it does not, no other arm is run, and the sum of three
+digits takes its place, by the same rules. Compared there: highway minus each other arm of MAIN, each at the number of
+blocks at which it validates best; one family of accuracy. The pairs are one draw, which no interval knows.
+
+What outcomes mean; `outcomes` applies this, and several may hold. Highway as good as
+- scaled residual nets or ReZero, and outperforming orthogonal plain nets: a start near the identity is what matters;
+- orthogonal plain nets: the trouble of deep plain tanh nets was their initialisation;
+- all four rivals in accuracy, and outperforming all in loss: gates help to fit, and add nothing to what is learned.
+Highway outperforming
+- all four rivals, constant gates among them: gating by the data helps;
+- all rivals but constant gates: mixing T and 1 − T helps, and it need not see the data.
+Highway not outperforming the best shallow net: for highway nets, depth does not help on this task; the arms compare how
+well depth is survived.
+Highway falling behind residual or scaled residual nets on the sum: gates do not use depth as well as a plain sum does.
+Beside it stands the effective depth (the sum over blocks of the mean T) for every b_T and rate that was tried.
+Where none holds, the words of the tests are told, and no more.
+
+How wide the range of workable settings is: the share of the 28 candidates, tried with the first seed, whose validation
+accuracy is within 2 points of the best of them. A gate may buy robustness instead of accuracy. It is described only.
+
+Also run: 50 and 200 blocks for highway and its rivals; the other arms for 60 epochs (a study of its own since before
+any run was scored, so that what is compared need not wait for them); and studies whose rules came after the first
+study, before their own runs. *Wide*, for 12 epochs: highway nets of 1, 2 and 5 blocks so wide that they have as many
+parameters as the deep one. The one that validates best is compared with the deep highway net and with the plain net of
+at most 5 blocks that validates best. If it outperforms the plain one, gates help without depth; if it is as good or
+worse, the lead of wide nets over deep highway nets is one of width, and the missing gates have no part in it.
+*Wide-rivals*, after *wide*: scaled residual nets, ReZero and constant gates of 2 and 5 blocks, so wide that they have
+as many parameters. The highway net of *wide* that validates best is compared with the best of each. If it outperforms
+all three, gates that see the input help nets of few wide blocks; if it is as good as one or falls behind, what highway
+nets gain there over plain nets is owed to the copy. *Gain*: 100 highway blocks from b_T −8, which the first study
+chose, tuned by the gain of the initial weights instead, as plain and residual nets are. It is compared with highway,
+constant gates and scaled residual. If it outperforms constant gates, a gain of gates was missed for want of tuning.
+*Copy*, after all kinds of net for 60 epochs: the chosen highway and gated residual nets differ in b_T, too. So both are
+scored from each of COPY_BIASES at the rate that both chose, with ten seeds; a family of three differences of
+accuracy, gated residual minus highway. If gated residual nets outperform from every b_T, the factor 1 − T costs highway
+nets accuracy wherever their gates begin; if only from the higher ones, it is open gates that it makes costly; if from
+none, the difference is owed to the choice of settings. (Two validation runs each had shown none from −8.)
+*Wide-long* and *wide-rivals-long*, after the comparison of 60 epochs: the nets of *wide* and *wide-rivals* for 60
+epochs, by the same rules; the deep highway net and the plain nets are those of 60 epochs. All are families of accuracy,
+by the margins above.
+
+Not among the arms: batch and layer normalisation, which couple samples or units; a residual net with ReLU is tamed by
+its scale alone, so the one without is shown as it is.
+
+The picture of why: at the start, in the setting chosen by accuracy, the norm of the gradient by block and the singular
+values of the Jacobian of all blocks, dx_L/dx_0, at one image.
+
+Widened (NEXT), after all results above were known and before any of its runs. Highway nets had chosen the lowest b_T on
+offer, ReZero the highest s, and several nets an end of their rates. So in the studies of 60 epochs each grid grows:
+settings one step from any of the best FINALISTS, in one hyperparameter at a time, are tried too, at most four times;
+rules, seeds and margins stay. The chosen highway, orthogonal plain, scaled residual and ReZero nets are scored without
+clipping, too, as was registered. The same four are tuned and trained for 60 epochs at a constant rate, since 60 epochs
+and the cosine came together, and with 200 blocks. Residual and gated residual nets join the wide rivals. Only the first
+comparison is judged by the rules above; the others are exploratory. If highway nets come within the margin of scaled
+residual nets and ReZero, their deficit was one of a grid too narrow, and the page says so.
+
+    python -m experiments what_gates_add run --study STUDY     each study of STUDY has its log; resumable
+"""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from highway_lab.fields import Count
+from highway_lab.figures import COLORS, INK, new_figure
+from highway_lab.logs import numbers as rounded_all
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import INITS, Dataset, DeepNet, rounded
+
+from . import study_command
+from .blocks import number_of, numbered
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN
+from .common import CHANCE, CHANCE_LOSS
+from .common_figures import draw_dots
+from .comparisons import AS_GOOD, BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
+from .digit_pairs import pair_digits
+from .flow import FLOW_BATCH, Flow, gradient_norms, jacobian
+from .partly_frozen import ArmConfig
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
+from .study_command import ROWS
+
+# ------------------------------------------------------------------------------------------- the arms
+
+RATES = {"lr": (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)}
+GAINS = RATES | {"init_gain": (1.0, 1.05, 1.1, 1.2)}  # of plain nets: at 1, between dying and chaotic signals
+BIASES, PAIR_BIASES = (-1.0, -2.0, -4.0, -8.0), (0.0, -1.0, -2.0, -4.0)  # shallower nets may begin with open gates
+COPY_BIASES, COPY_RATE = (-2.0, -4.0, -8.0), 1.6e-3
+FINALISTS = 5  # settings by each criterion
+LEAST_LOSS = 1e-6
+GLOROT, PLAIN, GATED, ORTHOGONAL = {"init": "glorot"}, {"block": "plain"}, {"block": "highway"}, {"init": "orthogonal"}
+
+
+def identity(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Return identity matrices for a stack of square ones; draw others as `glorot` does."""
+    drawn = INITS["glorot"](rng, shape)
+    return np.broadcast_to(np.eye(shape[-1]), shape) if len(shape) == 3 else drawn
+
+
+INITS["identity"] = identity
+
+
+def scaled(lr: float, p: float) -> dict:
+    return {"lr": lr, "block": numbered("residual-scaled", p)}
+
+
+def rezero(lr: float, s: float) -> dict:
+    return {"lr": lr, "block": numbered("rezero", s)}
+
+
+def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
+    gates, gated = RATES | {"gate_bias": biases}, GLOROT | GATED
+    factors, number = RATES | {"s": (0.3, 1.0, 3.0, 10.0)}, GLOROT | {"zero": "W_A"}
+    return {
+        "plain": Arm(GLOROT | PLAIN, GAINS),
+        "plain, orthogonal": Arm(PLAIN | ORTHOGONAL, GAINS),
+        "plain, identity": Arm(PLAIN | {"init": "identity"}, RATES | {"init_gain": (1.0, 1.02, 1.05, 1.1)}),
+        "residual": Arm(GLOROT | {"block": "residual"}, RATES | {"init_gain": (0.5, 0.7, 1.0, 1.4)}),
+        "residual, scaled": Arm(GLOROT, RATES | {"p": (1.0, 0.75, 0.5, 0.25)}, scaled),
+        "ReZero": Arm(number, factors, rezero),
+        "ReZero by block": Arm(number | {"shared": "b_A"}, factors, rezero),
+        "residual, gated": Arm(GLOROT | {"block": "residual-gated"}, gates),
+        "constant gates": Arm(gated | {"zero": "W_T"}, gates),
+        "gates as drawn": Arm(gated | {"frozen": "W_T,b_T"}, gates),
+        "highway": Arm(gated, gates),
+        "highway, orthogonal": Arm(GATED | ORTHOGONAL, gates),
+        "highway, gain": Arm(gated | {"gate_bias": -8.0}, RATES | {"init_gain": (0.7, 1.0, 1.4, 2.0)}),
+    }
+
+
+RIVALS = ("plain, orthogonal", "residual, scaled", "ReZero", "constant gates")
+COMPARED = ("highway", *RIVALS)
+OTHERS = ("plain", "plain, identity", "residual", "ReZero by block", "residual, gated", "gates as drawn")
+MAIN = ("plain", "plain, orthogonal", "residual", "residual, scaled", "ReZero", "residual, gated", "highway")
+SHALLOW = 5  # blocks at most
+
+
+@dataclass(frozen=True)
+class TaskCell:
+    """An arm in one size, on the digits or on the sum of two."""
+
+    arm: str
+    hidden: Count
+    depth: Count
+    of: Literal["digit", "sum"] = "digit"
+
+
+def units(arm: str) -> int:
+    """Return the units with which a block has about 5,100 trained parameters."""
+    return 50 if arm in ("highway", "residual, gated", "highway, orthogonal", "highway, gain") else 71
+
+
+def deep(names: Sequence[str], depth: int = 100) -> list[TaskCell]:
+    return [TaskCell(name, units(name), depth) for name in names]
+
+
+def sized(arm: str, *sizes: tuple[int, int]) -> list[TaskCell]:
+    return [TaskCell(arm, hidden, depth) for hidden, depth in sizes]
+
+
+# With no more parameters than the deep highway net: plain nets, highway nets, and others of 2 and 5 blocks.
+WIDE_SIZES, HIGHWAY_SIZES = ((691, 0), (443, 1), (361, 2), (261, 5)), ((361, 1), (284, 2), (197, 5))
+NARROW = [cell for hidden in (71, 50) for cell in sized("plain", *((hidden, depth) for depth in (0, 1, 2, 5)))]
+WIDE = [*sized("highway", *HIGHWAY_SIZES), *(cell for arm in RIVALS[1:] for cell in sized(arm, *WIDE_SIZES[2:]))]
+LONG = [*deep(COMPARED), *NARROW[:4], *sized("plain", *WIDE_SIZES), *deep((*OTHERS, "highway, orthogonal"))]
+AT_50 = [TaskCell(name, 50, 100) for name in (*OTHERS, *COMPARED) if units(name) == 71]
+SHORT = [*LONG, *AT_50, *NARROW[4:], *deep(COMPARED, 50), *deep(COMPARED, 200), *WIDE, *deep(["highway, gain"])]
+PAIRS = [
+    TaskCell("plain", 100, 0, "sum"),
+    *(TaskCell(arm, hidden, 1, "sum") for arm, hidden in (("plain", 299), ("plain", 548), ("residual", 299))),
+    *(TaskCell(arm, 100, depth, "sum") for depth in (1, 2, 5, 10, 20, 50) for arm in MAIN),
+]
+
+
+# ------------------------------------------------------------------------------------------- the runs
+
+N_VALIDATION, N_PAIRS, N_VALIDATION_PAIRS, N_TEST = 2_000, 30_000, 5_000, 10_000
+LEAST_EPOCHS = 30  # of runs whose test images are compared one by one, and so are kept
+
+
+@dataclass
+class ArmMeasured(Measured):
+    """What is measured of a run; what only results have is null in one that chooses.
+
+    right     which test images are classified correctly, a bit each, in base 64; null for short runs, too
+    opened    mean over units and the first images that score of T, or of |s·A|, in each block; null if it has neither
+    start     of the untrained net, of the first seed that is scored; singular values are those of dx_L/dx_0
+    """
+
+    right: str | None
+    opened: list[float | None] | None
+    start: Flow | None
+
+
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Train one net, then score it."""
+    if task.cell.of == "sum":
+        pairs = pair_digits(data, "sum", task.config.n_train, N_VALIDATION_PAIRS)
+        data = pairs.to_score() if task.result else pairs.to_tune()
+    judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
+    start = measure_start(Training(task.config, data)) if task.result and task.config.seed == 0 else None
+
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> ArmMeasured:
+        clipped, loss, score, _ = common
+        opened = None if loss is None else mean_opening(net, x)
+        keep = task.result and loss is not None and task.config.epochs >= LEAST_EPOCHS
+        right = np.packbits(predicted(net, x) == y) if keep else None
+        return ArmMeasured(
+            clipped,
+            loss,
+            score,
+            None if opened is None else rounded(opened.sum(), digits=4),
+            None if right is None else base64.b64encode(right).decode(),
+            rounded_all(opened, digits=4) if task.result and opened is not None else None,
+            start,
+        )
+
+    return study_command.train(task, data, judged=judged, measure=measure)
+
+
+def predicted(net: DeepNet, x: np.ndarray) -> np.ndarray:
+    """Return the classes (n,) that a net predicts for samples (n, ...)."""
+    starts = range(0, len(x), ROWS)
+    return np.concatenate([net.predict(net.preprocess(x[start : start + ROWS])).argmax(axis=1) for start in starts])
+
+
+def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
+    """Return the mean over units and the first samples (n, ...) of T, or of |s·A|, by block, (L,); None without."""
+    if "A" in net.block.branches:
+        return number_of(net.config["block"])[1] * np.abs(net.params["b_A"]).mean(axis=1)
+    return net.gate_means(net.preprocess(x[:ROWS])) if net.has_gates else None
+
+
+def measure_start(training: Training) -> Flow:
+    """Measure an untrained net: gradients on a batch of training samples, the Jacobian at the first of them."""
+    net, data = training.net, training.data
+    with one_thread():
+        x, y = net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH]
+        _, cache = net.forward(x)
+        J = np.eye(net.hidden)
+        for l in range(net.depth):
+            J = jacobian(net, cache.x[l, :, 0], l) @ J
+        finite = np.isfinite(J).all()
+        values = np.linalg.svd(J, compute_uv=False) if finite else np.full(net.hidden, np.nan)
+        return Flow(rounded_all(gradient_norms(net, x, y), digits=4), rounded_all(values, digits=4))
+
+
+# ---------------------------------------------------------------------------------------- the studies
+
+
+def counted_loss(run: StudyRun) -> float:
+    """Return the training loss of a run as it is compared: at most that of guessing, which is a diverged run's."""
+    loss = run.measured.train_loss
+    return CHANCE_LOSS if loss is None else min(max(loss, LEAST_LOSS), CHANCE_LOSS)
+
+
+CRITERIA = {
+    "accuracy": lambda run: -(CHANCE if run.measured.score is None else run.measured.score),
+    "loss": lambda run: math.log10(counted_loss(run)),
+}
+
+
+def configure(fields: Mapping, cell: TaskCell, stage: Stage) -> ArmConfig:
+    """Return the configuration of a run; one that chooses is scored on validation images, or on validation pairs."""
+    if cell.of == "sum":
+        samples = {"n_train": N_PAIRS, "n_test": N_TEST if stage.result else N_VALIDATION_PAIRS}
+    else:
+        samples = {
+            "n_train": 6_000,
+            **({"n_test": N_TEST} if stage.result else {"n_test": 1, "n_validation": N_VALIDATION}),
+        }
+    return ArmConfig(**fields, **samples, hidden=cell.hidden, depth=cell.depth)
+
+
+def scoring_seeds(cell: TaskCell) -> range:
+    """Return twenty seeds for highway nets, rivals and shallow plain nets on the digits, ten for others."""
+    compared = cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)
+    return range(20 if compared and cell.of == "digit" else 10)
+
+
+def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **options: Any) -> Study:
+    """Return a study whose cells try all settings for `first` epochs, and the best for all."""
+    fields = {"schedule": schedule}
+    stages = (
+        Stage((100,), first, None, fields),
+        Stage((101, 102), epochs, FINALISTS, fields),
+        Stage(scoring_seeds, epochs, 1, fields, "scored"),
+    )
+    smoke = {"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64, "n_validation": 64}
+    usual = {"measured": ArmMeasured, "smoke": smoke, "own": own, "criteria": CRITERIA}
+    return Study(**{"arms": arms(BIASES), **usual, **options}, cells=cells, stages=stages, configure=configure)
+
+
+def own(name: str, arm: Arm) -> TaskCell:
+    """Return the cell of a user's arm: 100 blocks on the digits; with gates that are trained 50 units, else 71."""
+    fields = arm.fields(tuple(values[0] for values in arm.grid.values()))
+    return TaskCell(name, 71 if fields["block"] in ("plain", "residual") or "zero" in fields else 50, 100)
+
+
+copied = {
+    name: Arm(arm.options, {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES})
+    for name, arm in arms(BIASES).items()
+    if name in ("residual, gated", "highway")
+}
+of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}}
+copy = study(deep([*copied]), 20, 60, "cosine", arms=copied, own=None)
+STUDY = {  # by the endings of their logs
+    "": study(LONG, 20, 60, "cosine"),
+    "wide": study(WIDE, 20, 60, "cosine"),
+    "copy": replace(copy, stages=[Stage(range(10), 60, None, {"schedule": "cosine"}, "scored")]),
+    "short": study(SHORT, 12, 12, "constant"),
+    "sum": study(PAIRS, 8, 30, "cosine", **of_pairs, own=None),
+}
+FOUR = ("highway", *RIVALS[:3])
+
+
+def unclipped_seeds(cell: TaskCell) -> range:
+    return range(20 if cell.arm in FOUR and cell.depth == 100 else 0)
+
+
+first = study([*LONG, *deep(FOUR, 200)], 20, 60, "cosine", growth=4)
+unclipped = Stage(unclipped_seeds, 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping")
+more_wide = [
+    cell
+    for arm in ("residual", "residual, gated")
+    for cell in sized(arm, *(WIDE_SIZES[2:] if arm == "residual" else HIGHWAY_SIZES[1:]))
+]
+NEXT = {
+    "": replace(first, stages=[*first.stages, unclipped]),
+    "wide": study([*WIDE, *more_wide], 20, 60, "cosine", growth=4),
+    "constant": study(deep(FOUR), 20, 60, "constant", growth=4),
+}
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def numbers(results):
+    return {}
+
+
+FIGURES = {}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
-from highway_lab.figures import draw_seeds
+from highway_lab.figures import COLORS, INK, draw_seeds
 from highway_lab.intervals import Interval, difference
 from highway_lab.logs import DatasetInfo, Log
 from highway_networks import Config
@@ -55,6 +55,25 @@ def name_setting(config: Config) -> str:
     """Name a setting of 50-layer nets by its activation and, for tanh, its gate bias."""
     bias = minus(float(f"{config.gate_bias:.2g}"))
     return "ReLU" if config.activation == "relu" else f"{config.activation} from {bias}"
+
+
+ARM_COLORS = {  # of the kinds of net that studies compare; a variant has the colour of its kind
+    **{name: COLORS[name] for name in ("plain", "residual", "highway")},
+    "plain, orthogonal": COLORS["lstm"],
+    "residual, scaled": COLORS["residual-scaled"],
+    "residual, gated": "#44AA99",
+    "ReZero": "#882255",
+    "highway, uncoupled": COLORS["highway-uncoupled"],
+    "highway, ReLU": "#332288",
+    "constant gates": "#999933",
+    "gates as drawn": "#999933",
+}
+
+
+def arm_color(arm: str) -> str:
+    """Return the colour of an arm, or of the kind of which it is a variant; ink for one of a user's own."""
+    kinds = [kind for kind in ARM_COLORS if arm == kind or arm.startswith((f"{kind},", f"{kind} "))]
+    return ARM_COLORS[max(kinds, key=len)] if kinds else INK
 
 
 def name_arm(block: str, gate_bias: float) -> str:

@@ -79,11 +79,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import COLORS, new_figure
+from highway_lab.figures import new_figure
 from highway_networks import BLOCKS, Dataset
 
 from . import study_command
-from .common_figures import draw_dots
+from .common_figures import arm_color, draw_dots
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
 from .partly_frozen import ArmConfig
@@ -108,7 +108,6 @@ ARMS = {
     "plain, wide": Arm(GLOROT | PLAIN, {"lr": RATES, "init_gain": GAINS}),
     "highway, uncoupled": Arm(GLOROT | {"block": "highway-uncoupled"}, GATES),
 }
-KINDS = {"residual, gated": "residual-scaled", "plain, orthogonal": "lstm", "highway, uncoupled": "highway-uncoupled"}
 FIVE = ("residual", "highway", "residual, gated", "plain, orthogonal", "plain")  # that both families compare
 
 
@@ -248,7 +247,7 @@ def figure(results: Results) -> Figure:
     rows = sorted(errors, key=lambda cell: errors[cell].mean())
     figure, axes = new_figure("Test error on the sum of two digits", 1.4 + 0.26 * len(rows))
     for row, cell in enumerate(rows):
-        draw_dots(axes, errors[cell], row, color=COLORS[KINDS.get(cell.arm, cell.arm)])
+        draw_dots(axes, errors[cell], row, color=arm_color(cell.arm))
     axes.set_yticks(range(len(rows)), [f"{cell.arm}, {cell.depth} blocks of {cell.hidden}" for cell in rows])
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel("test error (%)")

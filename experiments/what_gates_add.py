@@ -43,10 +43,10 @@ Compared first: at 100 blocks of tanh units, 60 epochs, cosine, highway minus ea
 residual, ReZero, constant gates; of 71 units) and minus the shallow net that is best by the criterion at hand. Two
 families of five tests: accuracy in points, which decides; and the decimal logarithm of the training loss, with a minus
 sign, so that more is better, which is told beside it. Twenty seeds are paired: the same seed draws the same images. The
-standard error is over seeds and test images. Of each difference one of four words is true: highway is *as good as* the
-other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points, 0.3
-orders of magnitude); else it *outperforms* it, or *falls behind*, if Holm's p over the five is below 0.05; else it is
-*inconclusive*. A true difference near the margin will come out so. The same is shown in the same settings without
+standard error is over seeds and test images (comparisons.py). Of each difference one of four words is true: highway is
+*as good as* the other if the difference is smaller than the margin (two one-sided tests at 0.05 over five; 0.5 points,
+0.3 orders of magnitude); else it *outperforms* it, or *falls behind*, if Holm's p over the five is below 0.05; else it
+is *inconclusive*. A true difference near the margin will come out so. The same is shown in the same settings without
 clipping, with a constant rate, and with ReLU: what else was looked at, each family corrected in itself.
 
 On the sum, at 1 to 50 blocks, first plain nets of all depths, wide ones, and residual nets. *Depth helps* there if the
@@ -98,14 +98,22 @@ its scale alone, so the one without is shown as it is.
 The picture of why: at the start, in the setting chosen by accuracy, the norm of the gradient by block and the singular
 values of the Jacobian of all blocks, dx_L/dx_0, at one image.
 
-Widened (NEXT), after all results above were known and before any of its runs. Highway nets had chosen the lowest b_T on
-offer, ReZero the highest s, and several nets an end of their rates. So in the studies of 60 epochs each grid grows:
-settings one step from any of the best FINALISTS, in one hyperparameter at a time, are tried too, at most four times;
-rules, seeds and margins stay. The chosen highway, orthogonal plain, scaled residual and ReZero nets are scored without
-clipping, too, as was registered. The same four are tuned and trained for 60 epochs at a constant rate, since 60 epochs
-and the cosine came together, and with 200 blocks. Residual and gated residual nets join the wide rivals. Only the first
-comparison is judged by the rules above; the others are exploratory. If highway nets come within the margin of scaled
-residual nets and ReZero, their deficit was one of a grid too narrow, and the page says so.
+Widened (NEXT), after all results above were known and before any of its runs. (In STUDY the studies of 60 epochs are
+the first and "wide"; those of twelve, all of them, are "short".) Highway nets had chosen the lowest b_T on offer,
+ReZero the highest s, and by training loss several nets an end of their rates. So in the studies of 60 epochs each grid
+grows: settings one step from any of the best FINALISTS, in one hyperparameter at a time, are tried too, at most four
+times; rules, seeds and margins stay, and old verdicts stay beside the new. The chosen nets that are compared first are
+scored without clipping, too, as was registered. The same nets are tuned and trained for 60 epochs at a constant rate;
+that they are tuned anew for it was not registered. Highway, orthogonal plain, scaled residual and ReZero nets are tuned
+with 200 blocks, too, at the cosine rate and clipped. ReLU is not run.
+
+Families: both of the first comparison, of which `outcomes` is taken anew; the same two without clipping, and at the
+constant rate; with 200 blocks, highway minus three, accuracy; among wide nets the three rivals as before. Residual and
+gated residual nets join the wide nets, with ten seeds: a family of two. All but the first comparison are exploratory.
+The deficit of highway nets to another net was one of too narrow a grid if they are now *as good as* it or *outperform*
+it, and their new setting is better than their old one (the paired 95 % interval lies above 0). If they still fall
+behind, the deficit stands; if the word is *inconclusive*, or their choice has an untried neighbour, nothing is said of
+the cause. From −8 the next b_T is −16; between them nothing is tried.
 
     python -m experiments what_gates_add run --study STUDY     each study of STUDY has its log; resumable
 """
@@ -117,10 +125,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
-from highway_lab.figures import COLORS, INK, new_figure
+from highway_lab.figures import new_figure
+from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -130,7 +140,7 @@ from . import study_command
 from .blocks import number_of, numbered
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE, CHANCE_LOSS
-from .common_figures import draw_dots
+from .common_figures import arm_color, draw_dots
 from .comparisons import AS_GOOD, BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
 from .digit_pairs import pair_digits
 from .flow import FLOW_BATCH, Flow, gradient_norms, jacobian
@@ -355,13 +365,13 @@ def own(name: str, arm: Arm) -> TaskCell:
     return TaskCell(name, 71 if fields["block"] in ("plain", "residual") or "zero" in fields else 50, 100)
 
 
-copied = {
+copied_arms = {
     name: Arm(arm.options, {"lr": (COPY_RATE,), "gate_bias": COPY_BIASES})
     for name, arm in arms(BIASES).items()
     if name in ("residual, gated", "highway")
 }
 of_pairs = {"arms": arms(PAIR_BIASES), "criteria": {"accuracy": CRITERIA["accuracy"]}}
-copy = study(deep([*copied]), 20, 60, "cosine", arms=copied, own=None)
+copy = study(deep([*copied_arms]), 20, 60, "cosine", arms=copied_arms, own=None)
 STUDY = {  # by the endings of their logs
     "": study(LONG, 20, 60, "cosine"),
     "wide": study(WIDE, 20, 60, "cosine"),
@@ -369,32 +379,250 @@ STUDY = {  # by the endings of their logs
     "short": study(SHORT, 12, 12, "constant"),
     "sum": study(PAIRS, 8, 30, "cosine", **of_pairs, own=None),
 }
-FOUR = ("highway", *RIVALS[:3])
+FIRST = [cell for cell in LONG if cell.arm in COMPARED or (cell.arm == "plain" and cell.depth <= SHALLOW)]
 
 
 def unclipped_seeds(cell: TaskCell) -> range:
-    return range(20 if cell.arm in FOUR and cell.depth == 100 else 0)
+    return range(20 if cell in FIRST else 0)
 
 
-first = study([*LONG, *deep(FOUR, 200)], 20, 60, "cosine", growth=4)
+wider = study([*LONG, *deep(COMPARED[:4], 200)], 20, 60, "cosine", growth=4)
 unclipped = Stage(unclipped_seeds, 60, 1, {"schedule": "cosine", "clip": 0.0}, "without clipping")
-more_wide = [
-    cell
-    for arm in ("residual", "residual, gated")
-    for cell in sized(arm, *(WIDE_SIZES[2:] if arm == "residual" else HIGHWAY_SIZES[1:]))
-]
+more_wide = [*sized("residual", *WIDE_SIZES[2:]), *sized("residual, gated", *HIGHWAY_SIZES[1:])]
 NEXT = {
-    "": replace(first, stages=[*first.stages, unclipped]),
+    "": replace(wider, stages=[*wider.stages, unclipped]),
     "wide": study([*WIDE, *more_wide], 20, 60, "cosine", growth=4),
-    "constant": study(deep(FOUR), 20, 60, "constant", growth=4),
+    "constant": study(FIRST, 20, 60, "constant", growth=4),
 }
 
 
 # ---------------------------------------------------------------------------------------- what was found
 
+Net = tuple[str, TaskCell]  # the ending of its study, and its cell
+HIGHWAY: Net = "", TaskCell("highway", 50, 100)
+BEST_SHALLOW = "best shallow net"
+PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 
-def numbers(results):
-    return {}
+
+MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
 
-FIGURES = {}
+def name_of(cell: TaskCell) -> str:
+    return f"{cell.arm}, {cell.depth} block{'s' * (cell.depth != 1)} of {cell.hidden}"
+
+
+def is_shallow(cell: TaskCell) -> bool:
+    return cell.arm == "plain" and cell.depth <= SHALLOW
+
+
+def quality(results: Results, cell: TaskCell, criterion: str) -> float:
+    """Return what a criterion says of the runs by which a cell has chosen its setting; less is better."""
+    return float(np.mean([CRITERIA[criterion](run) for run in results.tried(cell)[results.chosen(cell, criterion)]]))
+
+
+def points(results: Results, cell: TaskCell) -> np.ndarray:
+    """Return the test accuracies of a cell in %, one a seed; none if it is unfinished."""
+    return -100 * results.values(cell, "accuracy")
+
+
+def right_images(run: StudyRun) -> np.ndarray:
+    """Return which test images a run classifies correctly (n,), 1 or 0; CHANCE for each where it diverged."""
+    if run.diverged:
+        return np.full(run.config.n_test, CHANCE)
+    bits = np.frombuffer(base64.b64decode(run.measured.right), np.uint8)
+    return np.unpackbits(bits, count=run.config.n_test).astype(float)
+
+
+def compare(runs: Sequence[StudyRun], others: Sequence[StudyRun], criterion: str = "accuracy") -> Difference:
+    """Return by how much runs are better than others, in points or orders of magnitude, over the seeds of both.
+
+    The images of short runs are not kept: their accuracy is compared over seeds alone.
+    """
+    theirs = {run.config.seed: run for run in others}
+    pairs = [(run, theirs[run.config.seed]) for run in runs if run.config.seed in theirs]
+    if criterion == "loss" or not all(run.measured.right or run.diverged for pair in pairs for run in pair):
+        scale, judge = {"loss": 1, "accuracy": 100}[criterion], CRITERIA[criterion]
+        return over_seeds([scale * (judge(other) - judge(run)) for run, other in pairs])
+    return over_seeds_and_images(100 * np.array([right_images(run) - right_images(other) for run, other in pairs]))
+
+
+def family(
+    results: Mapping[str, Results], net: Net, others: Mapping[str, Net], criterion: str = "accuracy"
+) -> dict[str, tuple[Difference, str]]:
+    """Return by how much a net is better than others, and the word of the rules, corrected for all of them."""
+    ours, *theirs = (results[ending].scored(cell, criterion) for ending, cell in (net, *others.values()))
+    leads = [compare(ours, runs, criterion) for runs in theirs]
+    words = judge_family(leads, {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}[criterion])
+    return dict(zip(others, zip(leads, words, strict=True), strict=True))
+
+
+def first_family(results: Mapping[str, Results], criterion: str) -> dict[str, tuple[Difference, str]]:
+    """Compare highway nets of 100 blocks with each rival and with the net of few plain blocks that chooses best."""
+    others = {name: ("", TaskCell(name, units(name), 100)) for name in RIVALS}
+    shallow = min(filter(is_shallow, results[""].study.cells), key=lambda of: quality(results[""], of, criterion))
+    return family(results, HIGHWAY, others | {BEST_SHALLOW: ("", shallow)}, criterion)
+
+
+def sum_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
+    """Compare highway nets on the sum with each other main arm, each at the number of blocks that validates best."""
+    cells = [cell for cell in results["sum"].study.cells if cell.hidden == 100 and cell.depth]
+    best = {
+        arm: ("sum", min((of for of in cells if of.arm == arm), key=lambda of: quality(results["sum"], of, "accuracy")))
+        for arm in MAIN
+    }
+    return family(results, best.pop("highway"), best)
+
+
+def wide_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
+    """Compare the wide highway net that validates best with the best of each wide rival."""
+    compared = [cell for cell in results["wide"].study.cells if cell.arm in COMPARED]
+    by_arm = grouped(compared, lambda cell: cell.arm)
+    best = {
+        arm: ("wide", min(cells, key=lambda of: quality(results["wide"], of, "accuracy")))
+        for arm, cells in by_arm.items()
+    }
+    return family(results, best.pop("highway"), best)
+
+
+def outcomes(accuracy: Mapping, loss: Mapping, pairs: Mapping) -> list[str]:
+    """Return the sentences that the rules give to what was found: families by net, (difference, word) each."""
+    rivals, found = {*RIVALS}, []
+    alike, worse = ({name for name, (_, word) in accuracy.items() if word == of} for of in (AS_GOOD, OUTPERFORMS))
+    if alike & {"residual, scaled", "ReZero"} and "plain, orthogonal" in worse:
+        found.append("a start near the identity is what matters")
+    if "plain, orthogonal" in alike:
+        found.append("the trouble of deep plain tanh nets was their initialisation")
+    if rivals <= alike and all(word == OUTPERFORMS for name, (_, word) in loss.items() if name in rivals):
+        found.append("gates help to fit, and add nothing to what is learned")
+    if rivals <= worse:
+        found.append("gating by the data helps")
+    elif rivals - {"constant gates"} <= worse:
+        found.append("mixing T and 1 − T helps, and it need not see the data")
+    if accuracy and BEST_SHALLOW not in worse:
+        found.append("for highway nets, depth does not help on this task")
+    if any(pairs[name][1] == BEHIND for name in ("residual", "residual, scaled") if name in pairs):
+        found.append("gates do not use depth as well as a plain sum does")
+    return found
+
+
+def start_of(results: Results, cell: TaskCell) -> Flow:
+    """Return what was measured of an untrained net of a finished cell, in the setting chosen by accuracy."""
+    return next(run.measured.start for run in results.scored(cell) if run.measured.start)
+
+
+def passed_on(flow: Flow) -> int:
+    """Return how many directions of an input an untrained net passes on."""
+    values = np.array(flow.singular_values, float)
+    return int(np.sum(values > PASSED * np.nanmax(values)))
+
+
+def mean_accuracy(runs: Sequence[StudyRun]) -> float:
+    return -100 * float(np.mean([CRITERIA["accuracy"](run) for run in runs]))
+
+
+def copies(results: Results) -> dict[float, dict]:
+    """Return by gate bias what gated residual and highway nets reach, and by how much the first are better."""
+    found = {}
+    for bias in COPY_BIASES:
+        gated, highway = (results.settings(cell)[COPY_RATE, bias] for cell in results.study.cells)
+        found[bias] = {"gated": gated, "highway": highway, "lead": compare(gated, highway)}
+    words = judge_family([of["lead"] for of in found.values()], ACCURACY_MARGIN)
+    return {
+        bias: {
+            **{name: mean_accuracy(of[name]) for name in ("gated", "highway")},
+            "open": {
+                name: np.mean([run.measured.effective_depth for run in of[name]]) for name in ("gated", "highway")
+            },
+            "lead": of["lead"].value,
+            "word": word,
+        }
+        for (bias, of), word in zip(found.items(), words, strict=True)
+    }
+
+
+def numbers(results: Mapping[str, Results]) -> dict:
+    """Return what pages quote: accuracies in %, by the name of a net, and by how many points it is ahead of highway.
+
+    The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks.
+    """
+    parts = {"long": [results[""], results["wide"]], "short": [results["short"]], "sum": [results["sum"]]}
+    runs = {
+        of: {name_of(cell): found.scored(cell) for found in parts[of] for cell in found.study.cells} for of in parts
+    }
+    families = {of: first_family(results, of) for of in CRITERIA}
+    families |= {"wide": wide_family(results), "sum": sum_family(results)}
+    flows = {name: start_of(results["short"], TaskCell(name, units(name), 100)) for name in (*COMPARED, "plain")}
+    return {
+        **{of: {name: mean_accuracy(found) for name, found in runs[of].items()} for of in runs},
+        "ahead": {
+            of: {name: compare(found, runs[of][name_of(HIGHWAY[1])]).value for name, found in runs[of].items()}
+            for of in ("long", "short")
+        },
+        "beside": {name: MIRRORED.get(word, word) for name, (_, word) in families["accuracy"].items()},
+        "lead": {of: {name: lead.value for name, (lead, _) in found.items()} for of, found in families.items()},
+        "half": {
+            of: {name: lead.interval().half for name, (lead, _) in found.items()} for of, found in families.items()
+        },
+        "word": {of: {name: word for name, (_, word) in found.items()} for of, found in families.items()},
+        "copy": copies(results["copy"]),
+        "outcomes": outcomes(*(families[of] for of in ("accuracy", "loss", "sum"))),
+        "passed_on": {name: passed_on(flow) for name, flow in flows.items()},
+        "directions": {name: len(flow.singular_values) for name, flow in flows.items()},
+        "settings_each": {
+            len(of.study.grid(cell)) for ending, of in results.items() if ending != "copy" for cell in of.study.cells
+        },
+        "seeds": {name: len(found) for name, found in runs["long"].items()},
+        "diverged": sum(run.diverged for of in results.values() for run in of.runs),
+        "untried": {name_of(cell): of.untried(cell) for of in parts["long"] for cell in of.study.cells},
+    }
+
+
+def name_rows(axes: Axes, cells: Sequence[TaskCell]) -> None:
+    """Write the names of cells beside the rows 0, 1, ... of a panel, from above."""
+    axes.set_yticks(range(len(cells)), map(name_of, cells))
+    axes.set_ylim(max(1, len(cells)) - 0.5, -0.5)
+
+
+def errors_figure(results: Mapping[str, Results]) -> Figure:
+    """Draw the test error of nets of 60 epochs with as many parameters, the best first.
+
+    A faint dot is a net, a bold one the mean.
+    """
+    found = {
+        cell: 100 - points(results[of], cell) for of in ("", "wide") if of in results for cell in results[of].finished
+    }
+    wide = [cell for cell in found if 0 < cell.depth <= SHALLOW and cell.hidden > 71]
+    shown = [cell for cell in found if cell.depth == 100]
+    shown += [min(of, key=lambda cell: found[cell].mean()) for of in grouped(wide, lambda cell: cell.arm).values()]
+    shown.sort(key=lambda cell: found[cell].mean())
+    figure, axes = new_figure("A whole copy beats a gated one", 1.4 + 0.26 * len(shown))
+    for row, cell in enumerate(shown):
+        draw_dots(axes, found[cell], row, color=arm_color(cell.arm))
+    name_rows(axes, shown)
+    axes.set_xlabel("test error (%) after 60 epochs")
+    return figure
+
+
+def start_figure(results: Mapping[str, Results]) -> Figure:
+    """Draw how untrained nets of 100 blocks pass on gradients, block by block, and the directions of an input.
+
+    Left, the norm of the gradient at each block as a multiple of that behind the last one, the first block's bold;
+    right, the singular values of the Jacobian of all blocks at one image, their median bold.
+    """
+    short = results.get("short")
+    cells = [cell for cell in short.finished if cell in deep((*COMPARED, *OTHERS))] if short else []
+    figure, (gradients, values) = new_figure(
+        "Usual weights lose most directions", 1.6 + 0.26 * len(cells), ncols=2, sharey=True
+    )
+    for row, cell in enumerate(cells):
+        flow, color = start_of(short, cell), arm_color(cell.arm)
+        norms, singular = (np.array(of, float) for of in (flow.gradient_norms, flow.singular_values))
+        draw_dots(gradients, norms / norms[-1], row, center=lambda of: of[0], color=color)
+        draw_dots(values, singular, row, center=np.nanmedian, color=color)
+    name_rows(gradients, cells)
+    gradients.set(xscale="log", xlabel="gradient by block ÷ that behind the last")
+    values.set(xscale="log", xlabel="singular values of $dx_L/dx_0$")
+    return figure
+
+
+FIGURES = {"what_gates_add.png": errors_figure, "what_gates_add_start.png": start_figure}

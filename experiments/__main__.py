@@ -35,10 +35,8 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "constant_gates": ("run",),
     "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),
-    "hundred_layers": ("run",),
     "task_difficulty": ("run",),
     "beyond.blocks_compared": ("run",),
-    "beyond.what_gates_add": ("run",),
     "bias_and_rate": ("run",),
     "conv_tables": ("run",),
     "conv_bias": ("run",),
@@ -52,12 +50,13 @@ STEPS = {  # in an order in which each finds the nets that it needs
 }
 
 
-STUDIES = ("using_depth", "hundred_layers", "what_gates_add")  # experiments that are a study alone
+STUDIES = ("hundred_layers", "what_gates_add", "using_depth")  # whose commands and logs are those of every study
+STEPS |= dict.fromkeys(STUDIES, ("run",))
 
 
 def is_experiment(name: str) -> bool:
     """Return whether there is an experiment of this name, in the list or not."""
-    if name in (*STEPS, *STUDIES):
+    if name in STEPS:
         return True
     there = all(part.isidentifier() for part in name.split(".")) and find_spec(f"experiments.{name}")
     return bool(there) and hasattr(import_module(f"experiments.{name}"), "EXPERIMENT")

@@ -237,6 +237,7 @@ def numbers(results: Results) -> dict:
         "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
         "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
         "alike_within": 10**LOSS_MARGIN,
+        "furthest": min(scored, key=lambda arm: np.mean([log_loss(run) for run in scored[arm]]), default=None),
         "accuracy": {
             name: np.mean([100 * (run.measured.score or CHANCE) for run in runs]) for name, runs in scored.items()
         },

@@ -41,7 +41,7 @@ from .study import Arm, Measured, Results, Study, StudyRun, Task
 
 RunT = TypeVar("RunT")
 ROWS = 512  # samples over which the mean gate is taken
-OLDER = "8f5bc12"  # the commit that reads logs of the form before this one
+OLDER = "dbb2d6c"  # the commit that reads logs of the form before this one
 
 
 # -------------------------------------------------------------------------------------------- the log
@@ -207,6 +207,10 @@ class StudyExperiment(Experiment):
             found[of] = Results(study, [run for log in read for run in log.runs])
         return found, [path for paths in logs.values() for path in paths]
 
+    def in_one(self, results: dict[str, Results]) -> Any:
+        """Return what the functions of the module take: results of its only study, or of several by their endings."""
+        return results[""] if [*self.studies] == [""] else results
+
     def log_of(self, ending: str) -> Path:
         """Return the path of the committed log of one of the studies."""
         return self.log_path(ending) if ending else self.log_path()
@@ -225,6 +229,8 @@ class StudyExperiment(Experiment):
         lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
         runs = self.runs_so_far(job, lines)
         least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
+        if not Results(study, runs.values()).next_tasks():
+            print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
         while tasks := Results(study, runs.values()).next_tasks(least):
             runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema))
             self.write(job, runs)
@@ -270,7 +276,7 @@ class StudyExperiment(Experiment):
                 print(summary(of), end="\n\n")
         committed = [path for path in self.log_steps() if path.exists()]
         folder = Path("viz") if paths == committed else picture_folder(paths[-1], self.log_path())
-        shown = in_one(results)
+        shown = self.in_one(results)
         pictures = {folder / name: partial(draw, shown) for name, draw in self.contents.FIGURES.items()}
         save_all(pictures, *paths)
         for path in pictures:
@@ -288,11 +294,6 @@ class StudyExperiment(Experiment):
 def by_ending(studies: Study | Mapping[str, Study]) -> dict[str, Study]:
     """Return studies by the endings of their logs; a single one has none."""
     return {"": studies} if isinstance(studies, Study) else dict(studies)
-
-
-def in_one(results: dict[str, Results]) -> Any:
-    """Return what the functions of a module take: results of its only study, or of several by their endings."""
-    return results[""] if [*results] == [""] else results
 
 
 def by_task(runs: Iterable[StudyRun]) -> dict[Task, StudyRun]:

@@ -529,6 +529,8 @@ def copies(results: Results) -> dict[float, dict]:
     words = judge_family([of["lead"] for of in found.values()], ACCURACY_MARGIN)
     return {
         bias: {
+            "bias": bias,
+            "seeds": len(of["highway"]),
             **{name: mean_accuracy(of[name]) for name in ("gated", "highway")},
             "open": {
                 name: np.mean([run.measured.effective_depth for run in of[name]]) for name in ("gated", "highway")
@@ -551,6 +553,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     }
     families = {of: first_family(results, of) for of in CRITERIA}
     families |= {"wide": wide_family(results), "sum": sum_family(results)}
+    deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
     flows = {name: start_of(results["short"], TaskCell(name, units(name), 100)) for name in (*COMPARED, "plain")}
     return {
         **{of: {name: mean_accuracy(found) for name, found in runs[of].items()} for of in runs},
@@ -560,9 +563,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "beside": {name: MIRRORED.get(word, word) for name, (_, word) in families["accuracy"].items()},
         "lead": {of: {name: lead.value for name, (lead, _) in found.items()} for of, found in families.items()},
-        "half": {
-            of: {name: lead.interval().half for name, (lead, _) in found.items()} for of, found in families.items()
-        },
+        "widest": {of: max(lead.interval().half for lead, _ in found.values()) for of, found in families.items()},
         "word": {of: {name: word for name, (_, word) in found.items()} for of, found in families.items()},
         "copy": copies(results["copy"]),
         "outcomes": outcomes(*(families[of] for of in ("accuracy", "loss", "sum"))),
@@ -571,7 +572,13 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "settings_each": {
             len(of.study.grid(cell)) for ending, of in results.items() if ending != "copy" for cell in of.study.cells
         },
+        "epochs": {of: max(run.config.epochs for run in next(iter(runs[of].values()))) for of in runs},
+        "n_train": results[""].runs[0].config.n_train,
         "seeds": {name: len(found) for name, found in runs["long"].items()},
+        "sum_lowest": {name: -100 * max(map(CRITERIA["accuracy"], found)) for name, found in runs["sum"].items()},
+        "sum_seeds": max(map(len, runs["sum"].values())),
+        "sum_deep": len(deep_pairs),
+        "sum_at_an_end": sum(bool(results["sum"].untried(cell)) for cell in deep_pairs),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
         "untried": {name_of(cell): of.untried(cell) for of in parts["long"] for cell in of.study.cells},
     }

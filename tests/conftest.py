@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
 from conv_recipes import ConvConfig
+from highway_lab import logs
 from highway_lab.datasets import IDX_SOURCES, load_dataset
 from highway_lab.logs import environment, mathematics
 from highway_lab.training import Training
@@ -84,6 +85,30 @@ def serve(monkeypatch) -> Iterator[Callable[..., str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+MY_ARM = """
+from experiments.study import Arm
+from highway_networks import BLOCKS
+BLOCKS["mine"] = BLOCKS["residual"]
+ARMS = {"mine": Arm({"block": "mine", "init": "glorot"}, {"lr": (1e-3, 3e-3)})}
+"""
+
+
+@pytest.fixture
+def my_arm(workdir, monkeypatch) -> Iterator[Path]:
+    """A file with a kind of net of one's own; what importing files changes lasts as long as the test."""
+    path = Path("my_arm.py")
+    path.write_text(MY_ARM)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    blocks = dict(hn.BLOCKS)
+    yield path
+    for file in logs.imported:
+        sys.modules.pop(Path(file).stem, None)
+    logs.imported.clear()
+    environment.cache_clear()
+    hn.BLOCKS.clear()
+    hn.BLOCKS.update(blocks)
 
 
 @pytest.fixture

@@ -335,21 +335,8 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     assert "of them superfluous" in capsys.readouterr().out
 
 
-MINE = """
-from experiments.study import Arm
-from highway_networks import BLOCKS
-BLOCKS["mine"] = BLOCKS["residual"]
-ARMS = {"mine": Arm({"block": "mine"}, {"lr": (1e-3, 3e-3)})}
-"""
-
-
-def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, monkeypatch, capsys, refused, small_mnist):
-    from highway_networks import BLOCKS
-
+def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, capsys, refused, small_mnist):
     run = ["run", "--data-dir", str(small_mnist)]
-    monkeypatch.setattr(logs, "imported", logs.imported)
-    monkeypatch.delitem(BLOCKS, "mine", raising=False)
-    Path("my_arm.py").write_text(MINE)
     assert tiny.main(run) == 0
     committed, own = Path("runs/tiny.json"), Path("runs/tiny-my_arm.json")
     ours = committed.read_bytes()
@@ -366,5 +353,5 @@ def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, monkeypa
         assert "12 runs, 0 of them superfluous\n\ndrew viz/my_arm/tiny.png" in capsys.readouterr().out
     Path("other.py").write_text("ARMS = {}")
     assert "expected ARMS = " in refused(tiny.main, [*run, "--with", "other.py"])
-    Path("taken.py").write_text(MINE.replace('{"mine": Arm', '{"x": Arm'))
+    Path("taken.py").write_text(my_arm.read_text().replace('{"mine": Arm', '{"x": Arm'))
     assert "expected names that no other arm has, found 'x'" in refused(tiny.main, [*run, "--with", "taken.py"])

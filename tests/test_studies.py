@@ -1,0 +1,371 @@
+"""Every study: its committed log, plan, page, figures and smoke run; and the rules of each at their borders."""
+
+import math
+import os
+import random
+import re
+import zlib
+from base64 import b64encode
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, SOME_ENVIRONMENT, files_below
+from test_pictures import assert_redrawn
+
+from experiments import hundred_layers, using_depth, what_gates_add
+from experiments.__main__ import STUDIES
+from experiments.common import CHANCE_LOSS, load
+from experiments.comparisons import Difference
+from experiments.quotes import errors
+from experiments.study import Results, Study, StudyRun
+from experiments.study_command import StudyExperiment, StudyLog, train
+
+STUDY_OF = {  # by an identifier: a study, the form of it that it is to grow into, too
+    f"{name} {form} {ending}".strip(): (name, study)
+    for name in STUDIES
+    for form, studies in (("", load(name).studies), ("next", load(name).next))
+    for ending, study in studies.items()
+}
+every_study = pytest.mark.parametrize("name", STUDIES)
+every_form = pytest.mark.parametrize(("name", "study"), STUDY_OF.values(), ids=STUDY_OF)
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"))
+    if "<!-- quoted from " in page.read_text()
+]
+INCOMPLETE = [ROOT / "README.md", ROOT / "experiments" / "README.md"]  # which tell of other experiments, too
+
+
+@cache
+def committed(name: str) -> dict[str, StudyLog]:
+    """The committed logs of a study, by their endings."""
+    experiment, before = load(name), os.getcwd()
+    os.chdir(ROOT)
+    try:
+        return {
+            of: experiment.read(experiment.log_of(of)) for of in experiment.studies if experiment.log_of(of).exists()
+        }
+    finally:
+        os.chdir(before)
+
+
+def results(name: str) -> dict[str, Results]:
+    logs = committed(name)
+    return {of: Results(study, logs[of].runs if of in logs else []) for of, study in load(name).studies.items()}
+
+
+@cache
+def numbers(name: str) -> dict:
+    return load(name).contents.numbers(load(name).in_one(results(name)))
+
+
+# ------------------------------------------------------------------------- logs, pages, pictures, commands
+
+
+@every_study
+def test_a_committed_log_holds_the_runs_that_its_study_asks_for(name):
+    for ending in committed(name):
+        of = results(name)[ending]
+        assert of.finished, ending
+        assert not (of.next_tasks() and of.finished == [*of.study.cells])
+        page = re.search(r"(\d+) runs? that the study no longer asks for", page_of(name))
+        assert len(of.superfluous) == int(page[1] if page else 0), ending
+        if name != "using_depth":  # which tells of the cells that are finished
+            assert not of.next_tasks(), ending
+
+
+def page_of(name: str) -> str:
+    return next(text for text in (page.read_text() for page in PAGES) if f"quoted from {name}\n" in text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
+    assert errors(page.read_text(), {name: numbers(name) for name in STUDIES}, complete=page not in INCOMPLETE) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "before", "after"),
+    [
+        ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
+        ("what_gates_add", "| 95.1 % | outperforms |", "| 95.1 % | falls behind |"),
+        ("what_gates_add", "Training the gates", "It costs 0.7 points. Training the gates"),
+        ("depth", "is **not tested** here", "is **reproduced** here"),
+        ("depth", "4.9 times higher", "4.9 times lower"),
+        ("depth", "as far as highway nets with ReLU units", "further than highway nets with ReLU units"),
+        ("using_depth", "None of the 19 cells", "None of the 18 cells"),
+    ],
+)
+def test_a_wrong_sentence_on_a_page_is_found(page, before, after):
+    text = (ROOT / "experiments" / f"{page}.md").read_text()
+    assert before in text
+    wrong = text[: (at := text.index("<!-- quoted"))].replace(before, after, 1) + text[at:]
+    assert errors(wrong, {name: numbers(name) for name in STUDIES})
+
+
+@pytest.mark.slow
+@every_study
+def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
+    if not committed(name):
+        pytest.skip("no log of this study is committed yet")
+    (workdir / "runs").symlink_to(ROOT / "runs")
+    experiment = load(name)
+    logs = [ROOT / experiment.log_of(of) for of in committed(name)]
+    assert experiment.main(["plot"]) == 0
+    redrawn = files_below(workdir / "viz")
+    assert redrawn.keys() == {*experiment.contents.FIGURES}
+    for figure, content in redrawn.items():
+        assert_redrawn(ROOT / "viz" / figure, content, *logs)
+    assert all(log.stat().st_size <= 2_000_000 for log in logs)
+
+
+@pytest.mark.slow
+@every_study
+def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys):
+    """With a kind of net of one's own, too, which worker processes learn to know."""
+    experiment = load(name)
+    ending = "copy" if "copy" in experiment.studies else ""
+    words = ["--study", ending] if ending else []
+    assert experiment.main(["run", "--smoke", *words]) == 0
+    path = Path(f"runs/{name}-smoke{f'-{ending}' * bool(ending)}.json")
+    assert (
+        capsys.readouterr().out
+        == f"saved {path}\nto see it: {experiment.parser.prog} plot {path}{' --study copy' * bool(ending)}\n"
+    )
+    assert [*Path("runs").iterdir()] == [path]
+    small = experiment.studies[ending].small()
+    assert Results(small, experiment.read(path).runs).finished == [*small.cells]
+    assert experiment.main(["plot", str(path), *words]) == 0
+    assert {*files_below(Path("viz"))} >= {
+        f"{path.stem.removeprefix(f'{name}-')}/{figure}" for figure in experiment.contents.FIGURES
+    }
+    assert experiment.main(["run", "--smoke", "--jobs", "2", "--with", "my_arm.py"]) == 0
+    own = Path(f"runs/{name}-smoke-my_arm.json")
+    assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
+    assert experiment.main(["plot", str(own), "--with", "my_arm.py"]) == 0
+
+
+# --------------------------------------------------------------------------------------------- plans
+
+
+def made(task) -> StudyRun:
+    """A run whose measured numbers follow from its task."""
+    kind = load_measured(task)
+    noise = zlib.crc32(repr(task).encode()) / 2**32
+    known = {"clipped": 0.0, "train_loss": 0.1 + noise, "score": 0.9 * noise}
+    return StudyRun(SOME_ENVIRONMENT, task, 1, False, {}, kind(**{of.name: known.get(of.name) for of in fields(kind)}))
+
+
+def load_measured(task) -> type:
+    return next(study.measured for _, study in STUDY_OF.values() if type(study.cells[0]) is type(task.cell))
+
+
+def two_cells(study: Study) -> Study:
+    """A form of a study of two cells and two values a hyperparameter."""
+    cells = study.cells[:2]
+    few = {name: {of: values[:2] for of, values in study.arms[name].grid.items()} for name in {of.arm for of in cells}}
+    return replace(study, cells=cells, arms={name: study.arms[name]._replace(grid=grid) for name, grid in few.items()})
+
+
+@every_form
+def test_a_small_form_that_is_killed_after_every_run_ends_with_the_same_runs(name, study):
+    small, rng = two_cells(study), random.Random(0)
+    whole = []
+    while tasks := small.next_tasks(whole):
+        whole += map(made, tasks)
+    runs = []
+    while tasks := small.next_tasks(runs, least=10**6):
+        runs.append(made(rng.choice(tasks)))
+        if len(runs) < len(whole) - 12:  # one at a time at the end, where choices fall
+            runs += map(made, tasks[1:12])
+            runs = [*{run.task: run for run in runs}.values()]
+    assert {run.task for run in runs} == {run.task for run in whole}
+    assert Results(small, whole).finished == [*small.cells]
+
+
+@every_form
+def test_no_two_cells_ask_for_the_same_run_and_none_chooses_on_test_samples(name, study):
+    first = study.next_tasks([], least=10**6)
+    assert len({*first}) == len(first)
+    for cell in study.cells:
+        setting = study.grid(cell)[0]
+        for stage in study.stages:
+            for seed in stage.seeds_of(cell)[:1]:
+                config = study.task(cell, stage, setting, seed).config
+                assert (config.hidden, config.depth, config.epochs) == (cell.hidden, cell.depth, stage.epochs)
+                assert not (stage.result and config.n_validation)
+
+
+@pytest.mark.parametrize("name", ["what_gates_add", "hundred_layers"])
+def test_deep_nets_that_are_compared_have_as_many_parameters(name):
+    experiment = load(name)
+    sizes = {}
+    for cell in experiment.next[""].cells:
+        if cell.depth in (99, 100):
+            task = experiment.next[""].task(cell, experiment.next[""].stages[0], experiment.next[""].grid(cell)[0], 100)
+            sizes[cell.arm] = n_trained(task.config, 784)
+    assert max(sizes.values()) <= 1.06 * min(sizes.values())
+
+
+def n_trained(config, pixels: int) -> int:
+    from highway_networks import Dataset
+
+    data = Dataset(np.zeros((1, pixels)), np.zeros(1, int), np.zeros((1, pixels)), np.zeros(1, int), 10)
+    return config.new_net(data, np.random.default_rng(0)).n_trained
+
+
+def test_nets_of_the_sum_have_as_many_parameters_and_one_unit_more_or_fewer_would_be_further_off():
+    for cell in using_depth.CELLS[:-1]:
+        like = using_depth.BLOCKS_OF_FIRST if cell.depth < 10 else cell.depth
+        wanted = using_depth.n_params(1, using_depth.UNITS, like)
+        config = using_depth.STUDY.task(cell, using_depth.STUDY.stages[0], using_depth.STUDY.grid(cell)[0], 100).config
+        found = {
+            of: abs(n_trained(replace(config, hidden=of), using_depth.PIXELS) - wanted)
+            for of in (cell.hidden - 1, cell.hidden, cell.hidden + 1)
+        }
+        assert min(found, key=found.get) == cell.hidden
+        assert found[cell.hidden] < 0.012 * wanted
+    assert {len(using_depth.STUDY.grid(cell)) for cell in using_depth.CELLS} == {48}
+
+
+# ------------------------------------------------------------------------------------------- training
+
+
+def small_task(name: str, ending: str = "", at: int = 0, result: bool = True):
+    study = load(name).studies[ending].small()
+    stage = next(of for of in study.stages if bool(of.result) == result)
+    return study.task(study.cells[at], stage, study.grid(study.cells[at])[0], stage.seeds_of(study.cells[at])[0])
+
+
+def test_a_run_that_chooses_sees_no_test_image(digits):
+    noise = digits._replace(test_x=255 - digits.test_x, test_y=digits.test_y[::-1].copy())
+    for name, score in (("hundred_layers", False), ("what_gates_add", True), ("using_depth", True)):
+        task = small_task(name, result=False)
+        found, same = (load(name).contents.train(task, data) for data in (digits, noise))
+        assert found == same
+        assert (found.measured.score is not None) == score
+        assert found.history == {}
+        result = small_task(name)
+        found, other = (load(name).contents.train(result, data) for data in (digits, noise))
+        assert found.measured.score != other.measured.score
+
+
+def test_a_diverged_run_is_recorded_without_losses(digits):
+    task = small_task("hundred_layers", at=3)
+    task = replace(task, config=replace(task.config, lr=3e38, clip=0.0))
+    run = hundred_layers.train(task, digits)
+    assert (run.diverged, run.measured.train_loss, run.measured.score) == (True, None, None)
+    assert run.history["train_loss"][-1] is None
+    assert hundred_layers.log_loss(run) == math.log10(CHANCE_LOSS)
+    assert run.contradiction() is None
+
+
+def test_effective_depth_is_the_sum_over_blocks_of_the_mean_gate(digits):
+    task = small_task("using_depth", at=1, result=False)
+    task = replace(task, config=replace(task.config, gate_bias=0.0, lr=1e-9))
+    assert train(task, digits).measured.effective_depth == pytest.approx(3 * 0.5, rel=0.1)
+
+
+# ----------------------------------------------------------------------------- the rules at their borders
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "p", "word"),
+    [
+        (0.0, 0.2, 0.9, "alike"),
+        (0.2, 0.05, 0.001, "alike, but ahead"),
+        (-0.2, 0.05, 0.001, "alike, but behind"),
+        (0.28, 0.05, 0.001, "ahead"),
+        (-1.0, 0.1, 0.001, "behind"),
+        (1.0, 0.9, 0.06, "inconclusive"),
+    ],
+)
+def test_the_words_of_hundred_layers(value, half, p, word):
+    from scipy.stats import t
+
+    assert hundred_layers.word(Difference(value, half / t.ppf(0.975, 8), 8), p) == word
+
+
+BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
+NAMES = (*what_gates_add.RIVALS, what_gates_add.BEST_SHALLOW, "residual")
+ALL_BETTER = dict.fromkeys(NAMES[:5], BETTER)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "pairs", "parts"),
+    [
+        ({NAMES[4]: BETTER}, {}, {}, []),
+        ({}, {}, {}, ["does not help"]),
+        ({"ReZero": ALIKE, "plain, orthogonal": BETTER, NAMES[4]: BETTER}, {}, {}, ["near the identity"]),
+        ({"ReZero": ALIKE, "plain, orthogonal": ALIKE, NAMES[4]: BETTER}, {}, {}, ["initialisation"]),
+        (ALL_BETTER, {}, {}, ["by the data"]),
+        (ALL_BETTER | {"constant gates": ALIKE}, {}, {}, ["need not see the data"]),
+        (dict.fromkeys(ALL_BETTER, ALIKE), ALL_BETTER, {}, ["initialisation", "help to fit", "does not help"]),
+        ({NAMES[4]: BETTER}, {}, {"residual": WORSE}, ["do not use depth"]),
+    ],
+)
+def test_outcomes_of_what_gates_add_are_told_by_its_rules(accuracy, loss, pairs, parts):
+    families = ({name: (None, words.get(name, "inconclusive")) for name in NAMES} for words in (accuracy, loss, pairs))
+    found = what_gates_add.outcomes(*families)
+    assert len(found) == len(parts)
+    for sentence, part in zip(found, parts, strict=True):
+        assert part in sentence
+
+
+def test_a_lead_is_paired_by_seed_and_image():
+    bits = [b64encode(of).decode() for of in (b"\xff\x00", b"\xf0\x0f", b"\x0f\xf0")]
+    task = small_task("what_gates_add")
+    runs = []
+    for seed, right in enumerate(bits):
+        of_seed = replace(task, config=replace(task.config, seed=seed, n_test=16))
+        runs.append(made(of_seed))
+        runs[-1].measured.right = right
+    assert what_gates_add.right_images(runs[1]).tolist() == 4 * [1] + 8 * [0] + 4 * [1]
+    lead = what_gates_add.compare(runs, runs[::-1])
+    assert (lead.value, lead.df) == (0, 2)
+    assert what_gates_add.right_images(replace(runs[0], diverged=True)).tolist() == 16 * [0.1], "it guesses"
+
+
+def complete(study: Study, score) -> Results:
+    """Results of a whole study whose scores follow from the cell and the seed."""
+    runs = []
+    while tasks := study.next_tasks(runs, least=10**6):
+        for task in tasks:
+            runs.append(made(task))
+            runs[-1].measured.score = score(task.cell, task.config.seed)
+    return Results(study, runs)
+
+
+def test_the_sum_is_judged_within_a_point_and_a_failed_run_is_told_beside_it():
+    """Whichever shallow net validates best is compared; a diverged run counts as 10 %."""
+    best = {cell: 0.8 for cell in using_depth.CELLS} | {using_depth.FIRST["plain"]: 0.75, using_depth.SHALLOW[2]: 0.83}
+    found = complete(using_depth.STUDY, lambda cell, seed: best[cell] + 0.002 * (seed % 5))
+    told = using_depth.numbers(found)
+    words = {of: told["compared"][of]["word"] for of in told["compared"]}
+    assert words == {
+        ("residual", 20): ALIKE,
+        ("residual, gated", 20): ALIKE,
+        ("plain, orthogonal", 20): ALIKE,
+        ("plain", 20): BETTER,
+        ("highway", 1): WORSE,
+    }
+    assert told["finished"] == told["cells"] == 19
+    for run in found.scored(using_depth.FIRST["residual"])[:3]:
+        run.measured.score = None
+    told = using_depth.numbers(found)
+    assert told["compared"]["residual", 20]["word"] == "inconclusive"
+    assert told["without_failed"]["residual", 20]["word"] == ALIKE
+    assert told["failed"]["residual", 20, 100] == 3
+    assert told["median"]["residual", 20, 100] == pytest.approx(80.2, abs=0.3)
+
+
+def test_an_unfinished_study_compares_nothing_that_is_missing():
+    told = using_depth.numbers(Results(using_depth.STUDY, []))
+    assert (told["finished"], told["compared"], told["accuracy"]) == (0, {}, {})
+    using_depth.figure(Results(using_depth.STUDY, []))
+
+
+def test_every_study_is_loaded_as_one():
+    assert all(isinstance(load(name), StudyExperiment) for name in STUDIES)

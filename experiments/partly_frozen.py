@@ -85,6 +85,7 @@ class ArmConfig(Config):
     frozen: str = hyperparameter("", "parameters that stay as they are drawn")
     zero: str = hyperparameter("", "parameters that stay 0: a branch without weights is one learned number a unit")
     shared: str = hyperparameter("", "biases of which the units of a block share one")
+    identity: bool = hyperparameter(False, "whether each W_H begins as the identity, times init_gain")
 
     def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
         """Make the net for `data`, whose weights `rng` draws as those of a DeepNet."""
@@ -95,4 +96,6 @@ class ArmConfig(Config):
         net.frozen = frozen + zero
         for name in zero:
             net.params[name] = 0
+        if self.identity:
+            net.params["W_H"] = self.init_gain * np.eye(self.hidden)
         return net

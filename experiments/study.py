@@ -9,10 +9,10 @@ ends with the choice that a fresh start would have made.
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -132,9 +132,12 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
         return self.task.config
 
     @staticmethod
-    def unpacked(raw: Any) -> Any:
-        """Return what a line holds; a block that has a number is known from then on."""
-        make_known(raw["task"]["config"]["block"])
+    def unpacked(raw: Any, schema: Any) -> Any:
+        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults."""
+        task = raw["task"]
+        _, config, _ = get_args(schema)
+        task["config"] = asdict(config()) | task["config"]
+        make_known(task["config"]["block"])  # which may have a number
         return raw
 
     def contradiction(self) -> str | None:

@@ -21,7 +21,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, InputError, evaluate, rounded
 
-from .blocks import make_known
 from .common import Experiment, ExperimentJob, with_ending
 from .study import Arm, Measured, Results, Study, StudyRun, Task
 
@@ -58,9 +57,9 @@ class StudyLog(Log, Generic[RunT]):
 
     runs: list[RunT]
 
-    @staticmethod
-    def packed(raw: dict[str, Any]) -> dict[str, Any]:
-        """Return what the file holds, given the fields of a log."""
+    def packed(self) -> dict[str, Any]:
+        """Return what the file holds."""
+        raw = asdict(self)
         runs, cells, environments = raw.pop("runs"), [], []
         configs = [run["task"]["config"] for run in runs]
         defaults = {name: Counter(of[name] for of in configs).most_common(1)[0][0] for name in (configs or [{}])[0]}
@@ -75,8 +74,9 @@ class StudyLog(Log, Generic[RunT]):
         return {**raw, **listed, "runs": runs}
 
     @staticmethod
-    def unpacked(raw: Any) -> Any:
+    def unpacked(raw: Any, schema: Any) -> Any:
         """Return the fields of a log, given what its file holds; raises ValueError for anything else."""
+        (of_run,) = get_args(schema)
         try:
             if "defaults" not in raw:
                 raise ValueError(f"one of an older form, which commit {OLDER} reads")
@@ -86,7 +86,7 @@ class StudyLog(Log, Generic[RunT]):
                 task = run["task"]
                 run["environment"], task["cell"] = environments[run["environment"]], cells[task["cell"]]
                 task["config"], run["measured"] = defaults | task["config"], nothing | run["measured"]
-                make_known(task["config"]["block"])
+                StudyRun.unpacked(run, of_run)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise ValueError(f"none of a study ({type(error).__name__}: {error})") from error
         return raw

@@ -134,7 +134,7 @@ from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import INITS, Dataset, DeepNet, rounded
+from highway_networks import Dataset, DeepNet, rounded
 
 from . import study_command
 from .blocks import number_of, numbered
@@ -159,15 +159,6 @@ LEAST_LOSS = 1e-6
 GLOROT, PLAIN, GATED, ORTHOGONAL = {"init": "glorot"}, {"block": "plain"}, {"block": "highway"}, {"init": "orthogonal"}
 
 
-def identity(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Return identity matrices for a stack of square ones; draw others as `glorot` does."""
-    drawn = INITS["glorot"](rng, shape)
-    return np.broadcast_to(np.eye(shape[-1]), shape) if len(shape) == 3 else drawn
-
-
-INITS["identity"] = identity
-
-
 def scaled(lr: float, p: float) -> dict:
     return {"lr": lr, "block": numbered("residual-scaled", p)}
 
@@ -182,7 +173,7 @@ def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
     return {
         "plain": Arm(GLOROT | PLAIN, GAINS),
         "plain, orthogonal": Arm(PLAIN | ORTHOGONAL, GAINS),
-        "plain, identity": Arm(PLAIN | {"init": "identity"}, RATES | {"init_gain": (1.0, 1.02, 1.05, 1.1)}),
+        "plain, identity": Arm(GLOROT | PLAIN | {"identity": True}, RATES | {"init_gain": (1.0, 1.02, 1.05, 1.1)}),
         "residual": Arm(GLOROT | {"block": "residual"}, RATES | {"init_gain": (0.5, 0.7, 1.0, 1.4)}),
         "residual, scaled": Arm(GLOROT, RATES | {"p": (1.0, 0.75, 0.5, 0.25)}, scaled),
         "ReZero": Arm(number, factors, rezero),

@@ -424,13 +424,9 @@ def write(path: str | os.PathLike, log: Any) -> None:
 
 def dumps(log: Any) -> str:
     """Return the text of a log, as `write` writes it."""
-    raw = getattr(log, "packed", as_it_is)(asdict(log))
+    raw = log.packed() if hasattr(log, "packed") else asdict(log)
     lines = ",\n".join(f"{json.dumps(name)}: {_lines(value)}" for name, value in raw.items())
     return f"{{\n{lines}\n}}\n"
-
-
-def as_it_is(raw: Any) -> Any:
-    return raw
 
 
 def _lines(value: Any) -> str:
@@ -464,13 +460,13 @@ def read_any(path: str | os.PathLike, schema: type[LogT]) -> LogT | None:
 def loads(text: bytes, schema: type[LogT]) -> LogT:
     """Return the log or the result in `text`; raises ValueError where it differs from the schema, or is too large.
 
-    A schema may have functions of its own that make the text shorter: `packed`, of what `asdict` gives, and `unpacked`.
+    A schema may have a shorter form in files: `packed()` makes it of a log, and `unpacked` what `asdict` gives of it.
     """
     if sum(map(text.count, b",[{")) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     raw = msgspec.json.decode(text)
     check_values(raw)
-    raw = getattr(schema, "unpacked", as_it_is)(raw)
+    raw = schema.unpacked(raw, schema) if hasattr(schema, "unpacked") else raw
     log = msgspec.convert(raw, schema)
     check_objects(raw, log, {}, "$")
     return log

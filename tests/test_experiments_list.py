@@ -10,18 +10,21 @@ from picture_helpers import committed_log
 from test_pictures import PAGE, assert_redrawn
 
 from experiments import __main__ as experiments
-from experiments.__main__ import STEPS
+from experiments.__main__ import STEPS, STUDIES
 from experiments.common import NO_DATA, Experiment, load
 from highway_lab import jobs
 
+OTHERS = [name for name in STEPS if name not in STUDIES]
 OPENING = {".png": b"\x89PNG", ".html": PAGE}
 
 
 def test_every_experiment_is_in_the_list_and_has_its_steps():
     room = ROOT / "experiments"
     sources = {".".join(path.relative_to(room).with_suffix("").parts): path.read_text() for path in room.rglob("*.py")}
-    assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(STEPS)
-    assert {name for name, text in sources.items() if "\nFIGURES = " in text} == {f"{name}_figures" for name in STEPS}
+    assert {name for name, text in sources.items() if "\nSTUDY = " in text} == set(STUDIES)
+    assert {name for name, text in sources.items() if "\nEXPERIMENT = " in text} == set(OTHERS)
+    drawn = {name for name, text in sources.items() if "\nFIGURES = " in text}
+    assert drawn == {*STUDIES, *(f"{name}_figures" for name in OTHERS)}
     for name, steps in STEPS.items():
         experiment = load(name)
         assert experiment.module == f"experiments.{name}"
@@ -30,10 +33,13 @@ def test_every_experiment_is_in_the_list_and_has_its_steps():
             assert experiment.parser.parse_args([step, "--jobs", "3"]).jobs == 3
 
 
-@pytest.mark.parametrize("of", ["FIGURES", "TABLES"])
-def test_no_two_experiments_share_a_figure_or_a_table(of):
-    names = [name for experiment in map(load, STEPS) for name in getattr(experiment.figures, of)]
-    assert len(names) == len(set(names)) > len(STEPS)
+def test_no_two_experiments_share_a_figure_or_a_table():
+    experiments = [*map(load, STEPS)]
+    for names in (
+        [name for of in experiments for name in of.figures.FIGURES],
+        [name for of in experiments for name in of.tables],
+    ):
+        assert len(names) == len(set(names)) > len(OTHERS)
 
 
 def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
@@ -121,7 +127,7 @@ def run_nothing(_, tasks: list, *__, **___) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_each_experiment_runs_once_tabulates_and_draws(workdir, monkeypatch, capsys, name):
     """With the smoke budget; what is finished is not run again."""
     experiment, plot = load(name), f"python -m experiments {name} plot"
@@ -147,7 +153,7 @@ def test_each_experiment_runs_once_tabulates_and_draws(workdir, monkeypatch, cap
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_committed_logs_are_small_and_give_the_committed_figures(workdir, name):
     experiment = load(name)
     drawn = [log for log in experiment.log_steps() if (ROOT / log).exists()]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from helpers import complex_step, small_batch
 
-from experiments import what_gates_add
 from experiments.partly_frozen import ArmConfig
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
@@ -104,9 +103,8 @@ def test_clipped_steps_are_counted(digits):
 
 
 def test_identity_weights_begin_as_the_identity_times_the_gain(digits):
-    net = training_of(digits, block="plain", init="identity", init_gain=1.05).net
+    net = training_of(digits, block="plain", identity=True, init_gain=1.05).net
     np.testing.assert_allclose(net.params["W_H"], 1.05 * np.stack([np.eye(8)] * 3), rtol=1e-6)
-    other = training_of(digits, block="plain", init="glorot", init_gain=1.05).net
+    other = training_of(digits, block="plain", init_gain=1.05).net
     for name in ("W_in", "W_out"):
         np.testing.assert_array_equal(net.params[name], other.params[name])
-    assert what_gates_add.identity

@@ -41,7 +41,6 @@ from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, sha256_of
 from experiments.costs import costs, steps_of_logs
 from experiments.depth_sweep import headline, run_table, sweep_table
-from experiments.verdicts import WITH_CLAIMS, all_verdicts, main_verdicts, own_verdicts
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing
 from highway_lab.files import atomic_write, make_place, read_bytes
@@ -95,9 +94,7 @@ def environments(*logs: Log) -> str:
 
 @cache
 def all_tables() -> dict[str, Table]:
-    judged = [source for name, datasets in WITH_CLAIMS.items() for source in sources_of(load(name), datasets)]
-    tables = {of.__name__: Table(of, judged) for of in (all_verdicts, own_verdicts, main_verdicts)}
-    tables["costs"] = Table(costs, [Source(path, experiment.read) for experiment, path, _ in steps_of_logs()])
+    tables = {"costs": Table(costs, [Source(path, experiment.read) for experiment, path, _ in steps_of_logs()])}
 
     def add(name: str, made: dict[str, Callable[..., str]], sources: list[Source]) -> None:
         tables.update({table: Table(render, sources) for table, render in made.items()})

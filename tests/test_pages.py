@@ -1,5 +1,6 @@
 """The pages: every experiment has one, in the same form, and every picture stands on one."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from helpers import ROOT
 
 from experiments.__main__ import STEPS, STUDIES
-from experiments.claims import Verdict
+from experiments.claims import OURS, Verdict, came
 from experiments.common import load
 from pages import pages
 
@@ -55,6 +56,35 @@ def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
     assert {type(verdict) for verdict in verdicts} == {Verdict}
     bold = {word.lower() for word in re.findall(r"\*\*([^*.]+)\.?\*\*", opening(experiment.page))}
     assert bold & {*Verdict}
+
+
+# By experiment, the data sets whose logs judge; figures 2 to 4 have several nets for MNIST on the page of section 4.
+JUDGING = dict.fromkeys(("gate_maps", "class_routing", "lesions"), ["cifar-10"]) | {
+    "conv_tables": ["mnist", "cifar-10"]
+}
+
+
+def verdict_rows() -> dict[Path, list[str]]:
+    """The rows of the tables of claims, by page, that the logs of experiments give."""
+    rows, index = {Path("README.md"): [], Path("experiments/README.md"): []}, Path("experiments")
+    for name in MEASURED:
+        experiment = load(name)
+        if not hasattr(experiment.figures, "claims"):
+            continue
+        paths = experiment.logs_of_tables(JUDGING.get(name, ["mnist"]))
+        for _, claim in experiment.judge([experiment.read(ROOT / path) for path in paths if (ROOT / path).exists()]):
+            ours, link = claim.section == OURS, f"[{claim.verdict}]({os.path.relpath(experiment.page, index)})"
+            judged = [claim.paper, link, claim.why, came(claim)]
+            rows[index / "README.md"].append(" | ".join(judged if ours else [claim.section, *judged]))
+            if not claim.detail:
+                rows[Path("README.md")].append(f"{claim.paper} | [{claim.verdict}]({experiment.page}) | {claim.why}")
+    return rows
+
+
+@pytest.mark.slow
+def test_the_tables_of_claims_hold_the_verdicts_of_the_logs():
+    for page, rows in verdict_rows().items():
+        assert [row for row in rows if f"| {row} |" not in PAGES[page]] == []
 
 
 def test_every_picture_stands_on_a_page():

@@ -98,7 +98,7 @@ class Measured:
     effective_depth   sum over blocks of the mean gate, over the first samples that are scored
     """
 
-    clipped: Share  # of the steps
+    clipped: Share | None  # of the steps; null if it was not counted
     train_loss: float | None  # over all training samples
     score: Score | None
     effective_depth: float | None

@@ -140,10 +140,12 @@ def train(
         score = rounded(evaluate(net, *judged, training.loss)[1]) if scored else None
         x = net.preprocess((judged[0] if scored else own.train_x)[:ROWS])
         depth = rounded(net.gate_means(x).sum(), digits=4) if net.has_gates and not diverged else None
-        common = rounded(net.clipped), None if diverged else rounded(loss), score, depth
+        clipped = rounded(net.clipped) if hasattr(net, "clipped") else None
+        common = clipped, None if diverged else rounded(loss), score, depth
         measured = measure(net, *judged, *common)
     history = {name: getattr(training.history, name) for name in columns}
-    return StudyRun(None, task, net.n_trained, diverged, history, measured)
+    n_trained = getattr(net, "n_trained", net.params.flat.size)
+    return StudyRun(None, task, n_trained, diverged, history, measured)
 
 
 # ------------------------------------------------------------------------------------------ the command

@@ -155,6 +155,16 @@ def numbered(kind: str, number: float) -> str:
     return name
 
 
+def scaled_fields(p: float, **others: float) -> dict:
+    """Return the fields of a configuration whose blocks are scaled by L^−p, beside others."""
+    return {**others, "block": numbered("residual-scaled", p)}
+
+
+def rezero_fields(s: float, **others: float) -> dict:
+    """Return the fields of a configuration whose blocks are ReZero's with a factor s, beside others."""
+    return {**others, "block": numbered("rezero", s)}
+
+
 def number_of(name: str) -> tuple[str, float] | None:
     """Return kind and number of a block that has one; None for any other name."""
     for kind in NUMBERED:

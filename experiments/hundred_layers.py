@@ -92,10 +92,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.figures import draw_level, draw_seeds, label_ends, new_figure
-from highway_networks import BLOCKS, Dataset, rounded
+from highway_networks import Dataset, rounded
 
 from . import study_command
-from .blocks import numbered
+from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
 from .common import CHANCE, CHANCE_LOSS
 from .common_figures import arm_color
@@ -114,14 +114,6 @@ GAINS = (1.0, 1.05, 1.1)
 LONG = Stage(range(5), 400, best=1, result="long")  # step 2, registered and not run, at the chosen rate (and at half)
 
 
-def scaled(lr: float, p: float) -> dict:
-    return {"lr": lr, "block": numbered("residual-scaled", p)}
-
-
-def rezero(lr: float, s: float) -> dict:
-    return {"lr": lr, "block": numbered("rezero", s)}
-
-
 GLOROT, RELU, GATED = {"init": "glorot"}, {"init": "he", "activation": "relu"}, {"block": "highway"}
 PLAIN, ORTHOGONAL = {"block": "plain"}, {"block": "plain", "init": "orthogonal"}
 NUMBER = {"zero": "W_A"}  # A of ReZero is then a learned number a unit, b_A
@@ -134,8 +126,8 @@ def arms(rates: tuple[float, ...]) -> dict[str, Arm]:
         "highway": Arm(GLOROT | GATED, lr | {"gate_bias": (-2.0, -4.0, -6.0)}),
         "plain": Arm(GLOROT | PLAIN, lr | {"init_gain": GAINS}),
         "plain, orthogonal": Arm(ORTHOGONAL, lr | {"init_gain": GAINS}),
-        "residual, scaled": Arm(GLOROT, lr | {"p": (1.0, 0.75, 0.5)}, scaled),
-        "ReZero": Arm(GLOROT | NUMBER, lr | {"s": (1.0, 3.0, 10.0)}, rezero),
+        "residual, scaled": Arm(GLOROT, lr | {"p": (1.0, 0.75, 0.5)}, scaled_fields),
+        "ReZero": Arm(GLOROT | NUMBER, lr | {"s": (1.0, 3.0, 10.0)}, rezero_fields),
         "highway, ReLU": Arm(RELU | GATED, lr | {"gate_bias": (-6.0, -8.0, -10.0)}),
     }
 
@@ -144,8 +136,8 @@ WIDE = {"lr": WIDE_RATES}
 RELU_ARMS = {
     "plain, ReLU": Arm(RELU | PLAIN, WIDE | {"init_gain": (0.98, 1.0, 1.02)}),
     "plain, orthogonal, ReLU": Arm(RELU | ORTHOGONAL, WIDE | {"init_gain": (1.386, 1.414, 1.442)}),
-    "residual, scaled, ReLU": Arm(RELU, WIDE | {"p": (1.25, 1.0, 0.75)}, scaled),
-    "ReZero, ReLU": Arm(RELU | NUMBER, WIDE | {"s": (0.03, 0.1, 0.3)}, rezero),
+    "residual, scaled, ReLU": Arm(RELU, WIDE | {"p": (1.25, 1.0, 0.75)}, scaled_fields),
+    "ReZero, ReLU": Arm(RELU | NUMBER, WIDE | {"s": (0.03, 0.1, 0.3)}, rezero_fields),
 }
 OTHERS = ("plain", "plain, orthogonal", "residual, scaled", "ReZero")
 FAMILIES = {  # highway nets, and those with which they are compared
@@ -157,9 +149,7 @@ FAMILIES = {  # highway nets, and those with which they are compared
 
 def own(name: str, arm: Arm) -> Cell:
     """Return the cell of an arm: blocks with one matrix that is trained have 71 units, others 50."""
-    fields = arm.fields(tuple(values[0] for values in arm.grid.values()))
-    matrices = len(BLOCKS[fields["block"]].branches) - ("zero" in fields)
-    return Cell(name, 71 if matrices == 1 else 50, LAYERS - 1)
+    return Cell(name, 71 if arm.matrices == 1 else 50, LAYERS - 1)
 
 
 def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:

@@ -26,25 +26,6 @@ class PartlyFrozenNet(DeepNet):
         return self.params.flat.size - sum(self.params[name].size for name in self.frozen)
 
 
-class ClippedNet(PartlyFrozenNet):
-    """A net that counts its clipped steps and all its steps, in a buffer: so a checkpoint holds the counts."""
-
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.buffers["steps"] = np.zeros(2, np.int64)  # clipped, all
-
-    def train_step(self, *batch, clip: float = 0.0, **options):
-        loss, norm = super().train_step(*batch, clip=clip, **options)
-        self.buffers["steps"] += 0 < clip < norm, True
-        return loss, norm
-
-    @property
-    def clipped(self) -> float:
-        """Share of the steps whose gradients were clipped."""
-        clipped, steps = self.buffers["steps"]
-        return clipped / steps
-
-
 class FrozenTraining(Training):
     """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
 
@@ -56,8 +37,8 @@ class FrozenTraining(Training):
         net.params, self.net = self.net.params, net  # the optimiser moves these parameters
 
 
-class ArmNet(ClippedNet):
-    """A net of a kind that a study compares.
+class ArmNet(PartlyFrozenNet):
+    """A net of a kind that a study compares, which counts its clipped steps and all its steps.
 
     shared: names of tensors (L, D) of which all units of a block share one number. They begin alike, and each gets the
     gradient of that number, divided by √D, so that the norm counts it once; Adam does not see the divisor.
@@ -65,12 +46,27 @@ class ArmNet(ClippedNet):
 
     shared: tuple[str, ...] = ()
 
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.buffers["steps"] = np.zeros(2, np.int64)  # clipped, all: a checkpoint holds them, too
+
     def backward(self, dlogits, cache):
         gradients = super().backward(dlogits, cache)
         for name in self.shared:
             gradient = gradients[name]
             gradient[...] = gradient.sum(axis=1, keepdims=True) / math.sqrt(self.hidden)
         return gradients
+
+    def train_step(self, *batch, clip: float = 0.0, **options):
+        loss, norm = super().train_step(*batch, clip=clip, **options)
+        self.buffers["steps"] += 0 < clip < norm, True
+        return loss, norm
+
+    @property
+    def clipped(self) -> float:
+        """Share of the steps whose gradients were clipped."""
+        clipped, steps = self.buffers["steps"]
+        return clipped / steps
 
     @property
     def n_trained(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from highway_lab.fields import Count, Score, Share
 from highway_lab.logs import Result, grouped
-from highway_networks import InputError, rounded
+from highway_networks import BLOCKS, InputError, rounded
 
 from .blocks import make_known
 from .partly_frozen import ArmConfig
@@ -27,7 +27,6 @@ Setting = tuple[float | str, ...]  # the values of an arm's hyperparameters, in 
 CellT = TypeVar("CellT")
 ConfigT = TypeVar("ConfigT")
 MeasuredT = TypeVar("MeasuredT")
-MOST_GROWTH = 4  # times that a grid grows
 
 
 class Arm(NamedTuple):
@@ -45,6 +44,13 @@ class Arm(NamedTuple):
     def fields(self, setting: Setting) -> dict[str, Any]:
         """Return the fields of a net in one setting."""
         return {**self.options, **self.of(**dict(zip(self.grid, setting, strict=True)))}
+
+    @property
+    def matrices(self) -> int:
+        """Number of square matrices that a block trains: one a branch, but for those that are fixed."""
+        fields = self.fields(tuple(values[0] for values in self.grid.values()))
+        fixed = f"{fields.get('zero', '')},{fields.get('frozen', '')}".split(",")
+        return len(BLOCKS[fields["block"]].branches) - sum(name.startswith("W") for name in fixed)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.figures import new_figure
-from highway_networks import BLOCKS, Dataset
+from highway_networks import Dataset
 
 from . import study_command
 from .common_figures import arm_color, draw_dots
@@ -118,8 +118,8 @@ def n_params(matrices: int, hidden: int, depth: int) -> int:
 
 def as_many(arm: Arm, depth: int, like: int | None = None) -> int:
     """Return the units with which an arm's net has the parameters of a residual net of `like` (or `depth`) blocks."""
-    matrices, wanted = len(BLOCKS[arm.options["block"]].branches), n_params(1, UNITS, like or depth)
-    return min(range(1, 10 * UNITS), key=lambda hidden: abs(n_params(matrices, hidden, depth) - wanted))
+    wanted = n_params(1, UNITS, like or depth)
+    return min(range(1, 10 * UNITS), key=lambda hidden: abs(n_params(arm.matrices, hidden, depth) - wanted))
 
 
 def cell_of(name: str, depth: int, like: int | None = None) -> Cell:

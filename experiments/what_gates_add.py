@@ -137,7 +137,7 @@ from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, rounded
 
 from . import study_command
-from .blocks import number_of, numbered
+from .blocks import number_of, rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE, CHANCE_LOSS
 from .common_figures import arm_color, draw_dots
@@ -159,14 +159,6 @@ LEAST_LOSS = 1e-6
 GLOROT, PLAIN, GATED, ORTHOGONAL = {"init": "glorot"}, {"block": "plain"}, {"block": "highway"}, {"init": "orthogonal"}
 
 
-def scaled(lr: float, p: float) -> dict:
-    return {"lr": lr, "block": numbered("residual-scaled", p)}
-
-
-def rezero(lr: float, s: float) -> dict:
-    return {"lr": lr, "block": numbered("rezero", s)}
-
-
 def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
     gates, gated = RATES | {"gate_bias": biases}, GLOROT | GATED
     factors, number = RATES | {"s": (0.3, 1.0, 3.0, 10.0)}, GLOROT | {"zero": "W_A"}
@@ -175,9 +167,9 @@ def arms(biases: tuple[float, ...]) -> dict[str, Arm]:
         "plain, orthogonal": Arm(PLAIN | ORTHOGONAL, GAINS),
         "plain, identity": Arm(GLOROT | PLAIN | {"identity": True}, RATES | {"init_gain": (1.0, 1.02, 1.05, 1.1)}),
         "residual": Arm(GLOROT | {"block": "residual"}, RATES | {"init_gain": (0.5, 0.7, 1.0, 1.4)}),
-        "residual, scaled": Arm(GLOROT, RATES | {"p": (1.0, 0.75, 0.5, 0.25)}, scaled),
-        "ReZero": Arm(number, factors, rezero),
-        "ReZero by block": Arm(number | {"shared": "b_A"}, factors, rezero),
+        "residual, scaled": Arm(GLOROT, RATES | {"p": (1.0, 0.75, 0.5, 0.25)}, scaled_fields),
+        "ReZero": Arm(number, factors, rezero_fields),
+        "ReZero by block": Arm(number | {"shared": "b_A"}, factors, rezero_fields),
         "residual, gated": Arm(GLOROT | {"block": "residual-gated"}, gates),
         "constant gates": Arm(gated | {"zero": "W_T"}, gates),
         "gates as drawn": Arm(gated | {"frozen": "W_T,b_T"}, gates),
@@ -351,9 +343,8 @@ def study(cells: Sequence[TaskCell], first: int, epochs: int, schedule: str, **o
 
 
 def own(name: str, arm: Arm) -> TaskCell:
-    """Return the cell of a user's arm: 100 blocks on the digits; with gates that are trained 50 units, else 71."""
-    fields = arm.fields(tuple(values[0] for values in arm.grid.values()))
-    return TaskCell(name, 71 if fields["block"] in ("plain", "residual") or "zero" in fields else 50, 100)
+    """Return the cell of a user's arm: 100 blocks on the digits, of 71 units if they train one matrix, else of 50."""
+    return TaskCell(name, 71 if arm.matrices == 1 else 50, 100)
 
 
 copied_arms = {

@@ -60,7 +60,7 @@ class Experiment:
         self.datasets, self.more, self.nets = datasets, more, nets
         self.parser = OneLineParser(prog=program, description=self.doc)
         self._commands = self.parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-        plot = self.add("plot", self.plot, "print the tables of logs and draw their figures")
+        plot = self.add("plot", self.plot, "draw the figures of logs, and print what they say")
         plot.add_argument("logs", nargs="*", type=Path, metavar="LOG", help=f"default: {self.log_path()}, and such")
 
     def add(self, name: str, action: Callable[[argparse.Namespace], None], help: str) -> argparse.ArgumentParser:

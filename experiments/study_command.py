@@ -222,40 +222,47 @@ class StudyExperiment(Experiment):
     def train_missing(self, job: ExperimentJob) -> None:
         """Train what the study asks for, until nothing is missing; the log is written after each batch of runs."""
         arguments, ending = job.arguments, job.arguments.study
-        study = self.studies.get(ending, self.next[ending]) if job.smoke else self.next[ending]
-        job = job.for_more(ending) if ending else job
+        of_rules = job.smoke or arguments.own or ending not in self.next  # else in the form that it is to grow into
+        study, job = (self.studies if of_rules else self.next)[ending], job.for_more(ending) if ending else job
         if arguments.own:
             arms = read_arms(arguments.own)
             study, job = study.with_arms(arms).only(arms), job.for_more(arguments.own.stem)
-        study, schema = study.small() if job.smoke else study, schema_of(study)
-        lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
-        runs = self.runs_so_far(job, lines)
-        least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
-        if not Results(study, runs.values()).next_tasks():
+        study = study.small() if job.smoke else study
+        lines = ResultFile(job.path.with_suffix(".jsonl"), schema_of(study))
+        if arguments.old == "fresh":
+            remove(job.path)
+            lines.clear()
+        logged = by_task(self.read(job.path).runs) if job.path.exists() else {}
+        runs, least = (
+            logged | by_task(lines.read()),
+            sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs,
+        )
+        if not (tasks := Results(study, runs.values()).next_tasks(least)) and runs.keys() == logged.keys():
             print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
-        while tasks := Results(study, runs.values()).next_tasks(least):
-            runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema))
+            return
+        self.check(job, study, logged)
+        while tasks:
+            runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema_of(study)))
             self.write(job, runs)
+            tasks = Results(study, runs.values()).next_tasks(least)
         self.write(job, runs)
         lines.clear()
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         print(f"saved {job.path}\nto see it: {' '.join([self.parser.prog, 'plot', *words])}")
 
-    def runs_so_far(self, job: ExperimentJob, lines: ResultFile) -> dict[Task, StudyRun]:
-        """Return the runs of a job's log, and those beside it that are not there yet; none if it begins anew.
-
-        Raises InputError for runs of other code than today's, unless they are to be kept.
-        """
-        old = job.arguments.old
-        if old == "fresh":
-            remove(job.path)
-            lines.clear()
-        logged = by_task(self.read(job.path).runs) if job.path.exists() else {}
-        samples = digest_of_samples(job.data)
-        if old != "keep":
+    def check(self, job: ExperimentJob, study: Study, logged: Mapping[Task, StudyRun]) -> None:
+        """Raise InputError for a data set with fewer samples than a study takes, or runs in its log of other code."""
+        configs = [
+            study.task(cell, stage, study.grid(cell)[0], 0).config for cell in study.cells for stage in study.stages
+        ]
+        wanted, there = max(of.n_train + of.n_validation for of in configs), len(job.data.train_x)
+        if wanted > there:
+            found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
+            raise InputError(f"--dataset: {found}; choose another, or --smoke")
+        if job.arguments.old != "keep":
+            samples = digest_of_samples(job.data)
             check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
-        return logged | by_task(lines.read())
 
     def write(self, job: ExperimentJob, runs: Mapping[Task, StudyRun]) -> None:
         """Write the log of a job; its environment is that of the newest run."""

@@ -11,6 +11,7 @@ if __name__ == "__main__":
     start(__spec__.name)
 
 import argparse
+import re
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -33,7 +34,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "tuned_plain": ("run",),
     "sketch": ("run",),
     "constant_gates": ("run",),
-    "beyond.very_deep": ("run",),
     "thousand_layers": ("run",),
     "task_difficulty": ("run",),
     "beyond.blocks_compared": ("run",),
@@ -50,7 +50,12 @@ STEPS = {  # in an order in which each finds the nets that it needs
 }
 
 
-STUDIES = ("hundred_layers", "what_gates_add", "using_depth")  # whose commands and logs are those of every study
+STUDIES = (  # whose commands and logs are those of every study
+    "hundred_layers",
+    "what_gates_add",
+    "using_depth",
+    "very_deep",
+)
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 
 
@@ -59,7 +64,7 @@ def is_experiment(name: str) -> bool:
     if name in STEPS:
         return True
     there = all(part.isidentifier() for part in name.split(".")) and find_spec(f"experiments.{name}")
-    return bool(there) and hasattr(import_module(f"experiments.{name}"), "EXPERIMENT")
+    return bool(there) and any(hasattr(import_module(f"experiments.{name}"), of) for of in ("EXPERIMENT", "STUDY"))
 
 
 def show(_: argparse.Namespace) -> None:
@@ -70,9 +75,9 @@ def show(_: argparse.Namespace) -> None:
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
     for module in sorted(Path(__file__).parent.rglob("*.py")):
         name = ".".join(module.relative_to(Path(__file__).parent).with_suffix("").parts)
-        if name not in STEPS and "\nEXPERIMENT = " in module.read_text(encoding="utf-8"):
+        if name not in STEPS and re.search("^(EXPERIMENT|STUDY) = ", module.read_text(encoding="utf-8"), re.MULTILINE):
             path = Path("experiments", module.relative_to(Path(__file__).parent))
-            print(f"{path} is not in this list: add it to STEPS in experiments/__main__.py", file=sys.stderr)
+            print(f"{path} is not in this list: add it to STEPS or STUDIES in experiments/__main__.py", file=sys.stderr)
 
 
 def run(arguments: argparse.Namespace) -> int:

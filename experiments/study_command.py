@@ -6,8 +6,8 @@
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
 quotes; FIGURES by file, functions of the same; and, where training is more than `train` here, a `train(task, data)` of
-its own. While it is being widened, NEXT beside STUDY is what `run` trains, into the same log; page and pictures stay
-those of STUDY until all is there.
+its own. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
+stay those of STUDY until all is there.
 """
 
 import argparse
@@ -166,6 +166,9 @@ class StudyExperiment(Experiment):
         )
         run = self.add_run(self.train_missing, "train what is missing; resumable")
         table = self.add("table", self.print_table, "print all runs and their settings as CSV")
+        run.set_defaults(next=False)
+        if self.next != self.studies:
+            run.add_argument("--next", action="store_true", help="train the wider form, into the same log")
         table.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="default: the committed ones")
         for parser in (run, table, self._commands.choices["plot"]):
             text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
@@ -222,8 +225,10 @@ class StudyExperiment(Experiment):
     def train_missing(self, job: ExperimentJob) -> None:
         """Train what the study asks for, until nothing is missing; the log is written after each batch of runs."""
         arguments, ending = job.arguments, job.arguments.study
-        of_rules = job.smoke or arguments.own or ending not in self.next  # else in the form that it is to grow into
-        study, job = (self.studies if of_rules else self.next)[ending], job.for_more(ending) if ending else job
+        studies, job = self.next if arguments.next else self.studies, job.for_more(ending) if ending else job
+        if ending not in studies:
+            raise InputError(f"--study: expected one of STUDY, found {ending} of NEXT; add --next")
+        study = studies[ending]
         if arguments.own:
             arms = read_arms(arguments.own)
             study, job = study.with_arms(arms).only(arms), job.for_more(arguments.own.stem)

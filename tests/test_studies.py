@@ -15,13 +15,14 @@ import pytest
 from helpers import ROOT, SOME_ENVIRONMENT, files_below
 from test_pictures import assert_redrawn
 
-from experiments import hundred_layers, using_depth, what_gates_add
+from experiments import hundred_layers, using_depth, very_deep, what_gates_add
 from experiments.__main__ import STUDIES
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
 from experiments.quotes import errors
 from experiments.study import Results, Study, StudyRun
 from experiments.study_command import StudyExperiment, StudyLog, train
+from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
 
 STUDY_OF = {  # by an identifier: a study, the form of it that it is to grow into, too
     f"{name} {form} {ending}".strip(): (name, study)
@@ -91,11 +92,13 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
     [
         ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
         ("what_gates_add", "| 95.1 % | outperforms |", "| 95.1 % | falls behind |"),
-        ("what_gates_add", "Training the gates", "It costs 0.7 points. Training the gates"),
+        ("what_gates_add", "Nor is a gain", "It costs 0.7 points. Nor is a gain"),
         ("depth", "is **not tested** here", "is **reproduced** here"),
         ("depth", "4.9 times higher", "4.9 times lower"),
         ("depth", "as far as highway nets with ReLU units", "further than highway nets with ReLU units"),
         ("using_depth", "None of the 19 cells", "None of the 18 cells"),
+        ("very_deep", "**Partly**", "**Reproduced**"),
+        ("very_deep", "of 20 blocks only guess", "of 10 blocks only guess"),
     ],
 )
 def test_a_wrong_sentence_on_a_page_is_found(page, before, after):
@@ -359,6 +362,51 @@ def test_the_sum_is_judged_within_a_point_and_a_failed_run_is_told_beside_it():
     assert told["without_failed"]["residual", 20]["word"] == ALIKE
     assert told["failed"]["residual", 20, 100] == 3
     assert told["median"]["residual", 20, 100] == pytest.approx(80.2, abs=0.3)
+
+
+def scores(low: float, high: float, spread: float = 1.0) -> dict:
+    """Test accuracies in % of three seeds by blocks and gate bias."""
+    of = {-40.0: low, -6.0: 90.0, 4.0: high}
+    return {depth: {bias: score + spread * np.arange(3) for bias, score in of.items()} for depth in (20, 100)}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "spread", "extremes", "doubt", "failing"),
+    [
+        (10.0, 10.0, 1.0, "reproduced", "inconclusive", 4.0),
+        (90.0, 10.0, 1.0, "partly", "reproduced", 4.0),
+        (10.0, 90.0, 1.0, "partly", "not reproduced", None),
+        (90.0, 90.0, 1.0, "not reproduced", "inconclusive", None),
+        (40.0, 40.0, 9.0, "inconclusive", "inconclusive", None),
+    ],
+)
+def test_both_extreme_gate_biases_must_fail_and_the_lowest_be_better(low, high, spread, extremes, doubt, failing):
+    found = scores(low, high, spread)
+    assert very_deep.judge_extremes(found) == extremes
+    assert very_deep.judge_doubt(found) == doubt
+    assert very_deep.lowest_failing(found[20]) == failing
+
+
+@pytest.mark.parametrize("bias", very_deep.BIASES)
+def test_gradients_of_100_highway_blocks_are_finite_from_every_gate_bias(digits, bias):
+    loss, norms = gradient_norms(digits, 100, gate_bias=bias)
+    assert np.isfinite([loss, *norms]).all()
+
+
+@pytest.mark.parametrize("bias", [very_deep.USED, very_deep.COPIES])
+def test_a_thousand_highway_blocks_pass_the_gradient_and_plain_ones_lose_it(digits, bias):
+    _, (first, *_, last) = gradient_norms(digits, 1000, gate_bias=bias)
+    assert 0.05 < first / last < 20
+    _, (first, *_, last) = gradient_norms(digits, 1000, block="plain")
+    assert first / last < 1e-20
+
+
+def gradient_norms(digits, depth: int, **options) -> tuple[float, list[float]]:
+    """The loss of an untrained net on 20 digits, and the norm of its gradient at the input of each block and behind."""
+    net = DeepNet(64, 10, depth=depth, rng=np.random.default_rng(0), **options)
+    logits, cache = net.forward(as_inputs(digits.train_x[:20]))
+    loss, dlogits = softmax_cross_entropy(logits, digits.train_y[:20])
+    return loss, [*map(np.linalg.norm, net.backward_blocks(dlogits, cache))][::-1]
 
 
 def test_an_unfinished_study_compares_nothing_that_is_missing():

@@ -332,6 +332,8 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     tiny.contents.NEXT = replace(tiny.contents.STUDY, arms=tiny.contents.STUDY.arms | wider)
     again = StudyExperiment(tiny.contents)
     assert again.main(RUN) == 0
+    assert len(again.read(LOG).runs) == 8
+    assert again.main([*RUN, "--next"]) == 0
     assert len(again.read(LOG).runs) in (9, 11)  # 11 if the new value was chosen
     capsys.readouterr()
     assert again.main(["plot", str(LOG)]) == 0

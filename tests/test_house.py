@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+from experiments.__main__ import STUDIES
 from highway_lab.start import start
 
 ROOMS = [  # from the ground up: a file imports its own room and those below
@@ -57,6 +58,12 @@ def test_a_file_imports_nothing_from_above(path):
     above = {name for name in imported(path) if FLOORS.get(name.partition(".")[0], 0) > floor}
     starts = path.name in ("highway_networks.py", "conv_highway_networks.py")  # as programs they hand over to the lab
     assert above <= ({"highway_lab.start", "highway_lab.start.start"} if starts else set())
+
+
+def test_no_study_imports_another():
+    studies = {f"experiments.{name}" for name in STUDIES}
+    for name in STUDIES:
+        assert imported(ROOT / "experiments" / f"{name}.py") & studies == set(), name
 
 
 def test_the_core_names_numpy_and_the_standard_library_alone():

@@ -7,16 +7,13 @@ import made_up
 import pytest
 from picture_helpers import committed_log
 
-from experiments import bias_and_rate, conv_bias, sketch, thousand_layers
-from experiments.beyond import batch_norm, blocks_compared, very_deep
+from experiments import conv_bias, sketch, thousand_layers
+from experiments.beyond import batch_norm, blocks_compared
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
 from highway_networks import Config
 
 GRIDS = [  # an experiment, the field of its log, and the function that plans it
-    (bias_and_rate, "by_rate", bias_and_rate.rate_configs),
-    (very_deep, "by_depth", very_deep.depth_configs),
-    (very_deep, "by_bias", very_deep.bias_configs),
     (conv_bias, "runs", conv_bias.configs),
     (batch_norm, "runs", batch_norm.configs),
     (sketch, "runs", sketch.plan),

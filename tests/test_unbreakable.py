@@ -20,7 +20,6 @@ import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from experiments import common, depth_search, gate_maps, models
-from experiments.beyond import very_deep
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
@@ -245,7 +244,7 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
     assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
 
 
-@pytest.mark.parametrize("name", ["beyond.very_deep", "gate_maps", "depth_search", "lesions", "beyond.blocks_compared"])
+@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "beyond.blocks_compared"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
     Path("runs").write_text("")
     assert f"runs/{name.removeprefix('beyond.')}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
@@ -261,7 +260,7 @@ def test_runs_that_may_not_be_added_to_are_noticed_before_training(
     Path("runs").mkdir(0o755)
     with as_ordinary_user():
         assert "log.digits.jsonl: expected a file to add to" in refused(programs.main, [*SHORT, "--out", "log.json"])
-        assert "no permission to write in runs" in refused(very_deep.EXPERIMENT.main, ["run", "--smoke"])
+        assert "no permission to write in runs" in refused(common.load("very_deep").main, ["run", "--smoke"])
         assert "no permission to write in runs" in refused(gate_maps.EXPERIMENT.main, ["run", "--smoke"])
 
 

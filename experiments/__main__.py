@@ -35,9 +35,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "sketch": ("run",),
     "constant_gates": ("run",),
     "thousand_layers": ("run",),
-    "task_difficulty": ("run",),
     "beyond.blocks_compared": ("run",),
-    "bias_and_rate": ("run",),
     "conv_tables": ("run",),
     "conv_bias": ("run",),
     "beyond.batch_norm": ("run",),
@@ -54,6 +52,8 @@ STUDIES = (  # whose commands and logs are those of every study
     "hundred_layers",
     "what_gates_add",
     "using_depth",
+    "task_difficulty",
+    "bias_and_rate",
     "very_deep",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))

@@ -3,7 +3,7 @@
 The paper (section 4.2) says that for complex problems a highway network can learn to use all of its layers, while for
 simpler problems like MNIST it keeps many of them idle. It compares nets for MNIST and for CIFAR-100, which differ in
 their images, classes and settings. Here all of that is the same, and only the labels change: pairs of MNIST digits side
-by side (digit_pairs.py), labelled by five tasks, for each of the three settings of models.by_setting (49 blocks of 50
+by side (digit_pairs.py), labelled by five tasks, for each of the three settings of section 4's nets (49 blocks of 50
 units). Every task has ten outputs. Each net learns from 30,000 pairs for 30 epochs, in which its learning rate decays
 to LAST_RATE of the first; five seeds draw its weights and the order of the pairs, but not the pairs.
 
@@ -30,103 +30,100 @@ Reproduced means that a net needs more of its blocks where only its labels are h
 problems. Not reproduced means that a harder task on the same pictures takes less than two further blocks, so something
 else than difficulty would have to explain the paper's comparison. All is measured before training, too: a net that
 guesses has little to lose when its blocks are closed, so it needs hardly any.
+
+    python -m experiments task_difficulty run --fresh --jobs 2
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
-from highway_lab.fields import Count, NonEmpty, NotNegative, Share, lists_of
-from highway_lab.logs import Log, Result, numbers
+from highway_lab.fields import Count, NotNegative, Share, lists_of
+from highway_lab.figures import FAINT_INK, LABEL_PAD, SEQUENTIAL, label_ends, new_figure
+from highway_lab.intervals import Interval, difference, interval
+from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import LOSSES, Config, Dataset, DeepNet, evaluate, rounded
+from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from . import inside, models
-from .common import Experiment, ExperimentJob
+from . import inside
+from .claims import Verdict, combine, judge_better, of_learners
+from .common_figures import draw_dots
 from .digit_pairs import pair_digits
+from .partly_frozen import ArmConfig
+from .study import Arm, Results, Stage, Study, StudyRun, Task
 
 ORDER = ("two classes", "parity", "ten classes", "sum", "random")  # of difficulty, fixed in advance
 EASIER, HARDER = "ten classes", "sum"  # whose difference decides
-EPOCHS = 30
-SEEDS = range(5)
 LEAST_GAIN = 0.05  # over guessing: a net whose training error is lower by no more has not learned
 LEAST_NETS = 3  # that must have learned a task in a setting
 MARGIN = 2.0  # blocks
+LEAD = 0.1  # share of a net's lead over guessing: a fall that is fair to tasks of any error
+N_TRAIN, BATCH_SIZE, LAST_RATE = 30_000, 128, 0.2  # the rate of the last epoch, as a share of the first's
+TANH = {"activation": "tanh", "init": "glorot", "momentum": 0.9}
+ARMS = {  # the settings of section 4: a net of the search, the paper's, and one whose gates start more closed
+    "ReLU": Arm(
+        {"activation": "relu", "init": "he", "momentum": 0.986845, "gate_bias": -4.74714}, {"lr": (0.00476411,)}
+    ),
+    "tanh from −2": Arm(TANH | {"gate_bias": -2.0}, {"lr": (0.05,)}),
+    "tanh from −4": Arm(TANH | {"gate_bias": -4.0}, {"lr": (0.05,)}),
+}
 
 
 @dataclass(frozen=True)
-class Task:
-    """One net: a setting of models.by_setting, what it learns, and the configuration."""
+class LabelledCell:
+    """A setting, and the labels that its nets learn."""
 
-    setting: str
-    name: Literal[*ORDER]
-    config: Config
+    arm: str
+    labels: Literal[*ORDER]
+
+
+def configure(fields: Mapping, cell: LabelledCell, stage: Stage) -> ArmConfig:
+    decay = LAST_RATE ** (1 / (stage.epochs * math.ceil(N_TRAIN / BATCH_SIZE)))
+    regime = {"optimizer": "momentum", "lr_decay": decay, "clip": 0.0, "batch_size": BATCH_SIZE}
+    return ArmConfig(**fields, **regime, hidden=50, depth=49, n_train=N_TRAIN, n_test=10_000)
+
+
+# ------------------------------------------------------------------------------------- what is measured
 
 
 @dataclass
 class Seen:
     """Measures of one net on the training pairs; errors are shares, the loss is in nats, blocks stand from the first.
 
-    closed_from_back  error with the last k blocks closed, k = 0..L, on the log's `set_images` training pairs
-    needed            blocks that cannot be closed from the back before accuracy has fallen by the log's `point`
+    closed_from_back  error with the last k blocks closed, k = 0..L, on inside.SET_IMAGES training pairs
+    needed            blocks that cannot be closed from the back before accuracy has fallen by inside.POINT
     """
 
     error: Share
     loss: float
     test_score: Share  # accuracy on test pairs
     lesioned_error: lists_of(Share, "L")  # by block closed
-    idle_share: lists_of(Share, "thresholds")  # of the blocks, by the log's idle_thresholds
+    idle_share: lists_of(Share, "thresholds")  # of the blocks, by inside.IDLE_THRESHOLDS
     closed_from_back: lists_of(Share, "L+1")
     needed: Count
     mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
 
-    @property
-    def effective_depth(self) -> float:
-        """Return the sum of the mean T of all blocks."""
-        return math.fsum(self.mean_T)
-
 
 @dataclass
-class TaskResult(Result):
-    """One net after training, null if it diverged, and before; `guess_error`: that of guessing the commonest class."""
+class Examined:
+    """A net before and after training, null if it diverged; `guess_error`: that of guessing the commonest class.
 
-    task: Task
+    without_blocks   training error of a net of no blocks that is trained alike; null if that diverged
+    """
+
     guess_error: Share
-    diverged: bool
     trained: Seen | None
     untrained: Seen
-    without_blocks: Share | None  # training error of a net of no blocks, trained alike; null if that diverged
-
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
-        if self.diverged == (self.trained is None):
-            return None
-        return f"expected measures of a trained net unless it diverged, found diverged: {self.diverged}"
-
-
-@dataclass
-class TaskDifficultyLog(Log):
-    """runs/task_difficulty.json; the thresholds are those of the module's docstring."""
-
-    order: NonEmpty[Literal[*ORDER]]  # the easiest first
-    idle_thresholds: lists_of(float, "thresholds")
-    point: float
-    set_images: Count
-    least_gain: float
-    least_nets: Count
-    margin: float
-    results: NonEmpty[TaskResult]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, TaskDifficultyLog)
-
-
-def has_learned(result: TaskResult, least_gain: float) -> bool:
-    """Tell whether a net's training error is lower than that of guessing by more than `least_gain`."""
-    return result.trained is not None and result.guess_error - result.trained.error > least_gain
+    without_blocks: Share | None
 
 
 def see(net: DeepNet, data: Dataset) -> Seen:
@@ -137,15 +134,15 @@ def see(net: DeepNet, data: Dataset) -> Seen:
         error=rounded(error[-1]),
         loss=rounded(loss[-1]),
         test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
-        lesioned_error=numbers(error[:-1]),
-        idle_share=numbers(np.divide(inside.count_idle(error), net.depth)),
-        closed_from_back=numbers(from_back),
+        lesioned_error=rounded_all(error[:-1]),
+        idle_share=rounded_all(np.divide(inside.count_idle(error), net.depth)),
+        closed_from_back=rounded_all(from_back),
         needed=net.depth - inside.count_spared(from_back),
-        mean_T=numbers(inside.measure_gates(net, data.train_x).T.mean(axis=1)),
+        mean_T=rounded_all(inside.measure_gates(net, data.train_x).T.mean(axis=1)),
     )
 
 
-def train_net(config: Config, data: Dataset) -> DeepNet | None:
+def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
     """Return the trained net; None if it diverged, which its last step may do, too."""
     training = Training(config, data)
     for _ in training.epochs(scored=False):
@@ -155,54 +152,155 @@ def train_net(config: Config, data: Dataset) -> DeepNet | None:
     return training.net if finite and not training.diverged else None
 
 
-def error_without_blocks(config: Config, data: Dataset) -> float | None:
+def error_without_blocks(config: ArmConfig, data: Dataset) -> float | None:
     """Return the training error of a net of no blocks that is trained alike; None if it diverged."""
     net = train_net(replace(config, depth=0), data)
     return net and rounded(1 - evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1])
 
 
-def examine(task: Task, digits: Dataset) -> TaskResult:
+def train(task: Task, digits: Dataset) -> StudyRun:
     """Train a net and measure it, before and after."""
-    data = pair_digits(digits, task.name).to_score()
+    data = pair_digits(digits, task.cell.labels).to_score()
     with one_thread():
-        net = train_net(task.config, data)
-        return TaskResult(
-            None,
-            task=task,
+        net, fresh = train_net(task.config, data), Training(task.config, data).net
+        examined = Examined(
             guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
-            diverged=net is None,
             trained=net and see(net, data),
-            untrained=see(Training(task.config, data).net, data),
+            untrained=see(fresh, data),
             without_blocks=error_without_blocks(task.config, data),
         )
+    return StudyRun(None, task, fresh.n_trained, net is None, {}, examined)
 
 
-def plan(job: ExperimentJob, pairs: Dataset) -> list[Task]:
-    """Return all nets: every setting, task and seed."""
-    epochs, seeds = (2, SEEDS[:2]) if job.smoke else (EPOCHS, SEEDS)
-    tasks = []
-    for setting, (first, *_) in models.by_setting(job.dataset, pairs, job.smoke).items():
-        config = replace(first.training, epochs=epochs)
-        lr_decay = models.LAST_RATE ** (1 / (epochs * math.ceil(config.n_train / config.batch_size)))
-        tasks += [
-            Task(setting, name, replace(config, lr_decay=lr_decay, seed=seed)) for name in ORDER for seed in seeds
-        ]
-    return tasks
+STUDY = Study(
+    ARMS,
+    [LabelledCell(arm, labels) for arm in ARMS for labels in ORDER],
+    stages=(Stage(range(5), 30, result="scored"),),
+    configure=configure,
+    criteria={"blocks needed": lambda run: run.measured.trained.needed if has_learned(run) else 0},
+    measured=Examined,
+    smoke={"hidden": 8, "depth": 3, "n_train": 256, "n_test": 64},
+)
 
 
-def run(job: ExperimentJob) -> None:
-    pairs = pair_digits(job.data, EASIER).to_score()
-    results = job.run_missing(examine, plan(job, pairs), TaskResult)
-    replace(job, data=pairs).keep(
-        order=list(ORDER),
-        idle_thresholds=list(inside.IDLE_THRESHOLDS),
-        point=inside.POINT,
-        set_images=min(inside.SET_IMAGES, len(pairs.train_x)),
-        least_gain=LEAST_GAIN,
-        least_nets=LEAST_NETS,
-        margin=MARGIN,
-        results=results,
-    )
+# ---------------------------------------------------------------------------------------- what was found
 
 
-EXPERIMENT.add_run(run, "train nets on every task and see how deep they are; resumable")
+def nets(results: Results, arm: str, labels: str) -> list[StudyRun]:
+    """Return the nets of a setting that learned these labels or not; none as long as one is missing."""
+    cell = LabelledCell(arm, labels)
+    return [run for runs in results.settings(cell).values() for run in runs] if cell in results.study.cells else []
+
+
+def has_learned(run: StudyRun) -> bool:
+    """Tell whether a net's training error is lower than that of guessing by more than LEAST_GAIN."""
+    of = run.measured
+    return of.trained is not None and of.guess_error - of.trained.error > LEAST_GAIN
+
+
+def needed(runs: Sequence[StudyRun]) -> list[int]:
+    """Return the blocks that the nets need which have learned."""
+    return [run.measured.trained.needed for run in runs if has_learned(run)]
+
+
+def needed_by_lead(run: StudyRun) -> int:
+    """Return the blocks that a net needs until it has lost a tenth of its lead over guessing."""
+    of, errors = run.measured, run.measured.trained.closed_from_back
+    return len(errors) - 1 - inside.count_spared(errors, LEAD * (of.guess_error - of.trained.error))
+
+
+def tau(values: Sequence[float]) -> float:
+    """Return Kendall's τ of values with their order: pairs that rise less pairs that fall, over all; 0 of one value."""
+    signs = [np.sign(after - before) for before, after in combinations(values, 2)]
+    return float(np.mean(signs)) if signs else 0.0
+
+
+def judge_setting(lead: Interval, rank: float, counts: bool) -> Verdict:
+    """Judge by the blocks that the harder task needs beyond the easier; `counts`: whether enough nets learned both."""
+    verdict = judge_better(lead, MARGIN)
+    if verdict == Verdict.REPRODUCED and rank <= 0:
+        verdict = Verdict.NOT_REPRODUCED if lead.high < MARGIN else Verdict.INCONCLUSIVE
+    return of_learners(verdict, counts)
+
+
+def verdict_of(results: Results, arm: str) -> Verdict:
+    """Return the verdict on the paper's sentence in a setting."""
+    found = {labels: needed(nets(results, arm, labels)) for labels in ORDER}
+    means = [float(np.mean(of)) for of in found.values() if len(of) >= LEAST_NETS]
+    counts = min(len(found[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS
+    return judge_setting(difference(found[HARDER], found[EASIER]), tau(means), counts)
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes, by setting and labels; errors in %."""
+    runs = {(arm, labels): nets(results, arm, labels) for arm in ARMS for labels in ORDER}
+    learned = {of: [run for run in found if has_learned(run)] for of, found in runs.items()}
+    errors = {of: [100 * run.measured.trained.error for run in found] for of, found in learned.items()}
+    shallow = {of: [run.measured.without_blocks for run in found] for of, found in runs.items()}
+    return {
+        "verdict": str(combine(verdict_of(results, arm) for arm in ARMS)),
+        "holding": sum(verdict_of(results, arm) == Verdict.REPRODUCED for arm in ARMS),
+        "verdicts": {arm: str(verdict_of(results, arm)) for arm in ARMS},
+        "needed": {of: np.mean(needed(found)) for of, found in learned.items() if found},
+        "half": {of: interval(needed(found)).half for of, found in learned.items() if found},
+        "by_lead": {of: np.mean([*map(needed_by_lead, found)]) for of, found in learned.items() if found},
+        "learned": {of: len(found) for of, found in learned.items()},
+        "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
+        "error": {of: (min(found), max(found)) for of, found in errors.items() if found},
+        "shallow_error": {of: 100 * np.mean([error for error in found if error]) for of, found in shallow.items()},
+        "settings": len(ARMS),
+        "nets": len(results.runs),
+        "seeds": len(STUDY.stages[0].seeds),
+    }
+
+
+def figure(results: Results) -> Figure:
+    """Draw a column a setting: idle blocks against the threshold, and the blocks that each task needs."""
+    arms = dict.fromkeys(cell.arm for cell in results.study.cells)
+    colors = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.9, len(ORDER)))
+    shape = {"nrows": 2, "ncols": len(arms), "sharey": "row", "squeeze": False}
+    figure, grid = new_figure("Sums need more blocks than digits", 6.0, **shape)
+    for (above, below), arm in zip(grid.T, arms, strict=True):
+        above.set_title(arm.replace("from", "from $b_T$"))
+        for row, (labels, color) in enumerate(zip(ORDER, colors, strict=True)):
+            draw_task(above, below, nets(results, arm, labels), row, color)
+        draw_untrained(above, [run for labels in ORDER for run in nets(results, arm, labels)])
+        below.set_xlim(0, 49)
+    grid[0, 0].set(ylabel="idle blocks (%)", ylim=(0, 100))
+    grid[0, len(arms) // 2].set_xlabel("threshold, points of training error")
+    grid[1, len(arms) // 2].set_xlabel("blocks needed, of 49; vertical lines: before training")
+    grid[1, 0].set_yticks(range(len(ORDER)), ORDER)
+    grid[1, 0].set_ylim(len(ORDER) - 0.5, -0.5)  # the easiest on top
+    for label, color in zip(grid[1, 0].get_yticklabels(), colors, strict=True):
+        label.set_color(color)
+    label_ends(grid[0, -1])
+    return figure
+
+
+THRESHOLDS = 100 * np.array(inside.IDLE_THRESHOLDS)
+
+
+def draw_task(above: Axes, below: Axes, runs: Sequence[StudyRun], row: int, color: np.ndarray) -> None:
+    """Draw the nets of a task: idle blocks by threshold, blocks needed, how many have learned."""
+    learned = [run for run in runs if has_learned(run)]
+    if learned:
+        shares = np.mean([run.measured.trained.idle_share for run in learned], axis=0)
+        above.plot(THRESHOLDS, 100 * shares, color=color, label=ORDER[row], clip_on=False)
+        draw_dots(below, needed(learned), row, color=color)
+    if runs:
+        before = np.mean([run.measured.untrained.needed for run in runs])
+        below.plot([before] * 2, [row - 0.3, row + 0.3], color=FAINT_INK, clip_on=False)
+    style = {"xycoords": below.get_yaxis_transform(), "textcoords": "offset points", "va": "center", "size": 9}
+    below.annotate(f"{len(learned)} of {len(runs)}", (1, row), xytext=(LABEL_PAD, 0), **style)
+
+
+def draw_untrained(axes: Axes, runs: Sequence[StudyRun]) -> None:
+    """Draw the share of idle blocks of untrained nets, and set the scale."""
+    shares = 100 * np.mean([run.measured.untrained.idle_share for run in runs], axis=0)
+    axes.plot(THRESHOLDS, shares, color=FAINT_INK, linestyle=":", label="untrained", clip_on=False)
+    axes.set(xscale="log", xlim=(THRESHOLDS[0], THRESHOLDS[-1]))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+FIGURES = {"task_difficulty.png": figure}

@@ -20,7 +20,6 @@ GRIDS = [  # an experiment, the field of its log, and the function that plans it
 ]
 RESIDUAL = partial(thousand_layers.plan, residual=True)  # of a further log
 CHOICES = [  # where each arm chooses a rate first
-    (bias_and_rate, "by_init", bias_and_rate.init_configs),
     (thousand_layers, "runs", thousand_layers.plan),
     (thousand_layers, "runs", RESIDUAL),
     (blocks_compared, "runs", blocks_compared.plan),

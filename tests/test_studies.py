@@ -15,7 +15,7 @@ import pytest
 from helpers import ROOT, SOME_ENVIRONMENT, files_below
 from test_pictures import assert_redrawn
 
-from experiments import hundred_layers, using_depth, very_deep, what_gates_add
+from experiments import bias_and_rate, hundred_layers, using_depth, very_deep, what_gates_add
 from experiments.__main__ import STUDIES
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
@@ -244,7 +244,12 @@ def small_task(name: str, ending: str = "", at: int = 0, result: bool = True):
 
 def test_a_run_that_chooses_sees_no_test_image(digits):
     noise = digits._replace(test_x=255 - digits.test_x, test_y=digits.test_y[::-1].copy())
-    for name, score in (("hundred_layers", False), ("what_gates_add", True), ("using_depth", True)):
+    for name, score in (
+        ("hundred_layers", False),
+        ("what_gates_add", True),
+        ("using_depth", True),
+        ("bias_and_rate", True),
+    ):
         task = small_task(name, result=False)
         found, same = (load(name).contents.train(task, data) for data in (digits, noise))
         assert found == same
@@ -299,6 +304,24 @@ ALL_BETTER = dict.fromkeys(NAMES[:5], BETTER)
 @pytest.mark.parametrize(
     ("accuracy", "loss", "pairs", "parts"),
     [
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        ([[93.0, 93.2], [94.0, 94.1]], "reproduced"),
+        ([[99.0, 99.0], [99.0, 50.0]], "not reproduced"),  # one net has not learned
+        ([[92.1, 92.1], [92.0, 94.0]], "inconclusive"),
+        ([[92.0, 92.0], [92.0, 92.0]], "not reproduced"),  # like no blocks
+    ],
+)
+def test_a_gate_bias_suffices_if_every_net_learns_and_blocks_help(scores, verdict):
+    assert bias_and_rate.judge_bias(np.array(scores), np.full((2, 2), 92.0)) == verdict
+
+
+def test_one_negative_gate_bias_that_suffices_is_enough():
+    yes, no, open_ = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+    assert [bias_and_rate.judge(of) for of in ([no, yes], [no, open_], [no, no])] == [yes, open_, no]
+
+
         ({NAMES[4]: BETTER}, {}, {}, []),
         ({}, {}, {}, ["does not help"]),
         ({"ReZero": ALIKE, "plain, orthogonal": BETTER, NAMES[4]: BETTER}, {}, {}, ["near the identity"]),

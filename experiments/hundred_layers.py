@@ -234,6 +234,7 @@ def numbers(results: Results) -> dict:
         "clipped": {name: 100 * np.mean([run.measured.clipped for run in runs]) for name, runs in scored.items()},
         "verdict": "not tested" if LONG not in results.study.stages else "",
         "registered": LONG.epochs,
+        "tried_epochs": results.study.stages[0].epochs,
         "epochs": {run.config.epochs for run in results_in_all},
         "seeds": {len(runs) for runs in scored.values()},
         "kinds": len(scored),

@@ -438,11 +438,21 @@ def family(
     return dict(zip(others, zip(leads, words, strict=True), strict=True))
 
 
+def best_shallow(results: Mapping[str, Results], criterion: str) -> TaskCell:
+    """Return the net of few plain blocks that was best by a criterion where settings were chosen."""
+    return min(filter(is_shallow, results[""].study.cells), key=lambda of: quality(results[""], of, criterion))
+
+
+def best_of(results: Results, arm: str) -> TaskCell:
+    """Return the cell of an arm that validates best."""
+    cells = [cell for cell in results.study.cells if cell.arm == arm]
+    return min(cells, key=lambda of: quality(results, of, "accuracy"))
+
+
 def first_family(results: Mapping[str, Results], criterion: str) -> dict[str, tuple[Difference, str]]:
     """Compare highway nets of 100 blocks with each rival and with the net of few plain blocks that chooses best."""
     others = {name: ("", TaskCell(name, units(name), 100)) for name in RIVALS}
-    shallow = min(filter(is_shallow, results[""].study.cells), key=lambda of: quality(results[""], of, criterion))
-    return family(results, HIGHWAY, others | {BEST_SHALLOW: ("", shallow)}, criterion)
+    return family(results, HIGHWAY, others | {BEST_SHALLOW: ("", best_shallow(results, criterion))}, criterion)
 
 
 def sum_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
@@ -457,12 +467,7 @@ def sum_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, st
 
 def wide_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
     """Compare the wide highway net that validates best with the best of each wide rival."""
-    compared = [cell for cell in results["wide"].study.cells if cell.arm in COMPARED]
-    by_arm = grouped(compared, lambda cell: cell.arm)
-    best = {
-        arm: ("wide", min(cells, key=lambda of: quality(results["wide"], of, "accuracy")))
-        for arm, cells in by_arm.items()
-    }
+    best = {arm: ("wide", best_of(results["wide"], arm)) for arm in ("highway", *RIVALS[1:])}
     return family(results, best.pop("highway"), best)
 
 
@@ -536,9 +541,21 @@ def numbers(results: Mapping[str, Results]) -> dict:
     families = {of: first_family(results, of) for of in CRITERIA}
     families |= {"wide": wide_family(results), "sum": sum_family(results)}
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
-    flows = {name: start_of(results["short"], TaskCell(name, units(name), 100)) for name in (*COMPARED, "plain")}
+    flows = {
+        name: start_of(results["short"], TaskCell(name, units(name), 100)) for name in (*COMPARED, "plain", "residual")
+    }
+    short, long = (results[of].study.stages for of in ("short", ""))
+    chosen = results[""].chosen(HIGHWAY[1])
     return {
         **{of: {name: mean_accuracy(found) for name, found in runs[of].items()} for of in runs},
+        "tried_epochs": {"short": short[0].epochs, "long": long[0].epochs},
+        "scored_seeds": (min(map(len, runs["long"].values())), max(map(len, runs["long"].values()))),
+        "highway_bias": chosen[1],
+        "deep": (HIGHWAY[1].depth, HIGHWAY[1].hidden),
+        "best_shallow": (best_shallow(results, "accuracy").depth, best_shallow(results, "accuracy").hidden),
+        "best_wide": (best_of(results["wide"], "highway").depth, best_of(results["wide"], "highway").hidden),
+        "wide_cells": len(results["wide"].study.cells),
+        "wide_at_an_end": sum(bool(results["wide"].untried(cell)) for cell in results["wide"].study.cells),
         "ahead": {
             of: {name: compare(found, runs[of][name_of(HIGHWAY[1])]).value for name, found in runs[of].items()}
             for of in ("long", "short")
@@ -558,6 +575,10 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "n_train": results[""].runs[0].config.n_train,
         "seeds": {name: len(found) for name, found in runs["long"].items()},
         "sum_lowest": {name: -100 * max(map(CRITERIA["accuracy"], found)) for name, found in runs["sum"].items()},
+        "sum_deepest": max(cell.depth for cell in deep_pairs),
+        "sum_guessing": max(
+            sum(run.measured.score < 0.2 for run in runs["sum"][name]) for name in runs["sum"] if "50 blocks" in name
+        ),
         "sum_seeds": max(map(len, runs["sum"].values())),
         "sum_deep": len(deep_pairs),
         "sum_at_an_end": sum(bool(results["sum"].untried(cell)) for cell in deep_pairs),

@@ -17,6 +17,7 @@ from test_pictures import assert_redrawn
 
 from experiments import bias_and_rate, hundred_layers, using_depth, very_deep, what_gates_add
 from experiments.__main__ import STUDIES
+from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
 from experiments.quotes import errors
@@ -93,11 +94,14 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
         ("what_gates_add", "| 95.1 % | outperforms |", "| 95.1 % | falls behind |"),
         ("what_gates_add", "Nor is a gain", "It costs 0.7 points. Nor is a gain"),
+        ("what_gates_add", "keep nearly all", "keep only a few"),
         ("depth", "is **not tested** here", "is **reproduced** here"),
         ("depth", "4.9 times higher", "4.9 times lower"),
-        ("depth", "as far as highway nets with ReLU units", "further than highway nets with ReLU units"),
-        ("using_depth", "None of the 19 cells", "None of the 18 cells"),
+        ("depth", "reach a lower loss still", "reach as low a loss"),
+        ("using_depth", "none of the 19 kinds", "none of the 18 kinds"),
+        ("using_depth", "| ReLU | 37.2 | 43.5 |", "| ReLU | 43.5 | 37.2 |"),
         ("very_deep", "**Partly**", "**Reproduced**"),
+        ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
         ("very_deep", "of 20 blocks only guess", "of 10 blocks only guess"),
     ],
 )
@@ -144,6 +148,8 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     assert {*files_below(Path("viz"))} >= {
         f"{path.stem.removeprefix(f'{name}-')}/{figure}" for figure in experiment.contents.FIGURES
     }
+    if experiment.studies[next(iter(experiment.studies))].own is None:  # the study has no size for other kinds of net
+        return
     assert experiment.main(["run", "--smoke", "--jobs", "2", "--with", "my_arm.py"]) == 0
     own = Path(f"runs/{name}-smoke-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
@@ -197,7 +203,11 @@ def test_no_two_cells_ask_for_the_same_run_and_none_chooses_on_test_samples(name
         for stage in study.stages:
             for seed in stage.seeds_of(cell)[:1]:
                 config = study.task(cell, stage, setting, seed).config
-                assert (config.hidden, config.depth, config.epochs) == (cell.hidden, cell.depth, stage.epochs)
+                assert config.epochs == stage.epochs
+                assert (getattr(cell, "hidden", 50), getattr(cell, "depth", config.depth)) == (
+                    config.hidden,
+                    config.depth,
+                )
                 assert not (stage.result and config.n_validation)
 
 
@@ -296,14 +306,6 @@ def test_the_words_of_hundred_layers(value, half, p, word):
     assert hundred_layers.word(Difference(value, half / t.ppf(0.975, 8), 8), p) == word
 
 
-BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
-NAMES = (*what_gates_add.RIVALS, what_gates_add.BEST_SHALLOW, "residual")
-ALL_BETTER = dict.fromkeys(NAMES[:5], BETTER)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "loss", "pairs", "parts"),
-    [
 @pytest.mark.parametrize(
     ("scores", "verdict"),
     [
@@ -322,6 +324,14 @@ def test_one_negative_gate_bias_that_suffices_is_enough():
     assert [bias_and_rate.judge(of) for of in ([no, yes], [no, open_], [no, no])] == [yes, open_, no]
 
 
+BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
+NAMES = (*what_gates_add.RIVALS, what_gates_add.BEST_SHALLOW, "residual")
+ALL_BETTER = dict.fromkeys(NAMES[:5], BETTER)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "pairs", "parts"),
+    [
         ({NAMES[4]: BETTER}, {}, {}, []),
         ({}, {}, {}, ["does not help"]),
         ({"ReZero": ALIKE, "plain, orthogonal": BETTER, NAMES[4]: BETTER}, {}, {}, ["near the identity"]),

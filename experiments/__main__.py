@@ -42,7 +42,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "beyond.conv_gates": ("run",),
     "beyond.factor_model": ("run",),
     "beyond.data_movement": ("run",),
-    "beyond.small_nets": ("run",),
     "beyond.gate_explorer": ("run",),
     "beyond.depth_per_example": ("run",),
 }
@@ -55,6 +54,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "task_difficulty",
     "bias_and_rate",
     "very_deep",
+    "small_nets",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 

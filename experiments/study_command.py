@@ -5,9 +5,9 @@
     python -m experiments NAME table    all runs and settings as CSV
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
-quotes; FIGURES by file, functions of the same; and, where training is more than `train` here, a `train(task, data)` of
-its own. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
-stay those of STUDY until all is there.
+quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
+own; and where the images are not MNIST's, DATASET. While it is being widened, NEXT beside STUDY is what `run --next`
+trains, into the same log; page and pictures stay those of STUDY until all is there.
 """
 
 import argparse
@@ -158,13 +158,15 @@ class StudyExperiment(Experiment):
         self.contents, self.studies = module, by_ending(module.STUDY)
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         first, *more = self.studies
+        dataset = getattr(module, "DATASET", "mnist")
         super().__init__(
             module.__name__,
             module.__doc__,
             StudyLog[schema_of(self.studies[first])],
+            (dataset,),
             more={ending: f"run --study {ending}" for ending in more},
         )
-        run = self.add_run(self.train_missing, "train what is missing; resumable")
+        run = self.add_run(self.train_missing, "train what is missing; resumable", dataset)
         table = self.add("table", self.print_table, "print all runs and their settings as CSV")
         run.set_defaults(next=False)
         if self.next != self.studies:

@@ -14,8 +14,8 @@ import pytest
 from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
-from experiments import inside, lesions, tuned_plain
-from experiments.beyond import gate_explorer, gate_explorer_figures, small_nets
+from experiments import common, inside, lesions, small_nets, tuned_plain
+from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
 from highway_lab import logs
@@ -176,13 +176,13 @@ def test_the_page_holds_the_digits_that_visitors_train_on(digits):
 
 def test_twenty_logged_nets_stand_behind_each_net_that_the_article_suggests():
     lab = held_by(committed_log("viz/gate_explorer.html"))["lab"]
-    log = small_nets.EXPERIMENT.read(committed_log("runs/small_nets.json"))
+    log = common.load("small_nets").read(committed_log("runs/small_nets.json"))
     suggested = [json.loads(net) for net in re.findall(r"data-net='(.*?)'", TEMPLATE)]
     assert suggested == [*small_nets.NETS]
     for net in suggested:
         (found,) = (of for of in lab["logged"] if net.items() <= of.items())
         runs = [run for run in log.runs if net.items() <= vars(run.config).items()]
-        assert found["curves"] == [run.history.test_score for run in runs]
+        assert found["curves"] == [run.history["test_score"] for run in runs]
         assert len(runs) == 20
 
 

@@ -29,10 +29,10 @@ from highway_lab.logs import RunLog
 from highway_lab.tables import markdown
 from highway_networks import BLOCKS, Config, DeepNet, InputError
 
-from .. import lesions, tuned_plain
+from .. import common, lesions, small_nets, tuned_plain
 from ..common import CHANCE, group, points
+from ..study_command import StudyLog
 from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, shallow_runs, tuned_runs
-from . import small_nets
 from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
 
@@ -63,8 +63,9 @@ def page(log: GateExplorerLog) -> str:
     plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
     sweep_paths, sweep = depth_sweep()
     factors, multiples = as_integers(net)
-    small_path = small_nets.EXPERIMENT.log_path()
-    logged = small_nets.EXPERIMENT.read(small_path) if small_path.exists() else None
+    small = common.load("small_nets")
+    small_path = small.log_path()
+    logged = small.read(small_path) if small_path.exists() else None
     there = ((lesions_path, lesioned), (small_path, logged), *((path, sweep) for path in sweep_paths))
     sources = [path for path, content in there if content]
     content = {
@@ -206,7 +207,7 @@ def value_and_half(of: Interval) -> list[float | None]:
     return [round(float(number), 4) if np.isfinite(number) else None for number in of]
 
 
-def lab(logged: small_nets.SmallNetsLog | None) -> dict[str, Any]:
+def lab(logged: StudyLog | None) -> dict[str, Any]:
     """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
     the curves of logged nets.
     """
@@ -220,7 +221,7 @@ def lab(logged: small_nets.SmallNetsLog | None) -> dict[str, Any]:
         "n_test": len(data.test_x),
         "digits": packed(np.concatenate([images.ravel(), classes])),
         "logged": [
-            dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history.test_score for run in of]}
+            dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history["test_score"] for run in of]}
             for chosen, of in runs.items()
         ],
     }

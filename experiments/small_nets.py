@@ -1,0 +1,114 @@
+"""How reliably does a small net learn with the article's settings?
+
+The article of `gate_explorer` lets a visitor train nets of 20 units on scikit-learn's digits, one at a time, and leads
+through NETS. One net proves little, so each is trained here with twenty seeds; the article draws them faintly behind
+the visitor's own. Here NumPy draws weights and batches, there the page does. All else is the same. The settings were
+chosen by looking at a few trials: they are examples and no comparison. A run that diverges counts as one that guesses.
+
+    python -m experiments small_nets run
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from matplotlib.figure import Figure
+
+from highway_lab.console import count_of
+from highway_lab.figures import INK, new_figure
+from highway_networks import Dataset
+
+from . import study_command
+from .common import CHANCE
+from .common_figures import arm_color, draw_dots, minus
+from .partly_frozen import ArmConfig
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+
+DATASET = "digits"
+SHARED = ArmConfig(hidden=20, batch_size=32, n_train=1437, n_test=360)  # all else but the epochs is a visitor's choice
+CARELESS = {"init": "uniform", "lr": 0.005}
+NETS = (
+    {"block": "plain", "depth": 5} | CARELESS,
+    {"block": "plain", "depth": 50} | CARELESS,
+    {"block": "plain", "depth": 20, "init": "glorot", "lr": 0.001},
+    {"block": "plain", "depth": 50, "init": "glorot", "lr": 0.0005},
+    {"block": "plain", "depth": 50, "init": "orthogonal", "lr": 0.001},
+    {"block": "plain", "depth": 100, "init": "orthogonal", "lr": 0.0005},
+    {"block": "highway", "depth": 50, "gate_bias": -4.0} | CARELESS,
+    {"block": "highway", "depth": 50, "gate_bias": 0.0} | CARELESS,
+    {"block": "plain", "depth": 1} | CARELESS,
+)
+WEIGHTS = {"uniform": "uniform", "glorot": "normalised", "orthogonal": "orthogonal"}
+
+
+def name_net(block: str, depth: int, init: str, lr: float, gate_bias: float | None = None) -> str:
+    bias = "" if gate_bias is None else f", b_T {minus(gate_bias)}"
+    return f"{block}, {count_of(depth, 'block')}, {WEIGHTS[init]}{bias}, rate {lr:g}"
+
+
+def arm_of(net: Mapping) -> Arm:
+    return Arm({name: net[name] for name in net if name not in ("depth", "lr")}, {"lr": (net["lr"],)})
+
+
+def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
+    return replace(SHARED, **fields, depth=cell.depth)
+
+
+def train(task: Task, data: Dataset) -> StudyRun:
+    return study_command.train(task, data, columns=("test_score",))  # the article draws them
+
+
+def accuracy(run: StudyRun) -> float:
+    """Return the test accuracy of a run in %."""
+    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
+
+
+STUDY = Study(
+    {name_net(**net): arm_of(net) for net in NETS},
+    [Cell(name_net(**net), SHARED.hidden, net["depth"]) for net in NETS],
+    stages=[Stage(range(20), SHARED.epochs, result="scored")],
+    configure=configure,
+    criteria={"error": lambda run: 100 - accuracy(run)},
+    own=lambda name, arm: Cell(name, SHARED.hidden, 50),
+    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128},
+)
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def by_net(results: Results) -> dict[str, list[float]]:
+    """Return the test accuracies of each finished net in %, one a seed, by its name."""
+    cells = {cell: results.settings(cell).values() for cell in results.finished}
+    return {cell.arm: [accuracy(run) for runs in of for run in runs] for cell, of in cells.items()}
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes: accuracies in %, by net in the order of NETS."""
+    found = [*by_net(results).values()]
+    return {
+        "mean": [sum(of) / len(of) for of in found],
+        "lowest": [min(of) for of in found],
+        "highest": [max(of) for of in found],
+        "seeds": {len(of) for of in found},
+        "blocks": [net["depth"] for net in NETS],
+        "bias": [net.get("gate_bias") for net in NETS],
+        "n_train": SHARED.n_train,
+        "n_test": SHARED.n_test,
+        "epochs": SHARED.epochs,
+    }
+
+
+def figure(results: Results) -> Figure:
+    """Draw the test accuracy of each net: a faint dot is a seed, a bold one their mean."""
+    found = by_net(results)
+    figure, axes = new_figure("Mending a net by tuning needs luck", 1.4 + 0.26 * len(found))
+    for row, (name, scores) in enumerate(found.items()):
+        draw_dots(axes, scores, row, color=arm_color(name))
+    axes.set_yticks(range(len(found)), [name.replace("b_T", "$b_T$") for name in found])
+    axes.set_ylim(max(1, len(found)) - 0.5, -0.5)
+    axes.axvline(100 * CHANCE, color=INK, linewidth=1, linestyle=(0, (3, 5)))
+    axes.set(xlabel="test accuracy (%); dashed: guessing", xlim=(0, 100))
+    return figure
+
+
+FIGURES = {"small_nets.png": figure}

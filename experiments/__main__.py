@@ -37,7 +37,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),
     "conv_tables": ("run",),
-    "conv_bias": ("run",),
     "beyond.batch_norm": ("run",),
     "beyond.conv_gates": ("run",),
     "beyond.factor_model": ("run",),
@@ -53,6 +52,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "using_depth",
     "task_difficulty",
     "bias_and_rate",
+    "conv_bias",
     "very_deep",
     "small_nets",
 )

@@ -91,7 +91,7 @@ MY_ARM = """
 from experiments.study import Arm
 from highway_networks import BLOCKS
 BLOCKS["mine"] = BLOCKS["residual"]
-ARMS = {"mine": Arm({"block": "mine", "init": "glorot"}, {"lr": (1e-3, 3e-3)})}
+ARMS = {"mine": Arm({"block": "mine"}, {"lr": (1e-3, 3e-3)})}
 """
 
 

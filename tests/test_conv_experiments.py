@@ -5,31 +5,26 @@ import math
 import subprocess
 import sys
 import warnings
-from collections.abc import Collection
 from dataclasses import astuple, replace
-from itertools import product
 from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
 from helpers import ROOT, log_of_net, refused_with, small_conv_net
-from picture_helpers import cells
 
 from conv_highway_networks import ConvNet
 from conv_recipes import NETS, ConvConfig, configure
-from experiments import common, conv_bias, conv_runs, conv_tables
+from experiments import common, conv_runs, conv_tables
 from experiments import conv_tables_figures as ctf
 from experiments.beyond import conv_gates
 from experiments.beyond.conv_gates_figures import gates_figure, inner_pixels
 from experiments.claims import Verdict
 from experiments.common import load
 from experiments.common_figures import gains, minus
-from experiments.conv_bias_figures import bias_table
-from experiments.conv_bias_figures import claims as bias_claims
 from experiments.conv_tables import ConvTablesLog
 from highway_lab.intervals import interval
-from highway_lab.logs import DatasetInfo, RunLog
+from highway_lab.logs import DatasetInfo
 from highway_lab.training import Training
 
 MNIST = DatasetInfo("mnist", 55_000, 10_000)
@@ -61,10 +56,10 @@ def cifar_log(longest: float = 0.85, plain: float = 0.8) -> ConvTablesLog:
 
 def test_a_killed_run_resumes_and_another_data_set_does_not_resume_it(workdir, digits, monkeypatch):
     config = configure("digits", epochs=2, n_train=100, n_validation=20, n_test=20)
-    whole = conv_runs.train_one("conv_bias", config, digits)
+    whole = conv_runs.train_one("conv_tables", config, digits)
     seen = []
     monkeypatch.setattr(Training, "_train_epoch", lambda training: seen.append(training))
-    again = conv_runs.train_one("conv_bias", config, digits)
+    again = conv_runs.train_one("conv_tables", config, digits)
     assert (again.history, seen) == (whole.history, []), "its checkpoint is of the last epoch"
     configs, names = (config, replace(config, lr=1.0)), ("a", "a-fashion-mnist")
     assert len({conv_runs.checkpoint_path(name, of) for name in names for of in configs}) == 4
@@ -174,59 +169,11 @@ def test_the_maxout_net_chooses_its_setting_and_has_no_more_parameters(digits, w
     assert net <= 38_986
 
 
-# ------------------------------------------------------------------------- section 2.2 and normalisation
-
-
-def bias_log(failing: Collection[tuple[int, float | str]] = ()) -> RunLog[ConvConfig]:
-    """Return a log of every run; `failing`: layers and bias, or "plain", of arms that stay at chance."""
-    runs = []
-    for (layers, net), seed in product(conv_bias.NETS.items(), conv_bias.SEEDS):
-        for arm in (-1.0, -2.0, -3.0, "plain"):
-            fields = {"block": "plain"} if arm == "plain" else {"gate_bias": arm}
-            accuracy = 0.11 if (layers, arm) in failing else 0.97 - 0.001 * seed + 0.01 * (arm == -2.0)
-            runs.append(made_up.conv_run(configure(net, epochs=2, seed=seed, **fields), accuracy))
-    return made_up.log(RunLog[ConvConfig], MNIST, runs=runs)
-
-
 def test_runs_are_compared_seed_by_seed():
     config = configure("mnist-8", epochs=2)
     runs = [made_up.conv_run(replace(config, seed=seed), 0.9 + 0.1 * seed) for seed in (0, 1)]
     others = [made_up.conv_run(replace(config, seed=seed), 0.8 + 0.1 * seed) for seed in (1, 0, 2)]
     np.testing.assert_allclose(gains(runs, others), [10, 10])
-
-
-PLAIN = {(layers, "plain") for layers in conv_bias.NETS}
-GUIDELINE = {*conv_bias.GUIDELINE.items()}
-OTHER = {(layers, bias) for layers, bias in product(conv_bias.NETS, conv_bias.BIASES)} - GUIDELINE
-
-
-@pytest.mark.parametrize(
-    ("failing", "verdicts"),  # of the paper's claim; of ours, beside plain nets and beside other biases
-    [
-        (PLAIN | OTHER, (Verdict.REPRODUCED, Verdict.REPRODUCED, Verdict.REPRODUCED)),
-        (PLAIN | {(30, -1.0)}, (Verdict.REPRODUCED, Verdict.REPRODUCED, Verdict.INCONCLUSIVE)),
-        (OTHER, (Verdict.REPRODUCED, Verdict.INCONCLUSIVE, Verdict.REPRODUCED)),
-        ((), (Verdict.REPRODUCED, Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)),
-        ({(30, -3.0)}, (Verdict.PARTLY, Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED)),
-        (GUIDELINE, (Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.NOT_REPRODUCED)),
-    ],
-)
-def test_the_guideline_suits_if_its_nets_learn_and_is_better_if_more_of_them_do(failing, verdicts):
-    suits, *own = bias_claims(bias_log(failing))
-    assert (suits.verdict, *(claim.verdict for claim in own)) == verdicts
-    later = bias_claims(bias_log(), bias_log(failing))
-    assert [claim.verdict for claim in later[1:]] == [claim.verdict for claim in own], "new seeds judge alone"
-    assert [claim.before for claim in later] == [False, True, True]
-    assert not any(claim.before for claim in [suits, *own])
-
-
-def test_a_diverged_run_counts_as_one_that_does_not_learn():
-    log = bias_log()
-    place = next(i for i, run in enumerate(log.runs) if (run.config.depth, run.config.gate_bias) == (8, -2.0))
-    log.runs[place] = made_up.conv_run(log.runs[place].config, math.nan)
-    (row,) = (row for row in cells(bias_table(log)) if row[:2] == ["8", "−2"])
-    assert "2 of 3" in row
-    assert any(cell.startswith("97.85 ± ") for cell in row), "the mean of the others"
 
 
 # ------------------------------------------------------------------------------ tables 1 and 2
@@ -421,11 +368,10 @@ def test_a_long_run_takes_a_rate_then_a_padding_and_all_training_images(workdir,
     assert (config.n_train, config.n_validation, config.lr, config.padding) == (len(digits.train_x), 0, 0.1, 4)
 
 
-@pytest.mark.parametrize(("name", "flag"), [("conv_bias", "--new-seeds"), ("conv_tables", "--more-seeds")])
-def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name, flag, workdir, monkeypatch):
-    experiment, log = load(name), {}
+def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(workdir, monkeypatch):
+    experiment, flag, log = load("conv_tables"), "--more-seeds", {}
     train = lambda job, configs: [made_up.conv_run(config, 0.9) for config in configs]  # noqa: E731
-    monkeypatch.setattr(f"experiments.{name}.train_missing", train)
+    monkeypatch.setattr("experiments.conv_tables.train_missing", train)
     for words in ([], [flag]):
         assert experiment.main(["run", "--smoke", *words]) == 0
         path = experiment.log_path(smoke=True)
@@ -436,7 +382,7 @@ def test_further_seeds_have_a_log_of_their_own_and_the_first_ones_settings(name,
     assert seeds[0].isdisjoint(seeds[1])
     for table in (*experiment.tables.values(), *experiment.figures.FIGURES.values()):
         assert table(log[False], log[True])
-    table = experiment.tables[name]
+    table = experiment.tables["conv_tables"]
     assert table(log[False], log[True]) != table(log[False]), "the new seeds count"
 
 

@@ -31,7 +31,8 @@ def test_a_page_asks_answers_and_says_how_sure_that_is_and_how_to_repeat_it(page
     answered = PAGES[page] if quotes else opening(page)
     assert re.search(r"^\*\*.+?\*\*", answered, re.MULTILINE | re.DOTALL), "an answer in bold"
     found, parts = re.findall(r"^##+ (.+)$", PAGES[page], re.MULTILINE), QUOTING if quotes else PARTS
-    assert [part for part in found if part in parts] == parts
+    asked = [part for part in found if part in parts]
+    assert asked == parts * max(1, len(asked) // len(parts))  # once a question
 
 
 MEASURED = [

@@ -7,14 +7,13 @@ import made_up
 import pytest
 from picture_helpers import committed_log
 
-from experiments import conv_bias, sketch, thousand_layers
+from experiments import sketch, thousand_layers
 from experiments.beyond import batch_norm, blocks_compared
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
 from highway_networks import Config
 
 GRIDS = [  # an experiment, the field of its log, and the function that plans it
-    (conv_bias, "runs", conv_bias.configs),
     (batch_norm, "runs", batch_norm.configs),
     (sketch, "runs", sketch.plan),
 ]

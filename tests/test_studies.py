@@ -15,7 +15,8 @@ import pytest
 from helpers import ROOT, SOME_ENVIRONMENT, files_below
 from test_pictures import assert_redrawn
 
-from experiments import bias_and_rate, hundred_layers, using_depth, very_deep, what_gates_add
+from conv_recipes import ConvConfig
+from experiments import bias_and_rate, conv_bias, hundred_layers, using_depth, very_deep, what_gates_add
 from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
@@ -204,11 +205,10 @@ def test_no_two_cells_ask_for_the_same_run_and_none_chooses_on_test_samples(name
             for seed in stage.seeds_of(cell)[:1]:
                 config = study.task(cell, stage, setting, seed).config
                 assert config.epochs == stage.epochs
-                assert (getattr(cell, "hidden", 50), getattr(cell, "depth", config.depth)) == (
-                    config.hidden,
-                    config.depth,
-                )
-                assert not (stage.result and config.n_validation)
+                sizes = [of for of in ("hidden", "depth") if hasattr(cell, of)]
+                assert [getattr(config, of) for of in sizes] == [getattr(cell, of) for of in sizes]
+                validates = isinstance(config, ConvConfig)  # its test images score a result all the same
+                assert validates or not (stage.result and config.n_validation)
 
 
 @pytest.mark.parametrize("name", ["what_gates_add", "hundred_layers"])
@@ -320,8 +320,29 @@ def test_a_gate_bias_suffices_if_every_net_learns_and_blocks_help(scores, verdic
 
 
 def test_one_negative_gate_bias_that_suffices_is_enough():
-    yes, no, open_ = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
-    assert [bias_and_rate.judge(of) for of in ([no, yes], [no, open_], [no, no])] == [yes, open_, no]
+YES, NO, OPEN = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+
+
+def conv_nets(learn: int, of: int = 10) -> list[StudyRun]:
+    """Runs of convolutional nets, of which so many learn; one that diverged does not."""
+    runs = [made(small_task("conv_bias")) for _ in range(of)]
+    for at, run in enumerate(runs):
+        run.measured.score = conv_bias.LEARNED / 100 if at < learn else (0.49, None)[at % 2]
+    return runs
+
+
+@pytest.mark.parametrize(("learn", "verdict"), [([10, 10], YES), ([9, 10], Verdict.PARTLY), ([9, 9], NO)])
+def test_the_guideline_suits_where_all_its_nets_learn(learn, verdict):
+    assert conv_bias.suits(map(conv_nets, learn)) == verdict
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(5, YES), (6, OPEN), (10, OPEN)])
+def test_more_nets_learn_if_the_exact_test_says_so(others, verdict):
+    assert conv_bias.judge_more(conv_nets(10), conv_nets(others)) == verdict
+    assert conv_bias.judge_more(conv_nets(others), conv_nets(10)) == (NO if verdict == YES else OPEN)
+
+
+    assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
 
 
 BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"

@@ -319,7 +319,6 @@ def test_a_gate_bias_suffices_if_every_net_learns_and_blocks_help(scores, verdic
     assert bias_and_rate.judge_bias(np.array(scores), np.full((2, 2), 92.0)) == verdict
 
 
-def test_one_negative_gate_bias_that_suffices_is_enough():
 YES, NO, OPEN = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
 
 
@@ -343,6 +342,7 @@ def test_more_nets_learn_if_the_exact_test_says_so(others, verdict):
 
 
     assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
+def test_one_negative_gate_bias_that_suffices_is_enough():
 
 
 BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"

@@ -341,8 +341,8 @@ def test_more_nets_learn_if_the_exact_test_says_so(others, verdict):
     assert conv_bias.judge_more(conv_nets(others), conv_nets(10)) == (NO if verdict == YES else OPEN)
 
 
-    assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
 def test_one_negative_gate_bias_that_suffices_is_enough():
+    assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
 
 
 BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"

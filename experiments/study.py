@@ -328,6 +328,11 @@ class Results:
         tried = self.tried(cell)
         return self.study.ranked(tried, criterion or next(iter(self.study.criteria)))[0] if tried else None
 
+    def quality(self, cell: Any, criterion: str | None = None) -> float:
+        """Return the mean of a criterion over the runs by which a finished cell has chosen its setting."""
+        of = self.study.criteria[criterion or next(iter(self.study.criteria))]
+        return float(np.mean([of(run) for run in self.tried(cell)[self.chosen(cell, criterion)]]))
+
     def scored(self, cell: Any, criterion: str | None = None, result: str = "scored") -> list[StudyRun]:
         """Return a cell's results of a stage in the chosen setting, in the order of their seeds; none if unfinished."""
         return self.settings(cell, result).get(self.chosen(cell, criterion), [])

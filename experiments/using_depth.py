@@ -186,17 +186,11 @@ def points(results: Results, cell: Cell) -> np.ndarray:
     return 100 * (1 - results.values(cell))
 
 
-def validated(results: Results, cell: Cell) -> float:
-    """Return the mean accuracy in % on validation pairs by which a finished cell's setting was chosen."""
-    runs = results.tried(cell)[results.chosen(cell)]
-    return 100 * (1 - float(np.mean([STUDY.criteria["error"](run) for run in runs])))
-
-
 def second_family(results: Results) -> tuple[Cell, ...]:
     """Return the cells with which the second family compares highway nets; none as long as one is unfinished."""
     if not {*JUDGED} <= {*results.finished}:
         return ()
-    shallow = max(SHALLOW, key=lambda cell: validated(results, cell))
+    shallow = min(SHALLOW, key=results.quality)
     return (*(FIRST[name] for name in ("residual, gated", "plain, orthogonal", "plain")), shallow)
 
 

@@ -130,7 +130,6 @@ from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
 from highway_lab.figures import new_figure
-from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -384,8 +383,6 @@ Net = tuple[str, TaskCell]  # the ending of its study, and its cell
 HIGHWAY: Net = "", TaskCell("highway", 50, 100)
 BEST_SHALLOW = "best shallow net"
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
-
-
 MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
 
@@ -395,11 +392,6 @@ def name_of(cell: TaskCell) -> str:
 
 def is_shallow(cell: TaskCell) -> bool:
     return cell.arm == "plain" and cell.depth <= SHALLOW
-
-
-def quality(results: Results, cell: TaskCell, criterion: str) -> float:
-    """Return what a criterion says of the runs by which a cell has chosen its setting; less is better."""
-    return float(np.mean([CRITERIA[criterion](run) for run in results.tried(cell)[results.chosen(cell, criterion)]]))
 
 
 def points(results: Results, cell: TaskCell) -> np.ndarray:
@@ -440,13 +432,13 @@ def family(
 
 def best_shallow(results: Mapping[str, Results], criterion: str) -> TaskCell:
     """Return the net of few plain blocks that was best by a criterion where settings were chosen."""
-    return min(filter(is_shallow, results[""].study.cells), key=lambda of: quality(results[""], of, criterion))
+    return min(filter(is_shallow, results[""].study.cells), key=lambda of: results[""].quality(of, criterion))
 
 
-def best_of(results: Results, arm: str) -> TaskCell:
-    """Return the cell of an arm that validates best."""
-    cells = [cell for cell in results.study.cells if cell.arm == arm]
-    return min(cells, key=lambda of: quality(results, of, "accuracy"))
+def best_of(results: Results, arm: str, hidden: int | None = None) -> TaskCell:
+    """Return the cell of an arm, of so many units if they are given, that validates best."""
+    cells = [cell for cell in results.study.cells if cell.arm == arm and hidden in (None, cell.hidden)]
+    return min(cells, key=lambda of: results.quality(of, "accuracy"))
 
 
 def first_family(results: Mapping[str, Results], criterion: str) -> dict[str, tuple[Difference, str]]:
@@ -457,11 +449,7 @@ def first_family(results: Mapping[str, Results], criterion: str) -> dict[str, tu
 
 def sum_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
     """Compare highway nets on the sum with each other main arm, each at the number of blocks that validates best."""
-    cells = [cell for cell in results["sum"].study.cells if cell.hidden == 100 and cell.depth]
-    best = {
-        arm: ("sum", min((of for of in cells if of.arm == arm), key=lambda of: quality(results["sum"], of, "accuracy")))
-        for arm in MAIN
-    }
+    best = {arm: ("sum", best_of(results["sum"], arm, 100)) for arm in MAIN}
     return family(results, best.pop("highway"), best)
 
 
@@ -519,9 +507,6 @@ def copies(results: Results) -> dict[float, dict]:
             "bias": bias,
             "seeds": len(of["highway"]),
             **{name: mean_accuracy(of[name]) for name in ("gated", "highway")},
-            "open": {
-                name: np.mean([run.measured.effective_depth for run in of[name]]) for name in ("gated", "highway")
-            },
             "lead": of["lead"].value,
             "word": word,
         }
@@ -573,7 +558,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         },
         "epochs": {of: max(run.config.epochs for run in next(iter(runs[of].values()))) for of in runs},
         "n_train": results[""].runs[0].config.n_train,
-        "seeds": {name: len(found) for name, found in runs["long"].items()},
         "sum_lowest": {name: -100 * max(map(CRITERIA["accuracy"], found)) for name, found in runs["sum"].items()},
         "sum_deepest": max(cell.depth for cell in deep_pairs),
         "sum_guessing": max(
@@ -583,7 +567,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "sum_deep": len(deep_pairs),
         "sum_at_an_end": sum(bool(results["sum"].untried(cell)) for cell in deep_pairs),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
-        "untried": {name_of(cell): of.untried(cell) for of in parts["long"] for cell in of.study.cells},
     }
 
 
@@ -596,14 +579,15 @@ def name_rows(axes: Axes, cells: Sequence[TaskCell]) -> None:
 def errors_figure(results: Mapping[str, Results]) -> Figure:
     """Draw the test error of nets of 60 epochs with as many parameters, the best first.
 
-    A faint dot is a net, a bold one the mean.
+    Of wide nets those that validate best are drawn. A faint dot is a net, a bold one the mean.
     """
     found = {
         cell: 100 - points(results[of], cell) for of in ("", "wide") if of in results for cell in results[of].finished
     }
-    wide = [cell for cell in found if 0 < cell.depth <= SHALLOW and cell.hidden > 71]
     shown = [cell for cell in found if cell.depth == 100]
-    shown += [min(of, key=lambda cell: found[cell].mean()) for of in grouped(wide, lambda cell: cell.arm).values()]
+    if {"", "wide"} <= results.keys() and results["wide"].finished:
+        wide = dict.fromkeys(cell.arm for cell in results["wide"].finished)
+        shown += [best_shallow(results, "accuracy"), *(best_of(results["wide"], arm) for arm in wide)]
     shown.sort(key=lambda cell: found[cell].mean())
     figure, axes = new_figure("A whole copy beats a gated one", 1.4 + 0.26 * len(shown))
     for row, cell in enumerate(shown):

@@ -32,7 +32,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "lesions": ("run",),
     "section_4": ("run",),
     "tuned_plain": ("run",),
-    "sketch": ("run",),
     "constant_gates": ("run",),
     "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),
@@ -53,6 +52,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "task_difficulty",
     "bias_and_rate",
     "conv_bias",
+    "sketch",
     "very_deep",
     "small_nets",
 )

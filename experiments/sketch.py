@@ -18,63 +18,190 @@ blocks on all images, and gates on 6,000 images, where the answer was known from
 has not trained, and has no gates.
 """
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from highway_lab.fields import NonEmpty, Share
-from highway_lab.logs import Log, TrainedRun, numbers
-from highway_lab.threads import one_thread
+import numpy as np
+from matplotlib.figure import Figure
+
+from highway_lab.fields import Count, Share
+from highway_lab.figures import INK, draw_by_layer, draw_level, empty_figure, set_title
+from highway_lab.intervals import Interval, interval
+from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
-from highway_networks import Config, Dataset
+from highway_networks import Config, Dataset, DeepNet
 
-from .common import CHANCE, Experiment, ExperimentJob, fit
+from . import study_command
+from .claims import Verdict, combine, judge_better, require
+from .common import CHANCE
+from .common_figures import arm_color, draw_dots
+from .partly_frozen import ArmConfig
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
 
-SEEDS = range(10)
 LEARNED = 2 * CHANCE
-RELU_DEPTHS, SHALLOW_DEPTHS, DEPTH = (10, 20, 30), (5, 10), 30
-FEW_IMAGES = {"epochs": Config.epochs, "n_train": Config.n_train, "n_test": Config.n_test}
-ALL_IMAGES = FEW_IMAGES | {"n_train": 60_000, "n_test": 10_000}
+MOST, HALF = 0.9, 0.5  # of the nets
+UNITS, SHALLOW, DEPTH = Config.hidden, 5, 30
+FEW, ALL = 6_000, 60_000  # images
+N_TEST = {FEW: 2_000, ALL: 10_000}
 GATE_IMAGES = 1_000  # training images over which mean T is taken
+RATE, RELU = {"lr": (Config.lr,)}, {"block": "plain", "activation": "relu"}
+ARMS = {
+    "plain, ReLU": Arm(RELU, RATE),
+    "plain, ReLU, He's weights": Arm(RELU | {"init": "he"}, RATE),
+    "highway": Arm({"block": "highway"}, RATE),
+    "plain": Arm({"block": "plain"}, RATE),
+}
 
-SketchRun = TrainedRun[Config, list[Share] | None]  # mean T by block; null where the net has no gates, or diverged
+
+@dataclass(frozen=True)
+class ImagesCell:
+    """An arm in one size that learns so many images."""
+
+    arm: str
+    hidden: Count
+    depth: Count
+    n_train: Count
 
 
 @dataclass
-class SketchLog(Log):
-    """The log runs/sketch.json."""
+class GatesMeasured(Measured):
+    """What is measured of a run; `opened` is the mean T of each block, null where the net has no gates, or diverged."""
 
-    runs: NonEmpty[SketchRun]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, SketchLog)
+    opened: list[Share] | None
 
 
-def run_config(config: Config, data: Dataset) -> SketchRun:
-    """Train one net, and measure its gates."""
-    training = Training(config, data)
-    with one_thread():
-        for _ in training.epochs():
-            pass
-        gates = None
-        if training.net.has_gates and not training.diverged:
-            images = training.net.preprocess(training.data.train_x[:GATE_IMAGES])
-            gates = numbers(training.net.gate_means(images), digits=4)
-    return TrainedRun.of(config, training.so_far(), gates)
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Train one net, and measure its gates over the first images that it has learned."""
+    images = Training(task.config, data).data.train_x[:GATE_IMAGES]
+
+    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> GatesMeasured:
+        _, train_loss, *_ = common
+        known = net.has_gates and train_loss is not None
+        return GatesMeasured(*common, rounded_all(net.gate_means(net.preprocess(images)), digits=4) if known else None)
+
+    return study_command.train(task, data, measure=measure)
 
 
-def plan(data: Dataset, smoke: bool) -> list[Config]:
-    """Return the runs: every net for each seed."""
-    few, many = (fit(budget, data, smoke) for budget in (FEW_IMAGES, ALL_IMAGES))
-    relu = Config(block="plain", activation="relu", **few)
-    nets = [replace(relu, init=init, depth=depth) for init in (Config.init, "he") for depth in RELU_DEPTHS]
-    nets += [Config(depth=DEPTH, **budget) for budget in (few, many)]
-    nets += [Config(block="plain", depth=depth, **many) for depth in (*SHALLOW_DEPTHS, DEPTH)]
-    seeds = SEEDS[:2] if smoke else SEEDS
-    return [replace(net, seed=seed) for net in dict.fromkeys(nets) for seed in seeds]  # smoke runs have one budget
+def configure(fields: Mapping, cell: ImagesCell, stage: Stage) -> ArmConfig:
+    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": cell.n_train, "n_test": N_TEST[cell.n_train]}
+    return ArmConfig(**sizes, **fields)
 
 
-def run(job: ExperimentJob) -> None:
-    configs = plan(job.data, job.smoke)
-    job.keep(configs[-1], runs=job.run_missing(run_config, configs, SketchRun))
+STUDY = Study(
+    ARMS,
+    [
+        *(ImagesCell(arm, UNITS, depth, FEW) for arm in tuple(ARMS)[:2] for depth in (10, 20, DEPTH)),
+        *(ImagesCell("highway", UNITS, DEPTH, images) for images in (FEW, ALL)),
+        *(ImagesCell("plain", UNITS, depth, ALL) for depth in (SHALLOW, 10, DEPTH)),
+    ],
+    stages=(Stage(range(10), Config.epochs, result="scored"),),
+    configure=configure,
+    criteria={"error": lambda run: 1 - (CHANCE if run.measured.score is None else run.measured.score)},
+    own=lambda name, arm: ImagesCell(name, UNITS, DEPTH, FEW),
+    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
+    measured=GatesMeasured,
+)
 
 
-EXPERIMENT.add_run(run, "train all nets; resumable")
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def points(runs: Iterable[StudyRun]) -> np.ndarray:
+    """Return the test accuracies of runs in %; a diverged one guesses."""
+    return np.array([100 * (1 - STUDY.criteria["error"](run)) for run in runs])
+
+
+def trained(accuracies: np.ndarray) -> int:
+    """Return how many nets of these accuracies in % train."""
+    return int((accuracies > 100 * LEARNED).sum())
+
+
+def judge_share(share: float) -> Verdict:
+    """Judge "these nets train" by the share that does."""
+    if share >= MOST:
+        return Verdict.REPRODUCED
+    return Verdict.NOT_REPRODUCED if share < HALF else Verdict.INCONCLUSIVE
+
+
+def judge_depth(highway: float, deep: float, shallow: float) -> Verdict:
+    """Judge "it is depth" by the shares that train of highway nets, and of as deep and of shallow plain ones."""
+    return require(*map(judge_share, (highway, 1 - deep, shallow)))
+
+
+def halves(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of the first half and that of the second half of T (nets, L), by net."""
+    half = T.shape[1] // 2
+    return T[:, :half].mean(axis=1), T[:, -half:].mean(axis=1)
+
+
+def judge_lower(lead: Interval) -> Verdict:
+    """Judge "lower blocks end with higher gates" by the first half minus the second half."""
+    return judge_better(lead, 0.0)
+
+
+def runs_of(results: Results) -> dict[ImagesCell, list[StudyRun]]:
+    """Return the runs of each finished cell, in all its settings."""
+    return {cell: [run for runs in results.settings(cell).values() for run in runs] for cell in results.finished}
+
+
+def gates_of(runs: Iterable[StudyRun]) -> np.ndarray:
+    """Return the mean T by block of the runs that have gates, (nets, L)."""
+    return np.array([run.measured.opened for run in runs if run.measured.opened])
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes; by arm, blocks and images, gates by images."""
+    found = {(cell.arm, cell.depth, cell.n_train): runs for cell, runs in runs_of(results).items()}
+    accuracies = {of: points(runs) for of, runs in found.items()}
+    share = {of: trained(values) / len(values) for of, values in accuracies.items()}
+    gates = {images: halves(gates_of(found["highway", DEPTH, images])) for images in (FEW, ALL)}
+    lead = {images: interval(first - second) for images, (first, second) in gates.items()}
+    return {
+        "nets": max(map(len, found.values())),
+        "setting": vars(results.runs[0].config),
+        "shallow": SHALLOW,
+        "depths": sorted({of[1] for of in found if of[0] == "plain, ReLU"}),
+        "images": (FEW, ALL),
+        "accuracy": {of: interval(values) for of, values in accuracies.items()},
+        "train": {of: trained(values) for of, values in accuracies.items()},
+        "learned": 100 * LEARNED,
+        "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},
+        "depth": judge_depth(
+            share["highway", DEPTH, ALL], share["plain", DEPTH, ALL], share["plain", SHALLOW, ALL]
+        ).value,
+        "lower": {images: judge_lower(of).value for images, of in lead.items()},
+        "lead": lead,
+        "first_higher": {images: int((first > second).sum()) for images, (first, second) in gates.items()},
+        "half": {images: [of.mean() for of in both] for images, both in gates.items()},
+        "diverged": sum(run.diverged for runs in found.values() for run in runs),
+    }
+
+
+def figure(results: Results) -> Figure:
+    """Draw the test accuracy of every net, and mean T by block of the highway nets, few images and all."""
+    found = runs_of(results)
+    picture = empty_figure(6.2)
+    set_title(picture, "More images do not train deep plain nets")
+    above, below = picture.subfigures(2, height_ratios=(1.15, 1))
+    scores, gates = above.subplots(), below.subplots(ncols=2, sharey=True)
+    for row, (cell, runs) in enumerate(found.items()):
+        draw_dots(scores, points(runs), row, color=arm_color(cell.arm))
+    names = [f"{cell.arm}, {cell.depth} blocks, {cell.n_train:,} images" for cell in found]
+    scores.set_yticks(range(len(found)), names, fontsize=8)
+    scores.set_ylim(max(1, len(found)) - 0.5, -0.5)
+    for level in (CHANCE, LEARNED):
+        scores.axvline(100 * level, color=INK, linewidth=1, linestyle=(0, (3, 5)))
+    scores.set(xlabel=f"test accuracy (%); dashed: guessing, and {100 * LEARNED:.0f} %", xlim=(0, 100))
+    for axes, images in zip(gates, (FEW, ALL), strict=True):
+        T = gates_of(found.get(ImagesCell("highway", UNITS, DEPTH, images), ()))
+        if len(T):
+            draw_by_layer(axes, T, label="highway", color=arm_color("highway"))
+        draw_level(axes, 1 / (1 + math.exp(-Config.gate_bias)), "_")
+        axes.set(xlabel="block", title=f"highway, {images:,} images")
+    gates[0].set(ylabel="mean T", ylim=(0, None))
+    return picture
+
+
+FIGURES = {"sketch.png": figure}

@@ -7,7 +7,7 @@ import made_up
 import pytest
 from picture_helpers import committed_log
 
-from experiments import sketch, thousand_layers
+from experiments import thousand_layers
 from experiments.beyond import batch_norm, blocks_compared
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
@@ -15,7 +15,6 @@ from highway_networks import Config
 
 GRIDS = [  # an experiment, the field of its log, and the function that plans it
     (batch_norm, "runs", batch_norm.configs),
-    (sketch, "runs", sketch.plan),
 ]
 RESIDUAL = partial(thousand_layers.plan, residual=True)  # of a further log
 CHOICES = [  # where each arm chooses a rate first

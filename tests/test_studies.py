@@ -16,7 +16,7 @@ from helpers import ROOT, SOME_ENVIRONMENT, files_below
 from test_pictures import assert_redrawn
 
 from conv_recipes import ConvConfig
-from experiments import bias_and_rate, conv_bias, hundred_layers, using_depth, very_deep, what_gates_add
+from experiments import bias_and_rate, conv_bias, hundred_layers, sketch, using_depth, very_deep, what_gates_add
 from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
@@ -24,6 +24,8 @@ from experiments.comparisons import Difference
 from experiments.quotes import errors
 from experiments.study import Results, Study, StudyRun
 from experiments.study_command import StudyExperiment, StudyLog, train
+from highway_lab.intervals import Interval
+from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
 
 STUDY_OF = {  # by an identifier: a study, the form of it that it is to grow into, too
@@ -339,6 +341,36 @@ def test_the_guideline_suits_where_all_its_nets_learn(learn, verdict):
 def test_more_nets_learn_if_the_exact_test_says_so(others, verdict):
     assert conv_bias.judge_more(conv_nets(10), conv_nets(others)) == verdict
     assert conv_bias.judge_more(conv_nets(others), conv_nets(10)) == (NO if verdict == YES else OPEN)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, YES), (0.9, YES), (0.8, OPEN), (0.5, OPEN), (0.4, NO)])
+def test_nets_train_if_nine_of_ten_do(share, verdict):
+    assert sketch.judge_share(share) == verdict
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),  # of highway nets, of as deep and of shallow plain ones
+    [((0.9, 0.1, 1), YES), ((1, 0.3, 1), OPEN), ((1, 0.6, 1), NO), ((0.4, 0, 1), NO), ((1, 0, 0.4), NO)],
+)
+def test_it_is_depth_if_deep_plain_nets_alone_fail(shares, verdict):
+    assert sketch.judge_depth(*shares) == verdict
+
+
+def test_lower_blocks_are_those_of_the_first_half():
+    first, second = sketch.halves(np.array([[0.3, 0.2, 0.9, 0.1, 0.1], [0.1, 0.1, 0.9, 0.2, 0.4]]))
+    np.testing.assert_allclose((first, second), ((0.25, 0.1), (0.1, 0.3)))
+    leads = Interval(0.1, 0.09), Interval(0.1, 0.11), Interval(-0.1, 0.09)
+    assert [*map(sketch.judge_lower, leads)] == [YES, OPEN, NO]
+
+
+def test_a_net_keeps_the_gates_that_it_has_learned_and_a_plain_one_has_none(digits):
+    task = small_task("sketch", at=2)
+    training = Training(task.config, digits)
+    for _ in training.epochs():
+        pass
+    seen = training.net.preprocess(training.data.train_x[: sketch.GATE_IMAGES])
+    assert sketch.train(task, digits).measured.opened == pytest.approx(training.net.gate_means(seen), rel=1e-3)
+    assert sketch.train(small_task("sketch", at=3), digits).measured.opened is None
 
 
 def test_one_negative_gate_bias_that_suffices_is_enough():

@@ -36,7 +36,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),
     "conv_tables": ("run",),
-    "beyond.batch_norm": ("run",),
     "beyond.conv_gates": ("run",),
     "beyond.factor_model": ("run",),
     "beyond.data_movement": ("run",),
@@ -55,6 +54,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "sketch",
     "very_deep",
     "small_nets",
+    "batch_norm",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 

@@ -8,16 +8,13 @@ import pytest
 from picture_helpers import committed_log
 
 from experiments import thousand_layers
-from experiments.beyond import batch_norm, blocks_compared
+from experiments.beyond import blocks_compared
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
 from highway_networks import Config
 
-GRIDS = [  # an experiment, the field of its log, and the function that plans it
-    (batch_norm, "runs", batch_norm.configs),
-]
 RESIDUAL = partial(thousand_layers.plan, residual=True)  # of a further log
-CHOICES = [  # where each arm chooses a rate first
+CHOICES = [  # an experiment, the field of its log, and the function that plans it: each arm chooses a rate first
     (thousand_layers, "runs", thousand_layers.plan),
     (thousand_layers, "runs", RESIDUAL),
     (blocks_compared, "runs", blocks_compared.plan),
@@ -34,20 +31,19 @@ def as_runs(tasks: list) -> list[SimpleNamespace]:
     return [SimpleNamespace(task=task, config=getattr(task, "config", task)) for task in tasks]
 
 
-@pytest.mark.parametrize(("experiment", "field", "plan"), GRIDS + CHOICES, ids=name)
+@pytest.mark.parametrize(("experiment", "field", "plan"), CHOICES, ids=name)
 def test_the_committed_logs_are_of_what_is_run(as_many_as_mnist, experiment, field, plan):
     path = experiment.EXPERIMENT.log_path("residual" if plan is RESIDUAL else None)
     log = experiment.EXPERIMENT.read(committed_log(path))
-    if (experiment, field, plan) in CHOICES:
-        tried = [(run.arm, run.lr, run.seed) for run in log.tried]
-        choosing = as_runs(plan(as_many_as_mnist, smoke=False))
-        assert tried == [(experiment.arm(run), run.config.lr, run.config.seed) for run in choosing]
-        plan = partial(plan, rates=best_rates(log.tried))
+    tried = [(run.arm, run.lr, run.seed) for run in log.tried]
+    choosing = as_runs(plan(as_many_as_mnist, smoke=False))
+    assert tried == [(experiment.arm(run), run.config.lr, run.config.seed) for run in choosing]
+    plan = partial(plan, rates=best_rates(log.tried))
     planned = as_runs(plan(as_many_as_mnist, smoke=False))
     assert [run.config for run in getattr(log, field)] == [run.config for run in planned]
 
 
-@pytest.mark.parametrize(("experiment", "field", "plan"), GRIDS + CHOICES, ids=name)
+@pytest.mark.parametrize(("experiment", "field", "plan"), CHOICES, ids=name)
 @pytest.mark.parametrize("smoke", [False, True])
 def test_no_run_is_planned_twice_and_budgets_fit_the_data(digits, experiment, field, plan, smoke):
     tasks = plan(digits, smoke)

@@ -104,6 +104,7 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("using_depth", "none of the 19 kinds", "none of the 18 kinds"),
         ("using_depth", "| ReLU | 37.2 | 43.5 |", "| ReLU | 43.5 | 37.2 |"),
         ("very_deep", "**Partly**", "**Reproduced**"),
+        ("batch_norm", "ends 2.5 times lower", "ends 2.5 times higher"),
         ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
         ("very_deep", "of 20 blocks only guess", "of 10 blocks only guess"),
     ],

@@ -1,0 +1,147 @@
+"""Does batch normalisation help a convolutional highway net, or a plain one?
+
+The paper's nets have none: it appeared in the same year. A widely read implementation of the highway convolution puts
+it between H's affine map and its activation. Here table 1's net of 16 maps has it or not, highway and plain, over three
+seeds, with 20,000 images and 6 epochs. All four have the setting that table 1's nets have here; nothing was tuned.
+
+Nets are compared seed by seed, as these share images and batches, by points of test accuracy and by orders of magnitude
+of the training loss over the first 1,000 training images. One kind *outperforms* another or *falls behind* if the 95 %
+interval of the mean difference excludes 0; else it is *as good as* the other if the interval lies within the margins of
+all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
+
+    python -m experiments batch_norm run --jobs 2
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import conv_recipes
+from conv_recipes import ConvConfig
+from highway_lab.figures import FAINT_INK, draw_seeds, label_ends, new_figure
+from highway_lab.intervals import interval, judge
+from highway_networks import Dataset
+
+from . import study_command
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN
+from .common import CHANCE, CHANCE_LOSS
+from .common_figures import arm_color, scale_by_logarithm
+from .conv_runs import FEW_EPOCHS, N_VALIDATION
+from .study import Arm, Results, Stage, Study, StudyRun, Task
+
+NORMALISED = "{}, normalised"
+BLOCKS = ("highway", "plain")
+BUDGET = {"n_train": 20_000, "n_validation": N_VALIDATION, "n_test": 10_000}  # no choice uses the second
+COMPARED = {  # a kind of net, and the one with which it is compared
+    "highway": ("highway, normalised", "highway"),
+    "plain": ("plain, normalised", "plain"),
+    "both": ("plain, normalised", "highway"),
+}
+
+
+@dataclass(frozen=True)
+class NetCell:
+    """An arm in the size of one of the paper's nets."""
+
+    arm: str
+    net: str = "mnist-16"
+
+
+def configure(fields: Mapping, cell: NetCell, stage: Stage) -> ConvConfig:
+    return conv_recipes.configure(cell.net, **{**FEW_EPOCHS, **BUDGET, **fields})
+
+
+def train(task: Task, data: Dataset) -> StudyRun:
+    return study_command.train(task, data, columns=("train_loss", "validation_score"))
+
+
+def accuracy(run: StudyRun) -> float:
+    """Return the test accuracy of a run in %."""
+    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
+
+
+def validated(run: StudyRun) -> float:
+    """Return the last accuracy of a run on validation images in %."""
+    return 100 * (CHANCE if run.diverged else run.history["validation_score"][-1])
+
+
+def log_loss(run: StudyRun) -> float:
+    """Return the decimal logarithm of the training loss after the last epoch."""
+    return math.log10(CHANCE_LOSS if run.diverged else run.history["train_loss"][-1])
+
+
+ARMS = {block: Arm({"block": block}, {}) for block in BLOCKS}
+ARMS |= {NORMALISED.format(block): Arm({"block": block, "batch_norm": True}, {}) for block in BLOCKS}
+STUDY = Study(
+    ARMS,
+    [*map(NetCell, ARMS)],
+    stages=[Stage(range(3), 6, result="scored")],
+    configure=configure,
+    criteria={"error": lambda run: 100 - accuracy(run)},
+    own=lambda name, arm: NetCell(name),
+    smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
+    config=ConvConfig,
+)
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def by_arm(results: Results) -> dict[str, list[StudyRun]]:
+    """Return the runs of each finished arm, in the order of their seeds and, of one's own, of their settings."""
+    return {cell.arm: [run for of in results.settings(cell).values() for run in of] for cell in results.finished}
+
+
+def differences(results: Results, of: Callable[[StudyRun], float]) -> dict[str, np.ndarray]:
+    """Return by how much a number of each first kind of COMPARED exceeds that of the other, (seeds,)."""
+    values = {arm: np.array([of(run) for run in runs]) for arm, runs in by_arm(results).items()}
+    return {name: values[arm] - values[other] for name, (arm, other) in COMPARED.items()}
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes: accuracies in %, and what normalisation gains, by COMPARED."""
+    runs = by_arm(results)
+    gains = {name: interval(of) for name, of in differences(results, accuracy).items()}
+    lower = {name: interval(-of) for name, of in differences(results, log_loss).items()}
+    return {
+        "accuracy": {arm: np.mean([*map(accuracy, of)]) for arm, of in runs.items()},
+        "loss": {arm: np.mean([10 ** log_loss(run) for run in of]) for arm, of in runs.items()},
+        "gain": gains,
+        "gain_word": {name: judge(of, ACCURACY_MARGIN) for name, of in gains.items()},
+        "gain_ends": {name: (of.min(), of.max()) for name, of in differences(results, accuracy).items()},
+        "validation_ends": {name: (of.min(), of.max()) for name, of in differences(results, validated).items()},
+        "lower": {name: (10**of.value, 10**of.low, 10**of.high) for name, of in lower.items()},
+        "lower_word": {name: judge(of, LOSS_MARGIN) for name, of in lower.items()},
+        "parameters": {arm: of[0].n_trained for arm, of in runs.items()},
+        "seeds": {len(of) for of in runs.values()},
+        "diverged": sum(run.diverged for run in results.runs),
+        "n_train": BUDGET["n_train"],
+        "epochs": STUDY.stages[0].epochs,
+    }
+
+
+def figure(results: Results) -> Figure:
+    """Draw training loss by epoch, a panel for each kind of block: without normalisation grey, with it in colour."""
+    runs = by_arm(results)
+    blocks = [*dict.fromkeys(of[0].config.block for of in runs.values())]
+    figure, grid = new_figure(
+        "Batch normalisation lowers plain nets' loss", 3.4, ncols=max(1, len(blocks)), sharey=True, squeeze=False
+    )
+    for arm, of in runs.items():
+        config, axes = of[0].config, grid[0, blocks.index(of[0].config.block)]
+        losses = np.full((len(of), config.epochs + 1), np.nan)
+        for row, run in zip(losses, of, strict=True):
+            row[: len(run.history["train_loss"])] = run.history["train_loss"]
+        label, color = ("with", arm_color(arm)) if config.batch_norm else ("without", FAINT_INK)
+        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=label, color=color)
+        axes.set(xlabel="epoch", title=f"{config.block}: training loss")
+        axes.margins(x=0)
+        scale_by_logarithm(axes)
+    label_ends(*grid[0])
+    return figure
+
+
+FIGURES = {"batch_norm.png": figure}

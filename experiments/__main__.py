@@ -33,7 +33,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "section_4": ("run",),
     "tuned_plain": ("run",),
     "constant_gates": ("run",),
-    "thousand_layers": ("run",),
     "beyond.blocks_compared": ("run",),
     "conv_tables": ("run",),
     "beyond.conv_gates": ("run",),
@@ -53,6 +52,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "conv_bias",
     "sketch",
     "very_deep",
+    "thousand_layers",
     "small_nets",
     "batch_norm",
 )

@@ -76,11 +76,6 @@ def arm_color(arm: str) -> str:
     return ARM_COLORS[max(kinds, key=len)] if kinds else INK
 
 
-def name_arm(block: str, gate_bias: float) -> str:
-    """Return a table's name of a kind of block and its gate bias."""
-    return block if block == "plain" else f"{block}, b_T {gate_bias:g}"
-
-
 def draw_against(
     axes: Axes, groups: Mapping[Any, Runs], values: Callable[[Runs], Sequence[float]], **style: Any
 ) -> None:

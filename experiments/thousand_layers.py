@@ -1,98 +1,128 @@
-"""Section 2.2: do 1,000 layers train by SGD, and does their depth do anything?
+"""Do 1,000 layers train by SGD, and does their depth do anything?
 
-The paper reports that SGD with momentum did not stall with more than 1,000 layers. A blog (Fleming 2015) reports that
-1,000 layers reach about 95 % on MNIST with b_T near -20. A net whose blocks all copy their input trains as easily as a
-net of no blocks (one plain layer and a softmax), so that net is the control. Each arm has its own rate, chosen by the
-validation loss with one other seed, on half of the images: these runs would otherwise cost more than those that are
-scored.
+The paper (section 2.2) reports that SGD with momentum did not stall with more than 1,000 layers. A blog (Fleming 2015)
+reports that 1,000 layers reach about 95 % on MNIST with b_T near -20, and an overview that highway nets struggle beyond
+about 100 layers. A net whose blocks all copy their input trains as easily as a net of no blocks (one plain layer and a
+softmax), so that net is the control. Each arm has its own rate, chosen by the validation loss with one other seed, on
+half of the images: these runs would otherwise cost more than those that are scored.
 
-With --long, nets of 1,000 blocks from −6 and −20, and those of no blocks, are trained for 30 epochs in place of 3, at
-the rates chosen for 3: to choose anew would cost ten times as much. From −4 nets only guess after 3 epochs, at the
-lowest rate, and are not trained longer. Is depth put to use when there is time? It is if 1,000 blocks outperform none:
-if the 95 % interval of the difference of their test accuracies lies above 0.
+`long`: nets of 1,000 blocks from −6 and −20, and those of no blocks, for 30 epochs in place of 3, at the rates chosen
+for 3: to choose anew would cost ten times as much. From −4 nets only guess after 3 epochs, at the lowest rate, and are
+not trained longer.
 
-With --residual, the rivals that came later: residual nets y = x + H/√L, and y = x + H whose initial weights are a tenth
-as large, as its gradients would otherwise explode (through 1,000 untrained blocks they grow more than a million-fold,
-and none are clipped here). Beside them 1,000 highway blocks from −8: from −6 little of a gradient passes at first, and
-from −20 every block is a copy. Rates are chosen as for the others. A residual block has half of a highway block's
-parameters. What its branches do is measured, too, by the accuracy without them.
+`residual`: the rivals that came later, y = x + H/√L, and y = x + H whose initial weights are a tenth as large, as its
+gradients would otherwise explode (through 1,000 untrained blocks they grow more than a million-fold, and none are
+clipped here). Beside them 1,000 highway blocks from −8: from −6 little of a gradient passes at first, and from −20
+every block is a copy. A residual block has half of a highway block's parameters.
 
-A block takes part if its mean T over training images has at least doubled in training, and is above 0.01. To find how
-many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their input. The least
-k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed blocks.
+To find how many blocks are needed, all but the k blocks of the highest mean T are closed, so that they copy their
+input. The least k from which on test accuracy is at most 0.1 points below that of the whole net is the number of needed
+blocks.
+
+Rules of the verdicts, by 95 % intervals over seeds; the first two are judged by the longest runs from a bias.
+
+- A net trains if its training loss is below that of guessing, in orders of magnitude. "Does not stall" holds if the
+  deepest nets train from any bias.
+- The blog's nets must reach 95 % or fall short by less than ACCURACY_MARGIN, and each must need 10 or 20 blocks, which
+  is about 15.
+- Highway nets struggle where residual ones do not if, after 3 epochs, nets of 1,000 blocks lose test accuracy against
+  100 from the same bias, −20 apart, as its nets use no block at any depth; and if the kind of residual net with the
+  lowest validation loss trains at 1,000 blocks and is there as good as at 100, by ACCURACY_MARGIN.
+- The factors 1 − T compound if they leave less than CARRIED of an input in the deepest untrained nets from any bias.
+- 1,000 blocks outperform none if the interval of the difference of their accuracies after 30 epochs lies above 0.
+- 1,000 residual blocks of that kind outperform 1,000 highway blocks if the interval of the difference to the bias with
+  the lowest validation loss lies above 0, from −20 apart, whose nets are nets without blocks.
+
+The last was fixed before any residual net was trained, as was what is asked of these in the third; the last but one
+before the runs of 30 epochs. All others were written after runs of 3 epochs, that of the factors 1 − T after all runs,
+and two were changed then: "does not stall" asked for use of the blocks, too, and "about 95 %" allowed for no more than
+the margin on either side. A diverged run counts as one that guesses.
+
+    python -m experiments thousand_layers run                      also with --study long, --study residual
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
+from itertools import chain
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from highway_lab.fields import Count, NonEmpty, Share, lists_of
-from highway_lab.logs import Log, TrainedRun, numbers
+from highway_lab.fields import Count, Score, Share, lists_of
+from highway_lab.figures import INK, new_figure
+from highway_lab.intervals import Interval, difference, interval
+from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, InputError, evaluate, rounded
+from highway_networks import Dataset, evaluate, rounded
 
 from .blocks import numbered
-from .common import Experiment, ExperimentJob, fit
-from .rates import TriedRate, choose_and_measure, choosing
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better, require
+from .common import CHANCE
+from .common_figures import arm_color, draw_dots, legend_below, minus, scale_errors
+from .partly_frozen import ArmConfig
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
 
-DEPTHS = (10, 100, 1000)
-BLOCKS = (("highway", -4.0), ("highway", -6.0), ("highway", -20.0), ("plain", Config.gate_bias))  # block, gate bias
-CONTROL = ("plain", Config.gate_bias, 0)  # block, gate bias, depth
+UNITS, SHALLOWER, DEEPEST = 50, 100, 1000
+DEPTHS = (DEEPEST, SHALLOWER, 10)
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-CHOOSING_SEED = 100
-SEEDS = (0, 1, 2)
-SETTING = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "clip": 0.0}
-BUDGET = {"epochs": 3, "n_train": 60_000, "n_scored": 10_000, "n_test": 10_000}
-CHOOSING_BUDGET = BUDGET | {"n_train": 30_000}
-LONG_BLOCKS, LONG_EPOCHS = BLOCKS[1:3], 30
-SCALED = numbered("residual-scaled", 0.5)
-RESIDUAL = (("residual", Config.gate_bias), (SCALED, Config.gate_bias))  # without gates, though each has a bias
-GAINS = {"residual": {"init_gain": 0.1}}
-MORE_BIAS = -8.0  # of the deepest highway nets, trained beside residual ones
+CHOOSING_SEED, SEEDS = 100, range(3)
+EPOCHS, LONG_EPOCHS = 3, 30
+DIVERGED = 1e6  # nats, in place of an infinite loss
 GATE_IMAGES = 1_000  # training images over which mean T is taken
-GROWTH, ACTIVE = 2.0, 0.01  # a block takes part if its mean T has grown by this factor and is above this value
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
 TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be worth
+CARRIED = 0.01  # of an input: where less arrives at the end, the factors 1 − T have compounded
+BLOG_ACCURACY, BLOG_BLOCKS = 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
+HIGHWAY = {bias: f"highway, b_T {minus(bias)}" for bias in (-4.0, -6.0, -8.0, -20.0)}  # arms by gate bias
+COPIES = -20.0  # the blog's bias, from which every block stays a copy
+ERRORS = (2, 5, 10, 20, 50, 90)  # % at which the picture has ticks
+RESIDUAL = ("residual", "residual, scaled")
+NO_BLOCKS = "no blocks"
+OPTIONS = {name: {"block": "highway", "gate_bias": bias} for bias, name in HIGHWAY.items()} | {
+    "plain": {"block": "plain"},
+    "residual": {"block": "residual", "init_gain": 0.1},
+    "residual, scaled": {"block": numbered("residual-scaled", 0.5)},
+    NO_BLOCKS: {"block": "plain"},
+}
+LONG_RATES = {HIGHWAY[-6.0]: 0.3, HIGHWAY[COPIES]: 0.03, NO_BLOCKS: 0.03}  # those that were chosen for 3 epochs
+
+
+# ------------------------------------------------------------------------------------- what is measured
 
 
 @dataclass
-class Gates:
-    """The part that the blocks of a net take; mean T is by block, before and after training, null without gates."""
+class Blocks:
+    """What the blocks of a trained net do.
+
+    untrained, trained   mean T of each block over GATE_IMAGES training images, before and after; null without gates
+    kept, scores         numbers k of blocks, and test accuracy with all but the k of the highest mean T closed; last: L
+    """
 
     untrained: lists_of(Share, "L") | None
     trained: lists_of(Share, "L") | None
-    taking_part: Count
-    # k: all blocks but the k of highest mean T are closed; the last k is the depth.
     kept: lists_of(Count, "kept")
-    scores: lists_of(Share, "kept")  # test accuracy for each k
-    needed: Count
-
-
-DeepRun = TrainedRun[Config, Gates | None]  # null where the net is plain, tries a rate, or diverged
+    scores: lists_of(Share, "kept")
 
 
 @dataclass
-class ThousandLayersLog(Log):
-    """The log runs/thousand_layers.json; `tried` chose the rates of `runs`.
+class DeepMeasured:
+    """What is measured after the last epoch, losses in nats; null where a run diverged.
 
-    tried                       none with --long, whose rates are those of the log of 3 epochs
-    growth, active, tolerance   by which blocks take part, and are needed
-    guessing_loss               the least loss of a net that gives every training image the same answer
+    train_loss      of a result, over `n_scored` training images
+    guessing_loss   of a result, the least of a net that gives every training image the same answer; never null
+    score           of a result, on test images
+    score_loss      on test images or, of a run that chooses, validation images
+    blocks          of a result; null where the blocks are plain, too
     """
 
-    guessing_loss: float
-    growth: float
-    active: float
-    tolerance: float
-    tried: list[TriedRate]
-    runs: NonEmpty[DeepRun]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, ThousandLayersLog, more={"long": "run --long", "residual": "run --residual"})
+    train_loss: float | None = None
+    guessing_loss: float | None = None
+    score: Score | None = None
+    score_loss: float | None = None
+    blocks: Blocks | None = None
 
 
 def entropy(y: np.ndarray) -> float:
@@ -101,110 +131,247 @@ def entropy(y: np.ndarray) -> float:
     return float(-shares @ np.log(shares))
 
 
-def count_needed(kept: list[int], scores: list[float]) -> int:
-    """Return the least of `kept` from which on no score is more than the tolerance below the last."""
-    short = np.flatnonzero(np.array(scores) < scores[-1] - TOLERANCE)
-    return kept[short[-1] + 1 if len(short) else 0]
+def mean_T(training: Training) -> list[float] | None:
+    """Return the mean T of each block of a net as it is, as the log has it; None for one without gates."""
+    net, images = training.net, training.data.train_x[:GATE_IMAGES]
+    return rounded_all(net.gate_means(net.preprocess(images)), digits=4) if net.has_gates else None
 
 
-def mean_T(net: DeepNet, images: np.ndarray) -> list[float]:
-    """Return the mean T of each block over images, uint8, as the log has it."""
-    return numbers(net.gate_means(net.preprocess(images)), digits=4)
+def measure_blocks(training: Training, untrained: list[float] | None) -> Blocks | None:
+    """Measure a trained net with fewer and fewer of its blocks open; a residual one with all branches and with none."""
+    net, data, trained, kind = training.net, training.data, mean_T(training), training.config.block
+    if kind == "highway" and net.depth:
+        order = np.argsort(-np.array(trained), kind="stable")
+        kept = [*(k for k in KEPT if k < net.depth), net.depth]
+        shortened = [net.without(order[k:]) for k in kept]
+    elif kind.startswith("residual"):
+        kept, bare = [0, net.depth], copy.deepcopy(net)
+        bare.params["W_H"] = bare.params["b_H"] = 0  # so that H is 0
+        shortened = [bare, net]
+    else:
+        return None
+    scores = [evaluate(of, data.test_x, data.test_y, training.loss)[1] for of in shortened]
+    return Blocks(untrained, trained, kept, scores)
 
 
-def measure_gates(training: Training, untrained: list[float], trained: list[float]) -> Gates:
-    """Count the blocks of a trained highway net that take part and those that are needed, given mean T of each."""
-    net, data = training.net, training.data
-    before, after = np.array(untrained), np.array(trained)
-    order = np.argsort(-after, kind="stable")
-    kept = [*(k for k in KEPT if k < net.depth), net.depth]
-    scores = [evaluate(net.without(order[k:]), data.test_x, data.test_y, training.loss)[1] for k in kept]
-    taking_part = np.count_nonzero((after >= GROWTH * before) & (after > ACTIVE))
-    return Gates(untrained, trained, int(taking_part), kept, scores, count_needed(kept, scores))
+def measure(training: Training, untrained: list[float] | None) -> DeepMeasured:
+    """Measure a result, given the mean T of its blocks before training."""
+    history, guessing_loss = training.history, rounded(entropy(training.data.train_y))
+    if training.diverged:
+        return DeepMeasured(guessing_loss=guessing_loss)
+    last = [column[-1] for column in (history.test_score, history.test_loss)]
+    return DeepMeasured(history.train_loss[-1], guessing_loss, *last, measure_blocks(training, untrained))
 
 
-def measure_branches(training: Training) -> Gates:
-    """Measure a trained residual net with its branches and, at last, without: where W_H and b_H are 0, H is."""
-    net, data = training.net, training.data
-    whole = training.history.test_score[-1]
-    net.params["W_H"][...] = net.params["b_H"][...] = 0
-    kept, scores = [0, net.depth], [evaluate(net, data.test_x, data.test_y, training.loss)[1], whole]
-    return Gates(None, None, 0, kept, scores, count_needed(kept, scores))
-
-
-def run_config(config: Config, data: Dataset) -> DeepRun:
-    """Train one net, and measure what its blocks do unless it tries a rate."""
-    training, gates = Training(config, data), None
-    images = training.data.train_x[:GATE_IMAGES]
-    gated, is_residual = config.block == "highway", (config.block, config.gate_bias) in RESIDUAL
-    if config.n_validation:
-        gated = is_residual = False
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Train one net, and measure it: one that chooses on validation images alone."""
+    training = Training(task.config, data)
     with one_thread():
-        untrained = mean_T(training.net, images) if gated else []
+        untrained = mean_T(training)
         for _ in training.epochs():
             pass
-        if gated and not training.diverged:
-            gates = measure_gates(training, untrained, mean_T(training.net, images))
-        elif is_residual and not training.diverged:
-            gates = measure_branches(training)
-    return TrainedRun.of(config, training.so_far(), gates)
+        if task.result:
+            measured = measure(training, untrained)
+        else:
+            measured = DeepMeasured(score_loss=None if training.diverged else training.history.validation_loss[-1])
+    return StudyRun(None, task, training.net.n_trained, training.diverged, {}, measured)
 
 
-def plan(
-    data: Dataset, smoke: bool, rates: dict[tuple, float] | None = None, *, residual: bool = False
-) -> list[Config]:
-    """Return the runs that try rates, or, given `rates` by arm, the runs that measure; the deepest first.
-
-    residual    whether residual nets take the place of highway and plain ones
-    """
-    depths, tried, seeds = ((3, 6), RATES[1:3], SEEDS[:2]) if smoke else (DEPTHS, RATES, SEEDS)
-    blocks, deepest = (RESIDUAL, [("highway", MORE_BIAS, max(depths))]) if residual else (BLOCKS, [])
-    arms = [*deepest, *((*block, depth) for depth, block in product(sorted(depths, reverse=True), blocks)), CONTROL]
-    if rates is None:
-        return configs(dict.fromkeys(arms, tried), [CHOOSING_SEED], choosing(fit(CHOOSING_BUDGET, data, smoke)))
-    return configs({arm: [rates[arm]] for arm in arms}, seeds, fit(BUDGET, data, smoke))
+def score_loss(run: StudyRun) -> float:
+    """Return the loss on the images that score a run, in nats; in place of infinity it is DIVERGED."""
+    loss = run.measured.score_loss
+    return DIVERGED if loss is None else loss
 
 
-def plan_long(data: Dataset, smoke: bool, rates: dict[tuple, float]) -> list[Config]:
-    """Return the runs of --long, given rates by arm."""
-    deepest = max(depth for *_, depth in rates)
-    arms = [*((*block, deepest) for block in LONG_BLOCKS), CONTROL]
-    budget = fit(BUDGET | {"epochs": LONG_EPOCHS}, data, smoke)
-    return configs({arm: [rates[arm]] for arm in arms}, SEEDS[: 2 if smoke else None], budget)
+def study(depths: Mapping[str, Sequence[int]], epochs: int, rates: Mapping[str, float] | None = None) -> Study:
+    """Return a study of arms in these depths, each with a rate of its own: those given, or chosen among RATES."""
+    regime = {"init": "glorot", "optimizer": "momentum", "schedule": "cosine", "clip": 0.0, "n_scored": 10_000}
+    half = {"n_train": 25_000, "n_validation": 5_000, "n_test": 1}
+    choosing = [] if rates else [Stage((CHOOSING_SEED,), epochs, options=half)]
+    whole = {"n_train": 60_000, "n_test": 10_000}
+
+    def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
+        return ArmConfig(**{**regime, **fields}, hidden=cell.hidden, depth=cell.depth)
+
+    return Study(
+        {name: Arm(OPTIONS[name], {"lr": (rates[name],) if rates else RATES}) for name in depths},
+        [Cell(name, UNITS, depth) for name in depths for depth in depths[name]],
+        [*choosing, Stage(SEEDS, epochs, best=1 if choosing else None, options=whole, result="scored")],
+        configure,
+        criteria={"loss": score_loss},
+        own=lambda name, arm: Cell(name, UNITS, DEEPEST),
+        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
+        measured=DeepMeasured,
+    )
 
 
-def configs(rates: dict[tuple, Sequence[float]], seeds: Sequence[int], budget: dict) -> list[Config]:
-    """Return the configurations of every arm for each seed and each of its rates."""
-    return [
-        Config(block=block, depth=depth, gate_bias=bias, lr=lr, seed=seed, **SETTING, **GAINS.get(block, {}), **budget)
-        for (block, bias, depth), lrs in rates.items()
-        for seed in seeds
-        for lr in lrs
-    ]
+NONE = {NO_BLOCKS: (0,)}
+STUDY = {  # by the endings of their logs
+    "": study(dict.fromkeys((HIGHWAY[-4.0], HIGHWAY[-6.0], HIGHWAY[COPIES], "plain"), DEPTHS) | NONE, EPOCHS),
+    "long": study(dict.fromkeys((HIGHWAY[-6.0], HIGHWAY[COPIES]), (DEEPEST,)) | NONE, LONG_EPOCHS, LONG_RATES),
+    "residual": study({HIGHWAY[-8.0]: (DEEPEST,)} | dict.fromkeys(RESIDUAL, DEPTHS) | NONE, EPOCHS),
+}
 
 
-def arm(run: DeepRun) -> tuple[str, float, int]:
-    return run.config.block, run.config.gate_bias, run.config.depth
+# ---------------------------------------------------------------------------------------- what was found
 
 
-def run(job: ExperimentJob) -> None:
-    residual = job.arguments.residual
-    if job.arguments.long:
-        rates = {arm(run): run.config.lr for run in EXPERIMENT.read(job.path).runs}
-        if missing := [block for block in LONG_BLOCKS if block not in {of[:2] for of in rates}]:
-            words = ", ".join(f"{block} from {bias:g}" for block, bias in missing)
-            raise InputError(f"{job.path}: expected nets of {words}, found none; make it with {parser.prog}")
-        job, tried = job.for_more("long"), []
-        runs = job.run_missing(run_config, plan_long(job.data, job.smoke, rates), DeepRun)
-    else:
-        job = job.for_more("residual") if residual else job
-        tried, runs = choose_and_measure(job, run_config, partial(plan, residual=residual), DeepRun, arm)
-    constants = {"growth": GROWTH, "active": ACTIVE, "tolerance": TOLERANCE}
-    guessing_loss = rounded(entropy(job.data.train_y))
-    job.keep(runs[0].config, guessing_loss=guessing_loss, **constants, tried=tried, runs=runs)
+def nets(results: Mapping[str, Results], *endings: str) -> dict[tuple[str, int], list[StudyRun]]:
+    """Return results by arm and blocks of finished cells; of a cell that several studies have, those of the first."""
+    found = [(of, cell) for ending in reversed(endings) if (of := results.get(ending)) for cell in of.finished]
+    return {(cell.arm, cell.depth): [*chain(*of.settings(cell).values())] for of, cell in found}
 
 
-parser = EXPERIMENT.add_run(run, "train all nets; resumable")
-which = parser.add_mutually_exclusive_group()
-which.add_argument("--residual", action="store_true", help="residual nets")
-which.add_argument("--long", action="store_true", help=f"the deepest nets for {LONG_EPOCHS} epochs, after run")
+def accuracy(runs: Sequence[StudyRun]) -> np.ndarray:
+    """Return the test accuracies of runs in %; a diverged one guesses."""
+    return np.array([100 * (CHANCE if run.measured.score is None else run.measured.score) for run in runs])
+
+
+def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
+    """Return the points of test accuracy by which runs outperform others."""
+    return difference(accuracy(runs), accuracy(others))
+
+
+def judge_training(runs: Sequence[StudyRun]) -> Verdict:
+    """Judge whether nets train, by orders of magnitude of the training loss below that of guessing."""
+    ratios = [run.measured.guessing_loss / (run.measured.train_loss or run.measured.guessing_loss) for run in runs]
+    return judge_better(interval(np.log10(ratios)), LOSS_MARGIN)
+
+
+def costs(runs: Sequence[StudyRun]) -> list[float]:
+    """Return the points of test accuracy that nets lose if all of their blocks are closed, of those that can be."""
+    scores = [run.measured.blocks.scores for run in runs if run.measured.blocks]
+    return [100 * (whole - closed) for closed, *_, whole in scores]
+
+
+def count_needed(blocks: Blocks) -> int:
+    """Return the least k from which on no score is more than the tolerance below that of the whole net."""
+    short = np.flatnonzero(np.array(blocks.scores) < blocks.scores[-1] - TOLERANCE)
+    return blocks.kept[short[-1] + 1 if len(short) else 0]
+
+
+def carried(runs: Sequence[StudyRun]) -> float:
+    """Return the share of an input that the blocks of untrained nets copy to their end: the product of 1 − mean T."""
+    finished = [run.measured.blocks for run in runs if run.measured.blocks]
+    return float(np.mean([np.prod(1 - np.array(blocks.untrained)) for blocks in finished]))
+
+
+def of_any(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on a claim that needs one case in which it holds."""
+    found = [*verdicts]
+    return Verdict.REPRODUCED if Verdict.REPRODUCED in found else combine(found)
+
+
+def judge_blog(scores: np.ndarray, needed: Iterable[int]) -> Verdict:
+    """Judge whether nets reach about 95 %, and whether each uses about 15 blocks."""
+    as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
+    return combine([judge_as_good(interval(scores - BLOG_ACCURACY), ACCURACY_MARGIN), *as_many])
+
+
+def judge_struggle(losses: Iterable[Interval], rival_trains: Verdict, rival_gains: Interval) -> Verdict:
+    """Judge whether deeper highway nets lose accuracy, by bias, where residual nets train and are as good as before."""
+    keeps = require(rival_trains, judge_as_good(rival_gains, ACCURACY_MARGIN))
+    return combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses)
+
+
+def judge_copies(shares: Iterable[float]) -> Verdict:
+    """Judge whether the factors 1 − T compound, given the share of an input that is left, by bias."""
+    return of_any(Verdict.REPRODUCED if share < CARRIED else Verdict.NOT_REPRODUCED for share in shares)
+
+
+def best_validated(results: Mapping[str, Results], arms: Iterable[str]) -> str:
+    """Return the arm whose deepest nets have the lowest validation loss."""
+    cells = [Cell(arm, UNITS, DEEPEST) for arm in arms]
+    tries = {cell.arm: of.tries(cell) for of in results.values() for cell in cells if cell in of.rungs}
+    return min(filter(tries.get, tries), key=lambda arm: min(map(score_loss, tries[arm])))
+
+
+def numbers(results: Mapping[str, Results]) -> dict:
+    """Return what the page quotes; of nets of 1,000 blocks by gate bias, or by the name of a net that has none."""
+    short, long = nets(results, "", "residual"), nets(results, "long")
+    none = {EPOCHS: short[NO_BLOCKS, 0], LONG_EPOCHS: long[NO_BLOCKS, 0]}
+    bias_of = {name: bias for bias, name in HIGHWAY.items()}
+    deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in (short | long).items() if depth == DEEPEST}
+    found = {
+        of: found_of(of, runs, none[runs[0].config.epochs]) for of, runs in deepest.items()
+    }  # the longest training
+    trains = {bias: judge_training(deepest[bias]) for bias in HIGHWAY}
+    needed = {bias: [count_needed(run.measured.blocks) for run in deepest[bias]] for bias in HIGHWAY}
+    shares = {bias: carried(short[name, DEEPEST]) for bias, name in HIGHWAY.items()}
+    losses = {bias: lead(short[HIGHWAY[bias], SHALLOWER], short[HIGHWAY[bias], DEEPEST]) for bias in (-4.0, -6.0)}
+    rival = best_validated(results, RESIDUAL)
+    best = best_validated(results, [name for bias, name in HIGHWAY.items() if bias != COPIES])
+    gains = {depth: lead(short[rival, DEEPEST], short[rival, depth]) for depth in DEPTHS}
+    over_highway = lead(short[rival, DEEPEST], short[best, DEEPEST])
+    return {
+        "verdict": {
+            "stall": of_any(trains.values()),
+            "blog": judge_blog(accuracy(deepest[COPIES]), needed[COPIES]),
+            "struggle": judge_struggle(losses.values(), judge_training(short[rival, DEEPEST]), gains[SHALLOWER]),
+            "copies": judge_copies(shares.values()),
+            "used": combine(judge_better(found[bias]["over_none"], ACCURACY_MARGIN) for bias in (-6.0, COPIES)),
+            "residual": judge_better(over_highway, ACCURACY_MARGIN),
+        },
+        "found": found,
+        "trains": [bias for bias in trains if trains[bias] == Verdict.REPRODUCED],
+        "needed": needed,
+        "shares": shares,
+        "losses": losses,
+        "gains": gains,
+        "over_highway": over_highway,
+        "rivals": [rival, best],
+        "depths": DEPTHS,
+        "epochs": (EPOCHS, LONG_EPOCHS),
+        "rates": len(RATES),
+        "seeds": len(SEEDS),
+        "blog": BLOG_ACCURACY,
+    }
+
+
+def found_of(bias: float | str, runs: Sequence[StudyRun], none: Sequence[StudyRun]) -> dict:
+    """Return what is quoted of nets that begin in one way, given nets of no blocks of the same training."""
+    return {
+        "bias": bias,
+        "epochs": runs[0].config.epochs,
+        "accuracy": accuracy(runs).mean(),
+        "over_none": lead(runs, none),
+        "lost": sorted(costs(runs)),
+        "lowest_rate": runs[0].config.lr == min(RATES),
+    }
+
+
+def figure(results: Mapping[str, Results]) -> Figure:
+    """Draw the test error of whole nets and, if they train, with all blocks closed: a panel a depth, a row an arm."""
+    short, long = nets(results, "", "residual"), nets(results, "long")
+    arms = {arm for arm, depth in [*short, *long] if depth}
+    rows = sorted(arms, key=lambda arm: [*OPTIONS, arm].index(arm), reverse=True)
+    figure, grid = new_figure("1,000 highway blocks train, but gain nothing", 6.5, nrows=2, ncols=2, sharey=True)
+    panels = [*((short, depth, EPOCHS) for depth in reversed(DEPTHS)), (long, DEEPEST, LONG_EPOCHS)]
+    for axes, (found, depth, epochs) in zip(grid.flat, panels, strict=True):
+        axes.set_title(f"{depth:,} blocks, {epochs} epochs")
+        for row, arm in enumerate(rows):
+            draw_arm(axes, row, found.get((arm, depth), []), arm_color(arm))
+        for level in (100 * CHANCE, interval(accuracy(found.get((NO_BLOCKS, 0), []))).value):
+            axes.axvline(100 - level, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
+        scale_errors(axes, ERRORS)
+        axes.set(xlabel="test error (%)", xlim=(2, 100))
+    grid[0, 0].set_yticks(range(len(rows)), [arm.replace("b_T", "$b_T$") for arm in rows])
+    grid[0, 0].set_ylim(-0.5, max(len(rows), 1) - 0.5)
+    for axes in [axes for axes in grid.flat if axes.get_legend_handles_labels()[0]][:1]:
+        legend_below(figure, axes)
+    return figure
+
+
+def draw_arm(axes: Axes, row: int, runs: Sequence[StudyRun], color: str) -> None:
+    """Draw the nets of an arm in a row of a panel."""
+    if not runs:
+        axes.text(ERRORS[2], row, "not run", size=9, va="center")
+        return
+    style = {"center": np.median, "color": color}
+    draw_dots(axes, 100 - accuracy(runs), row + 0.13, label="whole net", **style)
+    closed = [100 - 100 * run.measured.blocks.scores[0] for run in runs if run.measured.blocks]
+    if closed and judge_training(runs) == Verdict.REPRODUCED:
+        draw_dots(axes, closed, row - 0.13, label="all blocks closed", markerfacecolor="white", **style)
+
+
+FIGURES = {"thousand_layers.png": figure}

@@ -1,22 +1,17 @@
 """The runs that experiments plan: those of the committed logs; and the choice of a rate for each arm."""
 
-from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import made_up
 import pytest
 from picture_helpers import committed_log
 
-from experiments import thousand_layers
 from experiments.beyond import blocks_compared
 from experiments.common import group_by
 from experiments.rates import TriedRate, best_rates, edge_note, tried_rates
 from highway_networks import Config
 
-RESIDUAL = partial(thousand_layers.plan, residual=True)  # of a further log
-CHOICES = [  # an experiment, the field of its log, and the function that plans it: each arm chooses a rate first
-    (thousand_layers, "runs", thousand_layers.plan),
-    (thousand_layers, "runs", RESIDUAL),
+CHOICES = [  # an experiment whose arms choose a rate first, the field of its log, and the function that plans it
     (blocks_compared, "runs", blocks_compared.plan),
 ]
 
@@ -33,13 +28,11 @@ def as_runs(tasks: list) -> list[SimpleNamespace]:
 
 @pytest.mark.parametrize(("experiment", "field", "plan"), CHOICES, ids=name)
 def test_the_committed_logs_are_of_what_is_run(as_many_as_mnist, experiment, field, plan):
-    path = experiment.EXPERIMENT.log_path("residual" if plan is RESIDUAL else None)
-    log = experiment.EXPERIMENT.read(committed_log(path))
+    log = experiment.EXPERIMENT.read(committed_log(experiment.EXPERIMENT.log_path()))
     tried = [(run.arm, run.lr, run.seed) for run in log.tried]
     choosing = as_runs(plan(as_many_as_mnist, smoke=False))
     assert tried == [(experiment.arm(run), run.config.lr, run.config.seed) for run in choosing]
-    plan = partial(plan, rates=best_rates(log.tried))
-    planned = as_runs(plan(as_many_as_mnist, smoke=False))
+    planned = as_runs(plan(as_many_as_mnist, smoke=False, rates=best_rates(log.tried)))
     assert [run.config for run in getattr(log, field)] == [run.config for run in planned]
 
 

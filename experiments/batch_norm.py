@@ -60,7 +60,7 @@ def train(task: Task, data: Dataset) -> StudyRun:
 
 def accuracy(run: StudyRun) -> float:
     """Return the test accuracy of a run in %."""
-    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
+    return 100 * run.accuracy
 
 
 def validated(run: StudyRun) -> float:

@@ -28,10 +28,9 @@ from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better, require
-from .common import CHANCE
 from .common_figures import arm_color, minus
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
@@ -118,15 +117,10 @@ STUDY = {  # by the endings of their logs
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def points(runs: Iterable[StudyRun]) -> np.ndarray:
-    """Return the test accuracies of runs in %; a diverged one guesses."""
-    return np.array([100 * (CHANCE if run.measured.score is None else run.measured.score) for run in runs])
-
-
 def scores_of(results: Results) -> dict[str, np.ndarray]:
     """Return by arm the test accuracies in % of its finished pairs, (pairs, seeds)."""
     found = {
-        arm: [points(results.scored(cell)) for cell in results.finished if cell.arm == arm]
+        arm: [accuracies(results.scored(cell)) for cell in results.finished if cell.arm == arm]
         for arm in results.study.arms
     }
     return {arm: np.array(scores) for arm, scores in found.items() if scores}
@@ -189,7 +183,7 @@ def found_from(bias: float | str, scores: np.ndarray, without: np.ndarray) -> di
 def numbers_by_rate(results: Results) -> dict:
     """Return what is quoted of the grid of biases and rates: gains over SWEPT, and nets that learn at the best rate."""
     (cell,) = results.study.cells
-    scores = {(bias, lr): points(runs) for (lr, bias), runs in results.settings(cell).items()}
+    scores = {(bias, lr): accuracies(runs) for (lr, bias), runs in results.settings(cell).items()}
     best = {bias: max((of for at, of in scores.items() if at[0] == bias), key=np.mean) for bias, _ in scores}
     return {
         "lower": LOWER,

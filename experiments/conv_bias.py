@@ -31,7 +31,7 @@ from .claims import Verdict, combine
 from .common import CHANCE
 from .common_figures import arm_color, minus, scale_by_logarithm
 from .conv_runs import FEW_EPOCHS, N_VALIDATION
-from .study import Arm, Results, Stage, Study, StudyRun
+from .study import Arm, Results, Stage, Study, StudyRun, accuracies
 
 NETS = {8: "mnist-8", 18: "mnist-8-20", 28: "mnist-8-30"}  # by blocks: two layers fewer than the paper counts
 GUIDELINE = {8: -1.0, 18: -2.0, 28: -3.0}
@@ -62,7 +62,7 @@ def study(depths: Iterable[int], seeds: Sequence[int]) -> Study:
         [DeepConvCell(arm, depth) for depth in depths for arm in ARMS],
         stages=(Stage(seeds, EPOCHS, result="scored"),),
         configure=configure,
-        criteria={"error": lambda run: 1 - accuracy(run) / 100},
+        criteria={"error": lambda run: 1 - run.accuracy},
         own=lambda name, arm: DeepConvCell(name, 8),
         smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
         config=ConvConfig,
@@ -75,13 +75,8 @@ STUDY = {"": study(NETS, range(3)), "new-seeds": study((18, 28), range(3, 13))} 
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def accuracy(run: StudyRun) -> float:
-    """Return the test accuracy in %."""
-    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
-
-
 def learners(runs: Iterable[StudyRun]) -> list[StudyRun]:
-    return [run for run in runs if accuracy(run) >= LEARNED]
+    return [run for run in runs if 100 * run.accuracy >= LEARNED]
 
 
 def name_of(run: StudyRun) -> str:
@@ -128,7 +123,7 @@ def judge_more(runs: Runs, others: Runs) -> Verdict:
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:
     """Return the points by which nets that learn are more accurate than those of the same seed, (seeds,)."""
-    own, theirs = ({run.config.seed: accuracy(run) for run in learners(of)} for of in (runs, others))
+    own, theirs = ({run.config.seed: 100 * run.accuracy for run in learners(of)} for of in (runs, others))
     return np.array([own[seed] - theirs[seed] for seed in own if seed in theirs])
 
 
@@ -137,7 +132,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     depths = by_depth(results.values())
     advised = {depth: arms[minus(GUIDELINE[depth])] for depth, arms in depths.items()}
     new = grouped(results["new-seeds"].runs, kind)
-    scores = sorted(accuracy(run) for of in results.values() for run in of.runs)
+    scores = sorted(score for of in results.values() for score in accuracies(of.runs))
     return {
         "guideline": GUIDELINE,
         "nets": {depth: {name: len(runs) for name, runs in arms.items()} for depth, arms in depths.items()},
@@ -169,7 +164,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
     for axes, (depth, arms) in zip(grid[0], depths.items(), strict=False):
         for place, (name, runs) in enumerate(arms.items()):
             half = min(0.08 * (len(runs) - 1), 0.35)  # of the width of its dots; arms are 1 apart
-            errors = [100 - accuracy(run) for run in runs]
+            errors = 100 - accuracies(runs)
             style = {"color": arm_color(runs[0].cell.arm), "alpha": 0.6, "markersize": 6, "clip_on": False}
             axes.plot(place + np.linspace(-half, half, len(runs)), errors, "o", **style)
             if name == minus(GUIDELINE[depth]):

@@ -38,7 +38,7 @@ from .claims import Verdict, combine, judge_better, require
 from .common import CHANCE
 from .common_figures import arm_color, draw_dots
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
 LEARNED = 2 * CHANCE
 MOST, HALF = 0.9, 0.5  # of the nets
@@ -98,7 +98,7 @@ STUDY = Study(
     ],
     stages=(Stage(range(10), Config.epochs, result="scored"),),
     configure=configure,
-    criteria={"error": lambda run: 1 - (CHANCE if run.measured.score is None else run.measured.score)},
+    criteria={"error": lambda run: 1 - run.accuracy},
     own=lambda name, arm: ImagesCell(name, UNITS, DEPTH, FEW),
     smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
     measured=GatesMeasured,
@@ -108,14 +108,9 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def points(runs: Iterable[StudyRun]) -> np.ndarray:
-    """Return the test accuracies of runs in %; a diverged one guesses."""
-    return np.array([100 * (1 - STUDY.criteria["error"](run)) for run in runs])
-
-
-def trained(accuracies: np.ndarray) -> int:
+def trained(scores: np.ndarray) -> int:
     """Return how many nets of these accuracies in % train."""
-    return int((accuracies > 100 * LEARNED).sum())
+    return int((scores > 100 * LEARNED).sum())
 
 
 def judge_share(share: float) -> Verdict:
@@ -154,8 +149,8 @@ def gates_of(runs: Iterable[StudyRun]) -> np.ndarray:
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by arm, blocks and images, gates by images."""
     found = {(cell.arm, cell.depth, cell.n_train): runs for cell, runs in runs_of(results).items()}
-    accuracies = {of: points(runs) for of, runs in found.items()}
-    share = {of: trained(values) / len(values) for of, values in accuracies.items()}
+    scores = {of: accuracies(runs) for of, runs in found.items()}
+    share = {of: trained(values) / len(values) for of, values in scores.items()}
     gates = {images: halves(gates_of(found["highway", DEPTH, images])) for images in (FEW, ALL)}
     lead = {images: interval(first - second) for images, (first, second) in gates.items()}
     return {
@@ -164,8 +159,8 @@ def numbers(results: Results) -> dict:
         "shallow": SHALLOW,
         "depths": sorted({of[1] for of in found if of[0] == "plain, ReLU"}),
         "images": (FEW, ALL),
-        "accuracy": {of: interval(values) for of, values in accuracies.items()},
-        "train": {of: trained(values) for of, values in accuracies.items()},
+        "accuracy": {of: interval(values) for of, values in scores.items()},
+        "train": {of: trained(values) for of, values in scores.items()},
         "learned": 100 * LEARNED,
         "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},
         "depth": judge_depth(
@@ -187,7 +182,7 @@ def figure(results: Results) -> Figure:
     above, below = picture.subfigures(2, height_ratios=(1.15, 1))
     scores, gates = above.subplots(), below.subplots(ncols=2, sharey=True)
     for row, (cell, runs) in enumerate(found.items()):
-        draw_dots(scores, points(runs), row, color=arm_color(cell.arm))
+        draw_dots(scores, accuracies(runs), row, color=arm_color(cell.arm))
     names = [f"{cell.arm}, {cell.depth} blocks, {cell.n_train:,} images" for cell in found]
     scores.set_yticks(range(len(found)), names, fontsize=8)
     scores.set_ylim(max(1, len(found)) - 0.5, -0.5)

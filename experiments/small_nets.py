@@ -21,7 +21,7 @@ from . import study_command
 from .common import CHANCE
 from .common_figures import arm_color, draw_dots, minus
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 DATASET = "digits"
 SHARED = ArmConfig(hidden=20, batch_size=32, n_train=1437, n_test=360)  # all else but the epochs is a visitor's choice
@@ -57,17 +57,12 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return study_command.train(task, data, columns=("test_score",))  # the article draws them
 
 
-def accuracy(run: StudyRun) -> float:
-    """Return the test accuracy of a run in %."""
-    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
-
-
 STUDY = Study(
     {name_net(**net): arm_of(net) for net in NETS},
     [Cell(name_net(**net), SHARED.hidden, net["depth"]) for net in NETS],
     stages=[Stage(range(20), SHARED.epochs, result="scored")],
     configure=configure,
-    criteria={"error": lambda run: 100 - accuracy(run)},
+    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
     own=lambda name, arm: Cell(name, SHARED.hidden, 50),
     smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128},
 )
@@ -79,7 +74,7 @@ STUDY = Study(
 def by_net(results: Results) -> dict[str, list[float]]:
     """Return the test accuracies of each finished net in %, one a seed, by its name."""
     cells = {cell: results.settings(cell).values() for cell in results.finished}
-    return {cell.arm: [accuracy(run) for runs in of for run in runs] for cell, of in cells.items()}
+    return {cell.arm: [score for runs in of for score in accuracies(runs)] for cell, of in cells.items()}
 
 
 def numbers(results: Results) -> dict:

@@ -21,6 +21,7 @@ from highway_lab.logs import Result, grouped
 from highway_networks import BLOCKS, InputError, rounded
 
 from .blocks import make_known
+from .common import CHANCE
 from .partly_frozen import ArmConfig
 
 Setting = tuple[float | str, ...]  # the values of an arm's hyperparameters, in the order of its grid
@@ -124,6 +125,11 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
     diverged: bool
     history: dict[str, list[float | None]]
     measured: MeasuredT
+
+    @property
+    def accuracy(self) -> float:
+        """Return the share of samples that it reads correctly; of a run that diverged, that of guessing."""
+        return CHANCE if self.measured.score is None else self.measured.score
 
     @property
     def cell(self) -> CellT:
@@ -353,6 +359,11 @@ class Results:
             for name, value, own in zip(names, neighbour, setting, strict=True)
             if value != own
         ]
+
+
+def accuracies(runs: Iterable[StudyRun]) -> np.ndarray:
+    """Return the accuracy of each run in %, on test samples if the runs are results."""
+    return 100 * np.array([run.accuracy for run in runs])
 
 
 def missing(rung: Rung) -> list[Task]:

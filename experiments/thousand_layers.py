@@ -63,7 +63,7 @@ from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_goo
 from .common import CHANCE
 from .common_figures import arm_color, draw_dots, legend_below, minus, scale_errors
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 UNITS, SHALLOWER, DEEPEST = 50, 100, 1000
 DEPTHS = (DEEPEST, SHALLOWER, 10)
@@ -222,14 +222,9 @@ def nets(results: Mapping[str, Results], *endings: str) -> dict[tuple[str, int],
     return {(cell.arm, cell.depth): [*chain(*of.settings(cell).values())] for of, cell in found}
 
 
-def accuracy(runs: Sequence[StudyRun]) -> np.ndarray:
-    """Return the test accuracies of runs in %; a diverged one guesses."""
-    return np.array([100 * (CHANCE if run.measured.score is None else run.measured.score) for run in runs])
-
-
 def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
     """Return the points of test accuracy by which runs outperform others."""
-    return difference(accuracy(runs), accuracy(others))
+    return difference(accuracies(runs), accuracies(others))
 
 
 def judge_training(runs: Sequence[StudyRun]) -> Verdict:
@@ -306,7 +301,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {
         "verdict": {
             "stall": of_any(trains.values()),
-            "blog": judge_blog(accuracy(deepest[COPIES]), needed[COPIES]),
+            "blog": judge_blog(accuracies(deepest[COPIES]), needed[COPIES]),
             "struggle": judge_struggle(losses.values(), judge_training(short[rival, DEEPEST]), gains[SHALLOWER]),
             "copies": judge_copies(shares.values()),
             "used": combine(judge_better(found[bias]["over_none"], ACCURACY_MARGIN) for bias in (-6.0, COPIES)),
@@ -333,7 +328,7 @@ def found_of(bias: float | str, runs: Sequence[StudyRun], none: Sequence[StudyRu
     return {
         "bias": bias,
         "epochs": runs[0].config.epochs,
-        "accuracy": accuracy(runs).mean(),
+        "accuracy": accuracies(runs).mean(),
         "over_none": lead(runs, none),
         "lost": sorted(costs(runs)),
         "lowest_rate": runs[0].config.lr == min(RATES),
@@ -351,7 +346,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
         axes.set_title(f"{depth:,} blocks, {epochs} epochs")
         for row, arm in enumerate(rows):
             draw_arm(axes, row, found.get((arm, depth), []), arm_color(arm))
-        for level in (100 * CHANCE, interval(accuracy(found.get((NO_BLOCKS, 0), []))).value):
+        for level in (100 * CHANCE, interval(accuracies(found.get((NO_BLOCKS, 0), []))).value):
             axes.axvline(100 - level, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
         scale_errors(axes, ERRORS)
         axes.set(xlabel="test error (%)", xlim=(2, 100))
@@ -368,7 +363,7 @@ def draw_arm(axes: Axes, row: int, runs: Sequence[StudyRun], color: str) -> None
         axes.text(ERRORS[2], row, "not run", size=9, va="center")
         return
     style = {"center": np.median, "color": color}
-    draw_dots(axes, 100 - accuracy(runs), row + 0.13, label="whole net", **style)
+    draw_dots(axes, 100 - accuracies(runs), row + 0.13, label="whole net", **style)
     closed = [100 - 100 * run.measured.blocks.scores[0] for run in runs if run.measured.blocks]
     if closed and judge_training(runs) == Verdict.REPRODUCED:
         draw_dots(axes, closed, row - 0.13, label="all blocks closed", markerfacecolor="white", **style)

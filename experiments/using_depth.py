@@ -87,11 +87,10 @@ from .common_figures import arm_color, draw_dots
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 PAIRS = {"n_train": 30_000, "n_validation": 5_000, "n_test": 10_000, "seed": 1}
 PIXELS, CLASSES, UNITS, BLOCKS_OF_FIRST = 2 * 784, 10, 100, 20
-CHANCE = 0.1  # accuracy of a run that diverged
 FAILED = 20  # % of test pairs, below which a run has failed
 MARGIN = 1.0  # points within which two kinds of net are as good as each other
 RATES = (2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)
@@ -171,7 +170,7 @@ STUDY = Study(
         Stage(scoring_seeds, 60, best=1, result="scored"),
     ),
     configure=configure,
-    criteria={"error": lambda run: 1 - (CHANCE if run.measured.score is None else run.measured.score)},
+    criteria={"error": lambda run: 1 - run.accuracy},
     growth=4,
     own=lambda name, arm: Cell(name, as_many(arm, BLOCKS_OF_FIRST), BLOCKS_OF_FIRST),
     smoke={"hidden": 8, "depth": 3, "n_train": 256, "n_test": 64},
@@ -179,11 +178,6 @@ STUDY = Study(
 
 
 # ---------------------------------------------------------------------------------------- what was found
-
-
-def points(results: Results, cell: Cell) -> np.ndarray:
-    """Return the test accuracies of a cell in %, one a seed; none if it is unfinished."""
-    return 100 * (1 - results.values(cell))
 
 
 def second_family(results: Results) -> tuple[Cell, ...]:
@@ -199,7 +193,7 @@ def compare(results: Results, others: Sequence[Cell], least: float = 0.0) -> dic
 
     least: accuracy in % below which runs are left out
     """
-    highway, *rivals = (points(results, cell) for cell in (FIRST["highway"], *others))
+    highway, *rivals = (accuracies(results.scored(cell)) for cell in (FIRST["highway"], *others))
     leads = [welch(highway[highway >= least], rival[rival >= least]) for rival in rivals]
     return {
         cell: {"lead": lead.value, "half": lead.interval(LEVEL / len(leads)).half, "word": word}
@@ -214,7 +208,7 @@ def primary(results: Results) -> tuple[Cell, ...]:
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes; accuracies in %, by arm, blocks and units."""
-    done = {(cell.arm, cell.depth, cell.hidden): points(results, cell) for cell in results.finished}
+    done = {(cell.arm, cell.depth, cell.hidden): accuracies(results.scored(cell)) for cell in results.finished}
     families = primary(results), second_family(results)
     compared, without = (
         {(cell.arm, cell.depth): of for others in families for cell, of in compare(results, others, least).items()}
@@ -237,7 +231,7 @@ def numbers(results: Results) -> dict:
 
 def figure(results: Results) -> Figure:
     """Draw the test error of each finished cell, the best first: a small dot is a net, a large one the mean."""
-    errors = {cell: 100 - points(results, cell) for cell in results.finished}
+    errors = {cell: 100 - accuracies(results.scored(cell)) for cell in results.finished}
     rows = sorted(errors, key=lambda cell: errors[cell].mean())
     figure, axes = new_figure("Test error on the sum of two digits", 1.4 + 0.26 * len(rows))
     for row, cell in enumerate(rows):

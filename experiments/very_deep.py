@@ -36,7 +36,7 @@ from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better
 from .common import CHANCE
 from .common_figures import arm_color, minus
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
 BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
 DEEP, DEEPER = (20, 100), (50, 100, 200, 500, 1000)  # blocks, by gate bias and by depth
@@ -69,11 +69,6 @@ def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> DeepMea
     return DeepMeasured(loss, score, None if gates is None else rounded_all(gates, digits=4))
 
 
-def accuracy(run: StudyRun) -> float:
-    """Return the test accuracy of a run in %."""
-    return 100 * (CHANCE if run.measured.score is None else run.measured.score)
-
-
 def study(cells: Sequence[Cell], biases: Sequence[float], lr: float, epochs: int, n_train: int) -> Study:
     def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
         return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth, n_train=n_train, n_test=2_000)
@@ -86,7 +81,7 @@ def study(cells: Sequence[Cell], biases: Sequence[float], lr: float, epochs: int
         cells,
         [Stage(range(3), epochs, result="scored")],
         configure,
-        criteria={"error": lambda run: 100 - accuracy(run)},
+        criteria={"error": lambda run: 100 * (1 - run.accuracy)},
         own=lambda name, arm: Cell(name, 50, DEEP[0]),
         smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 128},
         measured=DeepMeasured,
@@ -120,10 +115,7 @@ def runs_of(results: Results, arm: str = "highway") -> dict[int, dict[float, lis
 
 
 def scores_of(runs: Mapping[int, Mapping[float, Sequence[StudyRun]]]) -> Scores:
-    return {
-        depth: {bias: np.array([accuracy(run) for run in seeds]) for bias, seeds in of.items()}
-        for depth, of in runs.items()
-    }
+    return {depth: {bias: accuracies(seeds) for bias, seeds in of.items()} for depth, of in runs.items()}
 
 
 def fails(scores: np.ndarray) -> Verdict:
@@ -172,7 +164,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "doubled": {bias: [np.mean(growth(run) > DOUBLED) for run in of] for bias, of in by_depth[DEEPER[-1]].items()},
         "lead": interval(np.mean([used[depth] - copies[depth] for depth in deep], axis=0)),
         "behind": difference(used[100], used[DEEPER[-1]]),
-        "plain": [accuracy(run) for run in plain],
+        "plain": [*accuracies(plain)],
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
         "seeds": {len(of) for depth in scores.values() for of in depth.values()},
         "biases": BIASES,
@@ -192,7 +184,7 @@ def figure(results: Mapping[str, Results]) -> Figure:
     for cell in results[""].finished:
         runs = runs_of(results[""], cell.arm)[cell.depth]
         style = {"label": f"{cell.arm}, {cell.depth} blocks", "color": colors.get(cell, arm_color(cell.arm))}
-        draw_by_bias(upper, biases, {bias: [accuracy(run) for run in runs[bias]] for bias in runs}, **style)
+        draw_by_bias(upper, biases, {bias: accuracies(runs[bias]) for bias in runs}, **style)
         draw_by_bias(lower, biases, {bias: [growth(run).mean() for run in runs[bias]] for bias in runs}, **style)
     draw_level(upper, 100 * CHANCE, "chance")
     draw_level(lower, 1, "σ($b_T$)")

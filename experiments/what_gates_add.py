@@ -138,13 +138,13 @@ from highway_networks import Dataset, DeepNet, rounded
 from . import study_command
 from .blocks import number_of, rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
-from .common import CHANCE, CHANCE_LOSS
+from .common import CHANCE_LOSS
 from .common_figures import arm_color, draw_dots
 from .comparisons import AS_GOOD, BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
 from .digit_pairs import pair_digits
 from .flow import FLOW_BATCH, Flow, gradient_norms, jacobian
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 from .study_command import ROWS
 
 # ------------------------------------------------------------------------------------------- the arms
@@ -305,7 +305,7 @@ def counted_loss(run: StudyRun) -> float:
 
 
 CRITERIA = {
-    "accuracy": lambda run: -(CHANCE if run.measured.score is None else run.measured.score),
+    "accuracy": lambda run: -run.accuracy,
     "loss": lambda run: math.log10(counted_loss(run)),
 }
 
@@ -394,15 +394,10 @@ def is_shallow(cell: TaskCell) -> bool:
     return cell.arm == "plain" and cell.depth <= SHALLOW
 
 
-def points(results: Results, cell: TaskCell) -> np.ndarray:
-    """Return the test accuracies of a cell in %, one a seed; none if it is unfinished."""
-    return -100 * results.values(cell, "accuracy")
-
-
 def right_images(run: StudyRun) -> np.ndarray:
-    """Return which test images a run classifies correctly (n,), 1 or 0; CHANCE for each where it diverged."""
+    """Return which test images a run classifies correctly (n,), 1 or 0; that of guessing for each if it diverged."""
     if run.diverged:
-        return np.full(run.config.n_test, CHANCE)
+        return np.full(run.config.n_test, run.accuracy)
     bits = np.frombuffer(base64.b64decode(run.measured.right), np.uint8)
     return np.unpackbits(bits, count=run.config.n_test).astype(float)
 
@@ -491,10 +486,6 @@ def passed_on(flow: Flow) -> int:
     return int(np.sum(values > PASSED * np.nanmax(values)))
 
 
-def mean_accuracy(runs: Sequence[StudyRun]) -> float:
-    return -100 * float(np.mean([CRITERIA["accuracy"](run) for run in runs]))
-
-
 def copies(results: Results) -> dict[float, dict]:
     """Return by gate bias what gated residual and highway nets reach, and by how much the first are better."""
     found = {}
@@ -506,7 +497,7 @@ def copies(results: Results) -> dict[float, dict]:
         bias: {
             "bias": bias,
             "seeds": len(of["highway"]),
-            **{name: mean_accuracy(of[name]) for name in ("gated", "highway")},
+            **{name: accuracies(of[name]).mean() for name in ("gated", "highway")},
             "lead": of["lead"].value,
             "word": word,
         }
@@ -532,7 +523,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     short, long = (results[of].study.stages for of in ("short", ""))
     chosen = results[""].chosen(HIGHWAY[1])
     return {
-        **{of: {name: mean_accuracy(found) for name, found in runs[of].items()} for of in runs},
+        **{of: {name: accuracies(found).mean() for name, found in runs[of].items()} for of in runs},
         "tried_epochs": {"short": short[0].epochs, "long": long[0].epochs},
         "scored_seeds": (min(map(len, runs["long"].values())), max(map(len, runs["long"].values()))),
         "highway_bias": chosen[1],
@@ -582,7 +573,10 @@ def errors_figure(results: Mapping[str, Results]) -> Figure:
     Of wide nets those that validate best are drawn. A faint dot is a net, a bold one the mean.
     """
     found = {
-        cell: 100 - points(results[of], cell) for of in ("", "wide") if of in results for cell in results[of].finished
+        cell: 100 - accuracies(results[of].scored(cell))
+        for of in ("", "wide")
+        if of in results
+        for cell in results[of].finished
     }
     shown = [cell for cell in found if cell.depth == 100]
     if {"", "wide"} <= results.keys() and results["wide"].finished:

@@ -466,7 +466,8 @@ def loads(text: bytes, schema: type[LogT]) -> LogT:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     raw = msgspec.json.decode(text)
     check_values(raw)
-    raw = schema.unpacked(raw, schema) if hasattr(schema, "unpacked") else raw
+    if unpacked := getattr(schema, "unpacked", None):
+        raw = unpacked(raw, schema)
     log = msgspec.convert(raw, schema)
     check_objects(raw, log, {}, "$")
     return log

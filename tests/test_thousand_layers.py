@@ -132,7 +132,7 @@ def test_a_net_that_diverges_counts_as_one_that_guesses(digits):
     run = tl.train(replace(task, config=replace(task.config, lr=3e38)), digits)
     assert (run.diverged, run.measured.train_loss, run.measured.blocks) == (True, None, None)
     assert tl.judge_training([run, run, run]) == "not reproduced"
-    assert tl.accuracy([run]) == 10
+    assert run.accuracy == 0.1
 
 
 def test_long_training_takes_the_rates_that_were_chosen():

@@ -286,12 +286,13 @@ def numbers(results: Mapping[str, Results]) -> dict:
     short, long = nets(results, "", "residual"), nets(results, "long")
     none = {EPOCHS: short[NO_BLOCKS, 0], LONG_EPOCHS: long[NO_BLOCKS, 0]}
     bias_of = {name: bias for bias, name in HIGHWAY.items()}
-    deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in (short | long).items() if depth == DEEPEST}
-    found = {
-        of: found_of(of, runs, none[runs[0].config.epochs]) for of, runs in deepest.items()
-    }  # the longest training
+    longest = short | long
+    deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in longest.items() if depth == DEEPEST}
+    found = {of: found_of(of, runs, none[runs[0].config.epochs]) for of, runs in deepest.items()}
     trains = {bias: judge_training(deepest[bias]) for bias in HIGHWAY}
-    needed = {bias: [count_needed(run.measured.blocks) for run in deepest[bias]] for bias in HIGHWAY}
+    needed = {
+        bias: [count_needed(run.measured.blocks) for run in deepest[bias] if run.measured.blocks] for bias in HIGHWAY
+    }
     shares = {bias: carried(short[name, DEEPEST]) for bias, name in HIGHWAY.items()}
     losses = {bias: lead(short[HIGHWAY[bias], SHALLOWER], short[HIGHWAY[bias], DEEPEST]) for bias in (-4.0, -6.0)}
     rival = best_validated(results, RESIDUAL)

@@ -148,10 +148,11 @@ NUMBERED = {"residual-scaled": scaled_block, "rezero": rezero_block}
 
 
 def numbered(kind: str, number: float) -> str:
-    """Return the name of a block of one of NUMBERED, which the nets know from now on."""
-    name = kind + f"-{number:g}" * (number != 1)
+    """Return the name of a block of one of NUMBERED, which the nets know from now on; its number has six digits."""
+    digits = f"{number:g}"
+    name = kind + f"-{digits}" * (digits != "1")
     if name not in BLOCKS:
-        BLOCKS[name] = NUMBERED[kind](number)
+        BLOCKS[name] = NUMBERED[kind](float(digits))
     return name
 
 
@@ -168,7 +169,7 @@ def rezero_fields(s: float, **others: float) -> dict:
 def number_of(name: str) -> tuple[str, float] | None:
     """Return kind and number of a block that has one; None for any other name."""
     for kind in NUMBERED:
-        if found := re.fullmatch(rf"{kind}(?:-(\d[\d.e+-]*))?", name):
+        if found := re.fullmatch(rf"{kind}(?:-(-?\d[\d.e+-]*))?", name):
             with suppress(ValueError):  # of what only looks like a number
                 return kind, float(found[1] or 1)
     return None

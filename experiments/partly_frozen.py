@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from highway_lab.training import Training
-from highway_networks import Config, Dataset, DeepNet, hyperparameter
+from highway_networks import Config, Dataset, DeepNet, InputError, hyperparameter
 
 
 class PartlyFrozenNet(DeepNet):
@@ -90,6 +90,9 @@ class ArmConfig(Config):
         net.params = drawn.params
         frozen, zero, net.shared = (tuple(filter(None, of.split(","))) for of in (self.frozen, self.zero, self.shared))
         net.frozen = frozen + zero
+        if unknown := {*net.frozen, *net.shared} - net.params.keys():
+            expected = f"expected names among {', '.join(net.params)}"
+            raise InputError(f"frozen, zero, shared: {expected}, found {min(unknown)}; rename it")
         for name in zero:
             net.params[name] = 0
         if self.identity:

@@ -9,9 +9,11 @@ ends with the choice that a fresh start would have made.
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from numbers import Real
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import numpy as np
@@ -145,11 +147,16 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
 
     @staticmethod
     def unpacked(raw: Any, schema: Any) -> Any:
-        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults."""
-        task = raw["task"]
+        """Return the fields of a run, given what a file holds; hyperparameters that came later have their defaults.
+
+        Raises ValueError for anything else.
+        """
         _, config, _ = get_args(schema)
-        task["config"] = asdict(config()) | task["config"]
-        make_known(task["config"]["block"])  # which may have a number
+        try:
+            raw["task"]["config"] = asdict(config()) | raw["task"]["config"]
+            make_known(raw["task"]["config"]["block"])  # which may have a number
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
         return raw
 
     def contradiction(self) -> str | None:
@@ -189,6 +196,11 @@ class Study:
     measured: type = Measured
 
     def __post_init__(self) -> None:
+        if self.growth and len(self.stages) < 2:
+            raise InputError("growth: expected a second stage, which takes some of the settings, found none; add it")
+        for cell, stage in product(self.cells, self.stages):
+            if len({*stage.seeds_of(cell)}) < len(stage.seeds_of(cell)):
+                raise InputError(f"{cell}: expected seeds that differ, found {stage.seeds_of(cell)}; choose others")
         for cell in self.cells:
             chose, scores = (
                 {seed for stage in self.stages if bool(stage.result) is of for seed in stage.seeds_of(cell)}
@@ -210,9 +222,9 @@ class Study:
             yield stage, rung, tried
             if missing(rung):
                 return
-            if not stage.result:  # runs of earlier stages count too, once, if they were as long
-                long = {of: [run for run in tried.get(of, ()) if run.config.epochs == stage.epochs] for of in rung}
-                tried = {of: [*long[of], *(run for run in rung[of] if run not in long[of])] for of in rung}
+            if not stage.result:  # runs of earlier stages count too, once, if they are such as this one asks for
+                alike = {of: [run for run in tried.get(of, ()) if self.asks(stage, run)] for of in rung}
+                tried = {of: [*alike[of], *(run for run in rung[of] if run not in alike[of])] for of in rung}
 
     def grid(self, cell: Any) -> list[Setting]:
         """Return the settings that a cell tries first."""
@@ -222,17 +234,26 @@ class Study:
         tasks = {of: [self.task(cell, stage, of, seed) for seed in stage.seeds_of(cell)] for of in settings}
         return {of: [done.get(task, task) for task in tasks[of]] for of in tasks}
 
+    def asks(self, stage: Stage, run: StudyRun) -> bool:
+        """Tell whether a stage asks for a run, or for the same with another seed."""
+        return self.task(run.cell, stage, run.setting, run.config.seed) == run.task
+
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
         fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
         return Task(cell, setting, self.configure(fields, cell, stage), stage.result)
 
     def ranked(self, rung: Rung, criterion: str) -> list[Setting]:
-        """Return settings, the best by the mean of a criterion first; raises InputError where that is no number."""
-        means = {of: float(np.mean([self.criteria[criterion](run) for run in rung[of]])) for of in rung}
-        if wrong := [of for of in means if not math.isfinite(means[of])]:
-            expected = "expected a number for every run, diverged ones too"
-            raise InputError(f"{criterion}: {expected}, found {means[wrong[0]]} at {wrong[0]}; mend the criterion")
+        """Return settings, the best by the mean of a criterion first."""
+        means = {of: np.mean([self.judge(run, criterion) for run in rung[of]]) for of in rung}
         return sorted(rung, key=means.__getitem__)
+
+    def judge(self, run: StudyRun, criterion: str) -> float:
+        """Return what a criterion says of a run; raises InputError where that is no number."""
+        value = self.criteria[criterion](run)
+        if not (isinstance(value, Real) and math.isfinite(value)):
+            expected = "expected a number for every run, diverged ones too"
+            raise InputError(f"{criterion}: {expected}, found {value} at {run.setting}; mend the criterion")
+        return float(value)
 
     def chosen(self, rung: Rung, best: int | None) -> list[Setting]:
         """Return the settings that are among the best by any criterion."""
@@ -243,13 +264,19 @@ class Study:
         found = []
         for setting in settings:
             for at, offered in enumerate(self.arms[cell.arm].grid.values()):
-                if len(offered) < 2 or not all(isinstance(value, float) for value in offered):
+                if len({*offered}) < 2 or not all(isinstance(value, Real) for value in offered):
                     continue
                 values = sorted({of[at] for of in rung}, reverse=offered[0] > offered[-1])
+                where = values.index(setting[at]) + 1  # once there is a value before them
                 values = [beyond(values[1], values[0]), *values, beyond(values[-2], values[-1])]
-                where = values.index(setting[at])
                 found += [(*setting[:at], value, *setting[at + 1 :]) for value in values[where - 1 : where + 2]]
-        return [of for of in dict.fromkeys(found) if of not in rung]
+        return [of for of in dict.fromkeys(found) if of not in rung and self.makes_net(cell, of)]
+
+    def makes_net(self, cell: Any, setting: Setting) -> bool:
+        """Tell whether a setting makes a configuration: one step beyond a momentum of 0.9 there may be none."""
+        with suppress(InputError):
+            return bool(self.task(cell, self.stages[0], setting, 0))
+        return False
 
     def next_tasks(self, runs: Iterable[StudyRun], least: int = 1) -> list[Task]:
         """Return runs that can be made now: all of the first unfinished cell, and of others to make up `least`."""
@@ -336,8 +363,7 @@ class Results:
 
     def quality(self, cell: Any, criterion: str | None = None) -> float:
         """Return the mean of a criterion over the runs by which a finished cell has chosen its setting."""
-        of = self.study.criteria[criterion or next(iter(self.study.criteria))]
-        return float(np.mean([of(run) for run in self.tried(cell)[self.chosen(cell, criterion)]]))
+        return float(np.mean(self.judged(self.tried(cell)[self.chosen(cell, criterion)], criterion)))
 
     def scored(self, cell: Any, criterion: str | None = None, result: str = "scored") -> list[StudyRun]:
         """Return a cell's results of a stage in the chosen setting, in the order of their seeds; none if unfinished."""
@@ -345,8 +371,11 @@ class Results:
 
     def values(self, cell: Any, criterion: str | None = None, result: str = "scored") -> np.ndarray:
         """Return what a criterion says of a cell's results in the setting that it chose; less is better."""
-        of = self.study.criteria[criterion or next(iter(self.study.criteria))]
-        return np.array([of(run) for run in self.scored(cell, criterion, result)])
+        return self.judged(self.scored(cell, criterion, result), criterion)
+
+    def judged(self, runs: Iterable[StudyRun], criterion: str | None = None) -> np.ndarray:
+        """Return what a criterion (the first) says of runs; less is better."""
+        return np.array([self.study.judge(run, criterion or next(iter(self.study.criteria))) for run in runs])
 
     def untried(self, cell: Any, criterion: str | None = None) -> list[str]:
         """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""

@@ -16,9 +16,10 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
@@ -27,9 +28,10 @@ import numpy as np
 
 from highway_lab.cli import import_file, quote
 from highway_lab.console import count_of
-from highway_lab.files import make_place, remove
+from highway_lab.datasets import DATASETS
+from highway_lab.files import lock_log, make_place, remove
 from highway_lab.intervals import interval
-from highway_lab.jobs import ResultFile, check_of_today, is_of_today
+from highway_lab.jobs import ResultFile, check_of_today, check_scheduler, is_of_today, run_missing
 from highway_lab.logs import SCHEMA, DatasetInfo, Log, digest_of_samples, imported, now, write
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -79,7 +81,7 @@ class StudyLog(Log, Generic[RunT]):
         (of_run,) = get_args(schema)
         try:
             if "defaults" not in raw:
-                raise ValueError(f"one of an older form, which commit {OLDER} reads")
+                raise ValueError(f"one of no study, or of an older form, which commit {OLDER} reads")
             environments, cells, defaults = (raw.pop(name) for name in ("environments", "cells", "defaults"))
             nothing = dict.fromkeys(raw.pop("measured"))
             for run in raw["runs"]:
@@ -157,6 +159,7 @@ class StudyExperiment(Experiment):
     def __init__(self, module: ModuleType):
         self.contents, self.studies = module, by_ending(module.STUDY)
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
+        self.known = self.next | self.studies
         first, *more = self.studies
         dataset = getattr(module, "DATASET", "mnist")
         super().__init__(
@@ -177,7 +180,7 @@ class StudyExperiment(Experiment):
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
             parser.set_defaults(study=first)
             if more:
-                choices = [*(self.next if parser is run else self.studies)]
+                choices = [*(self.known if parser in (run, table) else self.studies)]
                 parser.add_argument("--study", choices=choices, help="default: the first")
 
     @property
@@ -198,18 +201,18 @@ class StudyExperiment(Experiment):
         if len(arguments.logs) > 1:
             found = f"expected one log, found {len(arguments.logs)}"
             raise InputError(f"{arguments.command}: {found}; name one, or none for the committed ones")
-        arms, ending = read_arms(arguments.own) if arguments.own else {}, arguments.study
-        there = {of: path for of in self.studies if (path := self.log_of(of)).exists()}
-        beside = with_ending(self.log_of(ending), arguments.own.stem) if arms else None
-        given = self.named(arguments.logs[0]) if arguments.logs else beside
-        logs = {of: [path] for of, path in there.items()} or {ending: [self.log_of(ending)]}
-        if given:
-            ours = logs.get(ending, []) if arms and not is_smoke(self.read(given)) else []
+        own, ending = arguments.own, arguments.study
+        logs = {of: [path] for of in self.studies if (path := self.log_of(of)).exists()}
+        beside = self.log_with(self.log_of(ending), own) if own else None
+        if given := self.named(arguments.logs[0]) if arguments.logs else beside:
+            ending = next((of for of in logs if logs[of] == [given]), ending)
+            dataset = self.read(given).dataset
+            ours = [path for path in logs.get(ending, ()) if own and self.read(path).dataset.name == dataset.name]
             logs = {ending: [*ours, given]}
         found = {}
-        for of, paths in logs.items():
+        for of, paths in (logs or {ending: [self.log_of(ending)]}).items():
             read = [self.read(path) for path in paths]
-            study = self.studies[of].with_arms(arms) if arms and of == ending else self.studies[of]
+            study = with_own(self.known[of], own) if own and of == ending else self.known[of]
             study = study.small() if is_smoke(read[0]) else study
             found[of] = Results(study, [run for log in read for run in log.runs])
         return found, [path for paths in logs.values() for path in paths]
@@ -232,31 +235,62 @@ class StudyExperiment(Experiment):
             raise InputError(f"--study: expected one of STUDY, found {ending} of NEXT; add --next")
         study = studies[ending]
         if arguments.own:
-            arms = read_arms(arguments.own)
-            study, job = study.with_arms(arms).only(arms), job.for_more(arguments.own.stem)
-        study = study.small() if job.smoke else study
-        lines = ResultFile(job.path.with_suffix(".jsonl"), schema_of(study))
-        if arguments.old == "fresh":
-            remove(job.path)
-            lines.clear()
-        logged = by_task(self.read(job.path).runs) if job.path.exists() else {}
-        runs, least = (
-            logged | by_task(lines.read()),
-            sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs,
-        )
-        if not (tasks := Results(study, runs.values()).next_tasks(least)) and runs.keys() == logged.keys():
-            print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
-            return
-        self.check(job, study, logged)
-        while tasks:
-            runs |= by_task(job.run_missing(partial(train_task, self.module), tasks, schema_of(study)))
-            self.write(job, runs)
-            tasks = Results(study, runs.values()).next_tasks(least)
-        self.write(job, runs)
-        lines.clear()
+            both, job = with_own(study, arguments.own), replace(job, path=self.log_with(job.path, arguments.own))
+            study = both.only(both.arms.keys() - study.arms.keys())
+        with lock_log(job.path):
+            self.train_all(job, study.small() if job.smoke else study)
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
-        print(f"saved {job.path}\nto see it: {' '.join([self.parser.prog, 'plot', *words])}")
+        command = "plot" if ending in self.studies else "table"
+        print(f"to see it: {' '.join([self.parser.prog, command, *words])}")
+
+    def train_all(self, job: ExperimentJob, study: Study) -> None:
+        """Train the runs that a study asks for and its log lacks; what was there is forgotten once all is checked."""
+        arguments, schema, old = job.arguments, schema_of(study), job.arguments.old
+        lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
+        lines.check()
+        logged = self.logged(job) if old != "fresh" else {}
+        found = by_task(lines.read()) if old != "fresh" else {}
+        runs = logged | {task: run for task, run in found.items() if task not in logged}
+        least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
+        tasks = Results(study, runs.values()).next_tasks(least)
+        if not tasks and runs.keys() == logged.keys():
+            print(f"{job.path}: nothing is missing; to train all anew: {arguments.to_continue} --fresh")
+        else:
+            self.check(job, study, logged)
+            if arguments.scheduler:
+                check_scheduler(arguments.scheduler)
+            if old == "fresh":
+                remove(job.path)
+                lines.clear()
+        options = {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "scheduler": arguments.scheduler}
+        options["old"] = None if old == "fresh" else old
+        while tasks:
+            made = run_missing(partial(train_task, self.module), tasks, job.data, lines, **options)
+            runs |= by_task(made)
+            self.write(job, runs)
+            tasks = Results(study, runs.values()).next_tasks(least)
+        if runs.keys() != logged.keys():
+            self.write(job, runs)
+            print(f"saved {job.path}")
+        lines.clear()
+
+    def logged(self, job: ExperimentJob) -> dict[Task, StudyRun]:
+        """Return the runs that a job's log holds; raises InputError if they are of another data set."""
+        if not job.path.exists():
+            return {}
+        log = self.read(job.path)
+        if log.dataset.name != job.dataset:
+            found = f"expected runs on {job.dataset}, found runs on {log.dataset.name}"
+            raise InputError(f"{job.path}: {found}; move the file, or begin anew (--fresh)")
+        return by_task(log.runs)
+
+    def log_with(self, path: Path, own: Path) -> Path:
+        """Return the path of the log of a user's own arms; raises InputError if another log has its name."""
+        if own.stem in {*self.known, *DATASETS, "smoke"}:
+            expected = f"expected a name that no log of {self.name} ends with"
+            raise InputError(f"{own}: {expected}, found {own.stem}; rename the file")
+        return with_ending(path, own.stem)
 
     def check(self, job: ExperimentJob, study: Study, logged: Mapping[Task, StudyRun]) -> None:
         """Raise InputError for a data set with fewer samples than a study takes, or runs in its log of other code."""
@@ -321,15 +355,36 @@ def is_smoke(log: StudyLog) -> bool:
     return "--smoke" in log.command.split()
 
 
-def read_arms(file: Path) -> dict[str, Arm]:
-    """Return the arms that a user's file adds; raises InputError for a file that has none."""
+def with_own(study: Study, file: Path) -> Study:
+    """Return a study with the arms of a user's file; raises InputError for a file that has none, or none for nets."""
     if str(file) not in imported:
         import_file(str(file))
     arms = getattr(sys.modules[file.stem], "ARMS", None)
     if not (isinstance(arms, dict) and arms and all(isinstance(of, Arm) for of in arms.values())):
         expected = 'expected ARMS = {"a name": Arm(...)} in it, arms of experiments.study'
         raise InputError(f"{file}: {expected}, found {arms!r:.60}; add it")
-    return arms
+    if wrong := [name for name in arms if not (isinstance(name, str) and name.isprintable() and len(name) <= 60)]:
+        expected = "expected names of at most 60 printable characters"
+        raise InputError(f"{file}: {expected}, found {wrong[0]!r:.60}; rename it")
+    try:
+        both = study.with_arms({name: arm._replace(grid=plain_grid(arm)) for name, arm in arms.items()})
+        for cell in both.only(arms).cells:
+            for stage, setting in product(both.stages, both.grid(cell)):
+                both.task(cell, stage, setting, 0)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+    except Exception as error:  # whatever a user's function raises
+        expected = "expected arms with options that name a block, and with a grid of some values by hyperparameter"
+        raise InputError(f"{file}: {expected}, found: {type(error).__name__}: {error}; mend it") from error
+    return both
+
+
+def plain_grid(arm: Arm) -> dict[str, tuple]:
+    """Return the grid of an arm with Python's own numbers, as a log gives them back; raises ValueError without any."""
+    grid = {name: tuple(np.asarray(values).tolist()) for name, values in arm.grid.items()}
+    if empty := [name for name, values in grid.items() if not values]:
+        raise ValueError(f"no value of {empty[0]}")
+    return grid
 
 
 def summary(results: Results) -> str:
@@ -356,13 +411,19 @@ def summary(results: Results) -> str:
     return "\n".join([*lines, *([f"{count_of(unfinished, 'cell')} unfinished"] if unfinished else [])])
 
 
+def setting_of(study: Study, run: StudyRun) -> dict[str, Any]:
+    """Return a run's hyperparameters by name; all in one where the study does not have its arm, or has another."""
+    names = study.arms[run.cell.arm].grid if run.cell.arm in study.arms else ()
+    return dict(zip(names, run.setting, strict=True)) if len(names) == len(run.setting) else {"setting": run.setting}
+
+
 def row_of(study: Study, run: StudyRun) -> dict[str, Any]:
     """Return the cells of a run's row in a table."""
     measured = {name: value for name, value in vars(run.measured).items() if isinstance(value, int | float)}
     return {
         **asdict(run.cell),
         "result": run.task.result,
-        **dict(zip(study.arms[run.cell.arm].grid, run.setting, strict=True)),
+        **setting_of(study, run),
         "epochs": run.config.epochs,
         "seed": run.config.seed,
         "n_trained": run.n_trained,

@@ -323,6 +323,13 @@ async def _greet(scheduler: str) -> None:
         await there.identity()
 
 
+def check_scheduler(scheduler: str) -> None:
+    """Raise InputError unless there is a Dask scheduler."""
+    _losses(scheduler)
+    with _connect(scheduler):
+        pass
+
+
 def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
     """Return the exceptions that mean a lost worker or scheduler, rather than a defect of the task."""
     losses = (BrokenExecutor, CancelledError, OSError)
@@ -361,6 +368,8 @@ def run_missing(
 
     check_number(len(tasks))
     if old == "fresh":
+        if scheduler:
+            check_scheduler(scheduler)  # before anything is forgotten
         results.clear()
     found, samples = results.read(), logs.digest_of_samples(data)
     done = {results.task_of(result): result for result in found if result.whole}

@@ -1,23 +1,29 @@
 """The engine of studies: what is planned, chosen and kept, however a study is killed or extended."""
 
 import math
+import pickle
 import random
 import sys
 import zlib
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import MY_ARM
 from helpers import SOME_ENVIRONMENT
 
 from experiments import study_command
+from experiments.blocks import numbered
 from experiments.partly_frozen import ArmConfig
 from experiments.study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, beyond
 from experiments.study_command import StudyExperiment, StudyLog
 from highway_lab import jobs, logs
-from highway_networks import InputError
+from highway_lab.files import lock_log
+from highway_lab.jobs import ResultFile
+from highway_networks import BLOCKS, InputError
 
 GAINS, RATES = (1.0, 1.4), (1e-3, 3e-3, 1e-2)
 ARMS = {
@@ -142,12 +148,26 @@ def test_runs_of_fewer_epochs_do_not_count_where_longer_ones_choose():
     assert {run.config.epochs for of in tried.values() for run in of} == {4}
 
 
-def test_seeds_that_have_chosen_give_no_results():
-    with pytest.raises(InputError, match="results from seeds that have chosen nothing, found 100 in both"):
-        replace(STUDY, stages=(*STAGES[:2], Stage(range(99, 110), 4, best=1, result="scored")))
+def test_runs_of_other_options_do_not_count_either():
+    study = replace(LONG, stages=(replace(LONG.stages[0], options={"n_train": 60}), *STAGES[1:]))
+    _, _, tried = Results(study, complete(study)).rungs[CELLS[0]][2]
+    assert {run.config.n_train for of in tried.values() for run in of} == {ArmConfig.n_train}
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        ((*STAGES[:2], Stage(range(99, 110), 4, result="scored")), "seeds that have chosen nothing, found 100 in both"),
+        ((*STAGES[:2], Stage(lambda cell: (0, cell.depth, 2), 4, result="scored")), "seeds that differ"),
+        (STAGES[:1], "a second stage"),
+    ],
+)
+def test_stages_that_contradict_each_other_are_refused(stages, words):
+    with pytest.raises(InputError, match=words):
+        replace(STUDY, stages=stages)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_a_criterion_that_is_no_number_is_an_error(value):
     study = replace(STUDY, criteria={"c": lambda run: value if run.config.lr == RATES[0] else 1.0})
     with pytest.raises(InputError, match=f"c: expected a number for every run, diverged ones too, found {value} at"):
@@ -186,11 +206,52 @@ def test_a_step_beyond_the_end_of_a_grid(before, end, value):
     assert beyond(before, end) == value
 
 
-def test_names_are_no_numbers_and_do_not_grow():
-    arms = {"x": Arm({}, {"lr": RATES, "activation": ("tanh", "relu")})}
-    study = replace(STUDY, arms=arms, cells=CELLS[:1])
-    tried = {run.setting for run in complete(study) if run.config.seed == 100}
-    assert {activation for _, activation in tried} == {"tanh", "relu"}
+@pytest.mark.parametrize(
+    ("name", "values", "grown"),
+    [
+        ("activation", ("tanh", "relu"), set()),
+        ("momentum", (0.5, 0.8), {0.312}),  # above, at 1.28, there is no momentum
+        ("gate_bias", (0, -1, -2), {1.0, -4.0}),
+        ("gate_bias", (-1.0,), set()),
+        ("beta2", (0.999, 0.9995), set()),  # either step beyond is rounded to 0.999, which was tried, or to 1
+    ],
+)
+def test_a_grid_grows_within_what_there_is(name, values, grown):
+    arms = {"x": Arm({"optimizer": "momentum" if name == "momentum" else "adam"}, {"lr": RATES, name: values})}
+    study = replace(STUDY, arms=arms, cells=CELLS[:1], growth=1)
+    rung = {setting: [] for setting in study.grid(CELLS[0])}
+    around = study.around(CELLS[0], rung, rung)
+    assert {value for _, value in around} - {*values} == grown
+
+
+def test_results_grow_no_grid():
+    stage = Stage(range(4), 4, result="scored")
+    study = replace(STUDY, stages=(stage, replace(stage, result="again")))
+    assert {run.setting for run in complete(study)} == {of for cell in CELLS for of in study.grid(cell)}
+
+
+def test_a_cell_is_finished_with_its_last_stage():
+    study = replace(STUDY, stages=(*STAGES, Stage(range(6), 4, best=1, result="again")))
+    runs = [run for run in complete(study) if run.task.result != "again"]
+    results = Results(study, runs)
+    assert results.finished == []
+    assert len(results.scored(CELLS[0])) == 4
+    assert results.settings(CELLS[0], "again") == {}
+
+
+def test_a_small_study_has_the_form_of_the_whole():
+    small = STUDY.small()
+    assert [cell.arm for cell in small.cells] == ["x", "y"]
+    assert [len(small.grid(cell)) for cell in small.cells] == [2, 2]
+    assert (small.growth, [stage.best for stage in small.stages]) == (0, [None, 1, 1])
+    assert [stage.result for stage in small.stages] == [stage.result for stage in STAGES]
+
+
+def test_another_process_learns_of_blocks_that_have_a_number():
+    task = STUDY.task(CELLS[0], STAGES[0], (RATES[0], 1.0), 0)
+    task = pickle.dumps(replace(task, config=replace(task.config, block=numbered("rezero", 19))))
+    del BLOCKS["rezero-19"]
+    assert pickle.loads(task).config.block in BLOCKS
 
 
 # ------------------------------------------------------------------------------------------- the log
@@ -222,7 +283,7 @@ def test_a_log_gives_back_what_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"defaults"', '"default"', f"one of an older form, which commit {study_command.OLDER} reads"),
+        ('"defaults"', '"default"', f"one of no study, or of an older form, which commit {study_command.OLDER} reads"),
         ('"environment": 0', '"environment": 7', "none of a study (IndexError"),
         ('"cell": 0', '"cell": null', "none of a study (TypeError"),
         ('"diverged": false', '"diverged": true', "expected no train_loss of a run that diverged"),
@@ -312,6 +373,132 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
     assert len(table) == 9
     assert tiny.main([*RUN, "--fresh"]) == 0
     assert len(trained) == 16
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--n", "300000"], "expected at least 61 training images"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "expected a Dask scheduler"),
+        (["--foreign"], "expected a StudyRun a line"),
+        (["--locked"], "no other command is making"),
+    ],
+)
+def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, words, found):
+    if words[0] == "--scheduler":
+        pytest.importorskip("distributed", reason="needs Dask")
+    assert tiny.main(RUN) == 0
+    before = LOG.read_bytes()
+    beside = LOG.with_suffix(".jsonl")
+    study = tiny.contents.STUDY
+    if words[0] == "--n":
+        wide = lambda fields, cell, stage: replace(study.configure(fields, cell, stage), n_train=300_000)  # noqa: E731
+        tiny.contents.STUDY = replace(study, configure=wide)
+        tiny = StudyExperiment(tiny.contents)
+        found = "expected at least 300,000 training images"
+    if words[0] == "--foreign":
+        beside.write_text("mine")
+    with lock_log(LOG) if words[0] == "--locked" else nullcontext():
+        assert found in refused(tiny.main, [*RUN, "--fresh", *(words if words[0] == "--scheduler" else [])])
+    assert LOG.read_bytes() == before
+    assert not beside.exists() or beside.read_text() == "mine"
+
+
+def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
+    """And what is left goes."""
+    assert tiny.main(RUN) == 0
+    before = tiny.read(LOG).runs
+    beside = ResultFile(LOG.with_suffix(".jsonl"), study_command.schema_of(tiny.contents.STUDY))
+    beside.append(replace(before[0], n_trained=17))
+    assert tiny.main(RUN) == 0
+    assert tiny.read(LOG).runs == before
+    assert not beside.path.exists()
+
+
+def test_runs_on_other_images_are_never_mixed(tiny, my_arm, refused, capsys, small_mnist):
+    mnist = ["run", "--data-dir", str(small_mnist)]
+    assert tiny.main(mnist) == 0
+    assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
+    capsys.readouterr()
+    assert tiny.main(["table", "runs/tiny-digits-my_arm.json", "--with", "my_arm.py"]) == 0
+    assert [row.partition(",")[0] for row in capsys.readouterr().out.splitlines()] == ["arm", *["mine"] * 4]
+    LOG.write_bytes(Path("runs/tiny.json").read_bytes())
+    assert "expected runs on digits, found runs on mnist" in refused(tiny.main, RUN)
+
+
+def test_a_file_of_arms_may_not_be_named_as_a_log_ends(tiny, refused):
+    Path("digits.py").write_text(MY_ARM)
+    error = refused(tiny.main, [*RUN, "--with", "digits.py"])
+    assert "expected a name that no log of tiny ends with, found digits" in error
+
+
+@pytest.mark.parametrize(
+    ("arm", "found"),
+    [
+        ('{"a\\nb": Arm({"block": "plain"}, {"lr": (0.1,)})}', "names of at most 60 printable characters"),
+        ('{1: Arm({"block": "plain"}, {"lr": (0.1,)})}', "names of at most 60 printable characters"),
+        ('{"a": Arm({"block": "plain"}, {"lr": ()})}', "no value of lr"),
+        ('{"a": Arm({"block": "plain"}, {"lr": 0.1})}', "TypeError"),
+        ('{"a": Arm({"block": "plain"}, {"speed": (0.1,)})}', "speed"),
+        ('{"a": Arm({"block": "plain", "units": 3}, {"lr": (0.1,)})}', "units"),
+        ('{"a": Arm({"block": "none"}, {"lr": (0.1,)})}', "expected one of plain"),
+        ('{"a": Arm({"frozen": "W_Q"}, {"lr": (0.1,)})}', "expected names among W_in"),
+        ('{"a": Arm({}, {"lr": (0.1,)}, lambda lr: 1 / 0)}', "ZeroDivisionError"),
+    ],
+)
+def test_arms_that_make_no_net_are_told_in_a_line(tiny, my_arm, refused, arm, found):
+    my_arm.write_text(f"from experiments.study import Arm\nARMS = {arm}\n")
+    assert found in refused(tiny.main, [*RUN, "--with", "my_arm.py"])
+    assert not Path("runs/tiny-digits-my_arm.json").exists()
+
+
+def test_numbers_of_numpy_are_pythons_in_a_log(tiny, my_arm):
+    my_arm.write_text("""import numpy as np
+from experiments.study import Arm
+ARMS = {"a": Arm({"block": "plain"}, {"lr": np.geomspace(0.001, 0.01, 2), "gate_bias": np.arange(2)})}
+""")
+    assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
+    path = Path("runs/tiny-digits-my_arm.json")
+    assert {run.setting for run in tiny.read(path).runs if not run.task.result} == {
+        (0.001, 0), (0.001, 1), (0.01, 0), (0.01, 1)
+    }  # fmt: skip
+
+
+def test_a_table_lists_runs_of_arms_that_the_study_does_not_have(tiny, my_arm, capsys):
+    assert tiny.main([*RUN, "--with", "my_arm.py"]) == 0
+    capsys.readouterr()
+    assert tiny.main(["table", "runs/tiny-digits-my_arm.json"]) == 0
+    header, first, *_ = capsys.readouterr().out.splitlines()
+    assert header.startswith("arm,hidden,depth,result,setting,epochs")
+    assert first.startswith("mine,4,2,,")
+
+
+def test_lines_of_something_else_are_told_in_a_line(tiny, refused):
+    beside = LOG.with_suffix(".jsonl")
+    beside.parent.mkdir()
+    beside.write_bytes(jobs.sealed(b'{"environment": null, "task": {"lr": 1}}') + b"\n")
+    assert "line 1: expected a StudyRun of this version, found: no run of a study (KeyError" in refused(tiny.main, RUN)
+
+
+def test_only_one_log_is_listed(tiny, refused):
+    assert "expected one log, found 2" in refused(tiny.main, ["table", "a.json", "b.json"])
+
+
+def test_a_study_has_to_say_in_which_size_it_takes_an_arm(tiny, my_arm, refused):
+    tiny.contents.STUDY = replace(tiny.contents.STUDY, own=None)
+    again = StudyExperiment(tiny.contents)
+    assert "expected a study that takes nets of one's own" in refused(again.main, [*RUN, "--with", "my_arm.py"])
+
+
+def test_runs_of_seconds_are_judged_by_a_small_study(tiny, my_arm, capsys):
+    assert tiny.main(["run", "--smoke"]) == 0
+    capsys.readouterr()
+    assert tiny.main(["plot", "runs/tiny-smoke.json"]) == 0
+    assert "0 of them superfluous\n\ndrew" in capsys.readouterr().out
+    assert tiny.main(["run", "--smoke", "--with", "my_arm.py"]) == 0
+    assert capsys.readouterr().out.endswith("plot runs/tiny-smoke-my_arm.json --with my_arm.py\n")
+    assert tiny.main(["table", "runs/tiny-smoke-my_arm.json", "--with", "my_arm.py"]) == 0
+    assert [row.partition(",")[0] for row in capsys.readouterr().out.splitlines()] == ["arm", *["mine"] * 4]
 
 
 def test_runs_of_other_code_are_refused_unless_they_are_to_be_kept(tiny, refused):

@@ -46,9 +46,8 @@ def costs(*logs: Log) -> str:
     firsts: dict[Experiment, Log] = {}
     rows, total = [], 0.0
     for (experiment, _, words), log in zip(steps_of_logs(), logs, strict=True):
-        hours = seconds(own_parts(log, firsts.setdefault(experiment, log))) / 3600
-        rows.append([f"`{experiment.parser.prog} {' '.join(words)}`", f"{hours:.1f}" if hours else "not logged"])
+        if hours := seconds(own_parts(log, firsts.setdefault(experiment, log))) / 3600:
+            rows.append([f"`{experiment.parser.prog} {' '.join(words)}`", f"{hours:.1f}"])
         total += hours
     rows.append(["all that is logged", f"{total:.0f}"])
-    note = "Sums of the training times in the logs; runs that chose settings are in some of them only."
-    return f"{markdown(['command', 'core-hours'], rows)}\n\n{note}"
+    return markdown(["command", "core-hours"], rows)

@@ -378,7 +378,7 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["--n", "300000"], "expected at least 61 training images"),
+        (["--n-validation"], "expected at least 2,060 training images"),
         (["--scheduler", "tcp://127.0.0.1:9"], "expected a Dask scheduler"),
         (["--foreign"], "expected a StudyRun a line"),
         (["--locked"], "no other command is making"),
@@ -391,11 +391,13 @@ def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, wo
     before = LOG.read_bytes()
     beside = LOG.with_suffix(".jsonl")
     study = tiny.contents.STUDY
-    if words[0] == "--n":
-        wide = lambda fields, cell, stage: replace(study.configure(fields, cell, stage), n_train=300_000)  # noqa: E731
-        tiny.contents.STUDY = replace(study, configure=wide)
+    if words[0] == "--n-validation":
+
+        def configure(fields, cell, stage):
+            return replace(study.configure(fields, cell, stage), n_validation=2_000)
+
+        tiny.contents.STUDY = replace(study, configure=configure)
         tiny = StudyExperiment(tiny.contents)
-        found = "expected at least 300,000 training images"
     if words[0] == "--foreign":
         beside.write_text("mine")
     with lock_log(LOG) if words[0] == "--locked" else nullcontext():
@@ -407,12 +409,23 @@ def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, wo
 def test_a_log_wins_over_what_a_kill_has_left_beside_it(tiny):
     """And what is left goes."""
     assert tiny.main(RUN) == 0
-    before = tiny.read(LOG).runs
+    log = tiny.read(LOG)
+    first, *_ = log.runs
     beside = ResultFile(LOG.with_suffix(".jsonl"), study_command.schema_of(tiny.contents.STUDY))
-    beside.append(replace(before[0], n_trained=17))
+    beside.append(replace(first, n_trained=17))
     assert tiny.main(RUN) == 0
-    assert tiny.read(LOG).runs == before
+    assert tiny.read(LOG) == log
     assert not beside.path.exists()
+    logs.write(LOG, replace(log, runs=log.runs[:-1]))
+    unasked = replace(first, task=replace(first.task, config=replace(first.config, seed=17)))
+    for run in (replace(first, n_trained=17), unasked):
+        beside.append(run)
+    assert tiny.main(RUN) == 0
+    assert by_task(tiny.read(LOG).runs) == by_task([*log.runs, unasked])
+    assert tiny.read(LOG).runs[0] == first
+    beside.append(replace(first, n_trained=17))
+    assert tiny.main([*RUN, "--fresh"]) == 0
+    assert tiny.read(LOG).runs[0].n_trained == first.n_trained
 
 
 def test_runs_on_other_images_are_never_mixed(tiny, my_arm, refused, capsys, small_mnist):

@@ -1,7 +1,13 @@
 """Section 4.1: do gates compute, or would constants do? Nets that are trained with gates that do not see their input.
 
 Giving a trained net mean gates cannot settle this, as the net was trained with others. So here 49 blocks are trained
-from the start, in the three settings of models.by_setting, with the five kinds of mixing that constant_gates.md lists.
+from the start, in the three settings of models.settings_of, with five kinds of mixing:
+
+    highway            y = T·H + (1 − T)·x, T = σ(W_T x + b_T)
+    learned constants  W_T = 0; b_T is trained, one number a unit
+    mean gates         W_T = 0; T is fixed for each unit at its mean in the trained highway net of the same seed
+    untrained gates    W_T and b_T stay as they are drawn, so T depends on x
+    residual           y = x + H
 
 Rules, fixed before the run. Test accuracy is that after the last epoch; a diverged run counts as chance (0.1). One kind
 outperforms another if the 95 % interval of the difference of means (Welch, over seeds) excludes 0; it is as good if
@@ -10,121 +16,154 @@ learned constants and mean gates in all three settings; not reproduced if in all
 highway, or outperforms it; partly if highway outperforms both in some settings; else inconclusive.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from highway_lab.console import digest_of_config
-from highway_lab.fields import NonEmpty
-from highway_lab.files import make_place
-from highway_lab.logs import Log, TrainedRun, environment
-from highway_networks import Config, Dataset, DeepNet
+from highway_lab.figures import FAINT_INK, new_figure, pale
+from highway_lab.intervals import Interval, difference, interval, judge
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, hyperparameter
 
-from . import models
-from .claims import ACCURACY_MARGIN
-from .common import Experiment, ExperimentJob
+from . import study_command
+from .claims import ACCURACY_MARGIN, Verdict, combine
+from .common_figures import arm_color, draw_dots, name_setting
 from .inside import measure_gates
-from .partly_frozen import FrozenTraining, PartlyFrozenNet
+from .models import LONG, SEEDS, settings_of
+from .partly_frozen import ArmConfig, ArmNet
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
-FIRST = "tanh, b_T -2"
-EPOCHS = 10
-N_SCORED = 10_000  # training images for the training loss
+EPOCHS, N_TRAIN = 10, 60_000
 KINDS = ("highway", "learned constants", "mean gates", "untrained gates", "residual")
 HIGHWAY, LEARNED, MEAN, UNTRAINED, RESIDUAL = KINDS
-CONSTANT = (LEARNED, MEAN)  # kinds whose gates do not see the input
-FROZEN = {LEARNED: ("W_T",), MEAN: ("W_T", "b_T"), UNTRAINED: ("W_T", "b_T")}  # parameters that are not trained
+CONSTANT, GATED = (LEARNED, MEAN), KINDS[:-1]  # kinds whose gates do not see the input; that have gates
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run: a setting of models.by_setting, a kind of mixing, and the configuration."""
+class GatesConfig(ArmConfig):
+    """All hyperparameters of a run of such a net."""
 
-    setting: str
-    kind: Literal[*KINDS]
-    config: Config
+    mean_gates: bool = hyperparameter(False, "whether b_T begins at the mean gates of a highway net, trained alike")
 
-
-ConstantGatesRun = TrainedRun[Task, None]
-
-
-@dataclass
-class ConstantGatesLog(Log):
-    margin: float  # points of test accuracy within which two kinds are as good as each other
-    runs: NonEmpty[ConstantGatesRun]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, ConstantGatesLog)
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> ArmNet:
+        """Make the net for `data`, whose weights `rng` draws; one with mean gates trains the highway net before."""
+        net = super().new_net(data, rng)
+        if self.mean_gates:
+            training = Training(replace(self, frozen="", zero="", mean_gates=False), data)
+            training.data = data  # in this order, not drawn from it again
+            for _ in training.epochs(scored=False):
+                pass
+            T = np.clip(measure_gates(training.net, data.train_x).T, 1e-6, 1 - 1e-6)  # (L, D)
+            net.params["b_T"] = np.log(T / (1 - T))
+        return net
 
 
-def prepare(net: PartlyFrozenNet, kind: str, mean_T: np.ndarray | None) -> None:
-    """Set the gates of a fresh net, and freeze what its kind does not train; mean_T (L, D) is that of mean gates."""
-    net.frozen = FROZEN.get(kind, ())
-    if kind in CONSTANT:
-        net.params["W_T"][...] = 0
-    if kind == MEAN:
-        net.params["b_T"][...] = np.log(mean_T / (1 - mean_T))
+def shorten(config: Config) -> Config:
+    """Return a configuration of LONG epochs for EPOCHS, at whose end the learning rate is what it was at the end."""
+    return replace(config, lr_decay=config.lr_decay ** (LONG / EPOCHS))
 
 
-def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
-    """Return the mean T (L, D) of each unit of each block over images (n, ...), uint8; below 1 and above 0."""
-    return np.clip(measure_gates(net, images).T, 1e-6, 1 - 1e-6)
+SETTINGS = {name_setting(config): shorten(config) for config in settings_of(LONG, N_TRAIN)}
+GRID = {"setting": tuple(SETTINGS)}
 
 
-def run_task(task: Task, data: Dataset) -> ConstantGatesRun:
-    """Train one net; one with mean gates trains the highway net before, unless it is kept."""
-    training = FrozenTraining(task.config, data)
-    mean_T = mean_gates(trained_highway(task, data), training.data.train_x) if task.kind == MEAN else None
-    prepare(training.net, task.kind, mean_T)
-    for _ in training.epochs():
-        pass
-    if task.kind == HIGHWAY:
-        path = net_path(task.config)
-        make_place(path)
-        training.net.save(path)
-    return TrainedRun(None, task, training.net.n_trained, training.diverged, training.history, None)
+def train(task: Task, data: Dataset) -> StudyRun:
+    return study_command.train(task, data, columns=["train_loss"])
 
 
-def trained_highway(task: Task, data: Dataset) -> DeepNet:
-    path = net_path(task.config)
-    if not path.exists():
-        run_task(replace(task, kind=HIGHWAY), data)
-    return DeepNet.load(path)
+def configure(fields: Mapping, cell: Cell, stage: Stage) -> GatesConfig:
+    setting, of_arm = SETTINGS[fields["setting"]], {name: fields[name] for name in fields if name != "setting"}
+    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_scored": 10_000, "n_test": 10_000}
+    return GatesConfig(**{**asdict(setting), **sizes, **of_arm})
 
 
-def net_path(config: Config) -> Path:
-    return models.CHECKPOINTS / f"{EXPERIMENT.name}-{digest_of_config(config)}-{environment().code}.npz"
+STUDY = Study(
+    {
+        HIGHWAY: Arm({"block": "highway"}, GRID),
+        LEARNED: Arm({"block": "highway", "zero": "W_T"}, GRID),
+        MEAN: Arm({"block": "highway", "zero": "W_T", "frozen": "b_T", "mean_gates": True}, GRID),
+        UNTRAINED: Arm({"block": "highway", "frozen": "W_T,b_T"}, GRID),
+        RESIDUAL: Arm({"block": "residual"}, GRID),
+    },
+    [Cell(kind, 50, 49) for kind in KINDS],
+    stages=[Stage(SEEDS, EPOCHS, result="scored")],
+    configure=configure,
+    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
+    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
+    config=GatesConfig,
+)
 
 
-def plan(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Task]]:
-    """Return every kind with every seed, by setting; that of the paper's MNIST net first."""
-    tasks = {}
-    for setting, sources in sorted(models.by_setting(dataset, data, smoke).items(), key=lambda item: item[0] != FIRST):
-        configs = [shorten(source.training, 2 if smoke else EPOCHS) for source in sources]
-        blocks = {kind: "residual" if kind == RESIDUAL else "highway" for kind in KINDS}
-        tasks[setting] = [
-            Task(setting, kind, replace(config, block=block)) for config in configs for kind, block in blocks.items()
-        ]
-    return tasks
+# ---------------------------------------------------------------------------------------- what was found
 
 
-def shorten(config: Config, epochs: int) -> Config:
-    """Return the configuration for fewer epochs, at whose end the learning rate is what it was at the end of all."""
-    n_scored = min(N_SCORED, config.n_train)
-    lr_decay = config.lr_decay ** (config.epochs / epochs)
-    return replace(config, epochs=epochs, lr_decay=lr_decay, n_scored=n_scored)
+def by_setting(results: Results) -> dict[str, dict[str, Sequence[StudyRun]]]:
+    """Return the runs of finished kinds, by setting."""
+    kinds = {cell.arm: results.settings(cell) for cell in results.finished}
+    return {name: {kind: runs[name,] for kind, runs in kinds.items() if (name,) in runs} for name in SETTINGS}
 
 
-def run(job: ExperimentJob) -> None:
-    """Train the nets setting by setting, highway nets first, and write the log."""
-    finish = partial(job.run_missing, run_task, schema=ConstantGatesRun)
-    runs = []
-    for tasks in plan(job.dataset, job.data, job.smoke).values():
-        finish([task for task in tasks if task.kind == HIGHWAY])
-        runs += finish(tasks)
-    job.keep(runs[0].config, margin=ACCURACY_MARGIN, runs=runs)
+def judge_setting(leads: Sequence[Interval]) -> Verdict:
+    """Judge "gates are computation" in one setting by highway's leads over the kinds of constants."""
+    if all(lead.sign > 0 for lead in leads):
+        return Verdict.REPRODUCED
+    matched = any(lead.sign < 0 or judge(lead, ACCURACY_MARGIN) == "as good as" for lead in leads)
+    return Verdict.NOT_REPRODUCED if matched else Verdict.INCONCLUSIVE
 
 
-EXPERIMENT.add_run(run, "train all nets; resumable")
+def numbers(results: Results) -> dict:
+    """Return what the page quotes, by setting and kind: accuracies in %, and highway's leads in points."""
+    settings = by_setting(results)
+    scores = {name: {kind: accuracies(runs) for kind, runs in of.items()} for name, of in settings.items()}
+    lead = {name: {kind: difference(of[HIGHWAY], of[kind]) for kind in KINDS[1:]} for name, of in scores.items()}
+    verdicts = {name: judge_setting([of[kind] for kind in CONSTANT]) for name, of in lead.items()}
+    pairs = {name: of[HIGHWAY] - of[LEARNED] for name, of in scores.items()}
+    together = np.concatenate([*pairs.values()])
+    return {
+        "accuracy": {name: {kind: interval(of[kind]) for kind in of} for name, of in scores.items()},
+        "lead": lead,
+        "largest": {kind: max(of[kind].value for of in lead.values()) for kind in KINDS[1:]},
+        "verdicts": {name: verdict.value for name, verdict in verdicts.items()},
+        "verdict": combine(verdicts.values()).value,
+        "by_pairs": {name: interval(of) for name, of in pairs.items()} | {"all": interval(together)},
+        "pairs": len(together),
+        "loss": {name: {kind: final_loss(of[kind]) for kind in of} for name, of in settings.items()},
+        "diverged": {name: sum(run.diverged for run in of[RESIDUAL]) for name, of in settings.items()},
+        "share_trained": settings["ReLU"][LEARNED][0].n_trained / settings["ReLU"][HIGHWAY][0].n_trained,
+        "seeds": len(SEEDS),
+        "depth": STUDY.cells[0].depth,
+        "epochs": EPOCHS,
+    }
+
+
+def final_loss(runs: Sequence[StudyRun]) -> float:
+    """Return the mean training loss after the last epoch, over runs that have not diverged."""
+    losses = [run.history["train_loss"][-1] for run in runs if not run.diverged]
+    return np.mean(losses) if losses else np.inf
+
+
+def figure(results: Results) -> Figure:
+    """Draw test accuracy minus highway's of all kinds with gates, a panel a setting: seeds faint, mean and interval."""
+    settings = {name: of for name, of in by_setting(results).items() if {*GATED} <= of.keys()}
+    title, n = "Constant gates certainly lose only with ReLU", max(1, len(settings))
+    figure, grid = new_figure(title, 3, ncols=n, sharex=True, sharey=True, squeeze=False)
+    for axes, (name, of) in zip(grid[0], settings.items(), strict=False):
+        axes.axvspan(-ACCURACY_MARGIN, ACCURACY_MARGIN, color=pale(FAINT_INK, 0.25), zorder=0)
+        axes.axvline(0, color=FAINT_INK, linewidth=1, zorder=0)
+        highway = accuracies(of[HIGHWAY])
+        for row, kind in enumerate(GATED):
+            scores = accuracies(of[kind])
+            color = arm_color(HIGHWAY if kind == HIGHWAY else "constant gates")
+            draw_dots(axes, scores - highway.mean(), row, color=color)
+            if kind != HIGHWAY:
+                between = difference(scores, highway)
+                axes.plot([between.low, between.high], [row, row], color=color)
+        axes.set(title=name.replace("from", "from $b_T$"), ylim=(len(GATED) - 0.5, -0.5))  # the first on top
+    grid[0, 0].set_yticks(range(len(GATED)), GATED)
+    grid[0, n // 2].set_xlabel("test accuracy minus that of highway (points)")
+    return figure
+
+
+FIGURES = {"constant_gates.png": figure}

@@ -135,13 +135,17 @@ def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> S
     return Source(str(CHECKPOINTS / f"{name}-{job.dataset}-seed-{seed}.npz"), None, config)
 
 
+def settings_of(epochs: int, n_train: int) -> list[Config]:
+    """Return RELU and, with a rate that falls to LAST_RATE over these epochs, tanh from each of PAPER_BIASES."""
+    lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(n_train / FALLBACK.batch_size)))
+    return [RELU, *(replace(FALLBACK, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES)]
+
+
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
     """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
     epochs, seeds = (2, SEEDS[:2]) if smoke else (LONG, SEEDS)
     budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
     budget |= {"depth": SMOKE.depth, "hidden": SMOKE.hidden} if smoke else {}
-    lr_decay = LAST_RATE ** (1 / (epochs * math.ceil(budget["n_train"] / FALLBACK.batch_size)))
-    papers = [replace(FALLBACK, gate_bias=bias, lr_decay=lr_decay) for bias in PAPER_BIASES]
 
     def source(config: Config, seed: int) -> Source:
         name = f"{dataset}{'-smoke' * smoke}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
@@ -149,7 +153,7 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
 
     return {
         f"{config.activation}, b_T {config.gate_bias:.2g}": [source(config, seed) for seed in seeds]
-        for config in [RELU, *papers]
+        for config in settings_of(epochs, budget["n_train"])
     }
 
 

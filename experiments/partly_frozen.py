@@ -1,49 +1,22 @@
-"""Nets some of whose parameters are not trained, their configuration, and their training."""
+"""Nets some of whose parameters are not trained, and their configuration."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from highway_lab.training import Training
 from highway_networks import Config, Dataset, DeepNet, InputError, hyperparameter
 
 
-class PartlyFrozenNet(DeepNet):
-    """A net some of whose parameters have gradients of 0; `frozen` are their names."""
-
-    frozen: tuple[str, ...] = ()
-
-    def backward(self, dlogits, cache):
-        gradients = super().backward(dlogits, cache)
-        for name in self.frozen:
-            gradients[name][...] = 0
-        return gradients
-
-    @property
-    def n_trained(self) -> int:
-        """Number of parameters that are trained."""
-        return self.params.flat.size - sum(self.params[name].size for name in self.frozen)
-
-
-class FrozenTraining(Training):
-    """The training of a PartlyFrozenNet, which begins with the parameters of a DeepNet."""
-
-    net_type: type[PartlyFrozenNet] = PartlyFrozenNet
-
-    def __init__(self, config: Config, data: Dataset):
-        super().__init__(config, data)
-        net = self.net_type(**self.net.config, rng=None)
-        net.params, self.net = self.net.params, net  # the optimiser moves these parameters
-
-
-class ArmNet(PartlyFrozenNet):
+class ArmNet(DeepNet):
     """A net of a kind that a study compares, which counts its clipped steps and all its steps.
 
+    frozen: names of parameters that are not trained: their gradients are 0.
     shared: names of tensors (L, D) of which all units of a block share one number. They begin alike, and each gets the
     gradient of that number, divided by √D, so that the norm counts it once; Adam does not see the divisor.
     """
 
+    frozen: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
     def __init__(self, *sizes, **options):
@@ -52,6 +25,8 @@ class ArmNet(PartlyFrozenNet):
 
     def backward(self, dlogits, cache):
         gradients = super().backward(dlogits, cache)
+        for name in self.frozen:
+            gradients[name][...] = 0
         for name in self.shared:
             gradient = gradients[name]
             gradient[...] = gradient.sum(axis=1, keepdims=True) / math.sqrt(self.hidden)
@@ -71,7 +46,8 @@ class ArmNet(PartlyFrozenNet):
     @property
     def n_trained(self) -> int:
         """Number of parameters that are trained, a shared one counted once."""
-        return super().n_trained - sum(self.params[name].size - self.depth for name in self.shared)
+        fixed = sum(self.params[name].size for name in self.frozen)
+        return self.params.flat.size - fixed - sum(self.params[name].size - self.depth for name in self.shared)
 
 
 @dataclass(frozen=True)

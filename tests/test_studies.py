@@ -16,7 +16,16 @@ from helpers import ROOT, SOME_ENVIRONMENT, files_below
 from test_pictures import assert_redrawn
 
 from conv_recipes import ConvConfig
-from experiments import bias_and_rate, conv_bias, hundred_layers, sketch, using_depth, very_deep, what_gates_add
+from experiments import (
+    bias_and_rate,
+    constant_gates,
+    conv_bias,
+    hundred_layers,
+    sketch,
+    using_depth,
+    very_deep,
+    what_gates_add,
+)
 from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
@@ -108,6 +117,8 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
         ("thousand_layers", "of 20 blocks only guess", "of 10 blocks only guess"),
         ("thousand_layers", "| 94.6 % | −0.4 |", "| 94.6 % | +0.4 |"),
+        ("constant_gates", "**Partly**: constant", "**Reproduced**: constant"),
+        ("constant_gates", "| 0.71 ± 0.36 |", "| 0.17 ± 0.36 |"),
     ],
 )
 def test_a_wrong_sentence_on_a_page_is_found(page, before, after):
@@ -291,6 +302,18 @@ def test_effective_depth_is_the_sum_over_blocks_of_the_mean_gate(digits):
     assert train(task, digits).measured.effective_depth == pytest.approx(3 * 0.5, rel=0.1)
 
 
+def test_mean_gates_are_those_of_the_highway_net_of_the_same_seed_for_every_image(digits):
+    config = small_task("constant_gates", at=constant_gates.KINDS.index(constant_gates.MEAN)).config
+    mean, highway = (Training(of, digits) for of in (config, replace(config, zero="", frozen="", mean_gates=False)))
+    for training in (mean, highway):
+        for _ in training.epochs():
+            pass
+    x = as_inputs(highway.data.train_x, np.float32)
+    found, expected = (training.net.forward(x)[1].T for training in (mean, highway))  # (L, D, B) each
+    assert np.ptp(expected, axis=-1).max() > 0.01
+    np.testing.assert_allclose(found, np.broadcast_to(expected.mean(-1, keepdims=True), found.shape), rtol=1e-5)
+
+
 # ----------------------------------------------------------------------------- the rules at their borders
 
 
@@ -374,6 +397,20 @@ def test_a_net_keeps_the_gates_that_it_has_learned_and_a_plain_one_has_none(digi
     seen = training.net.preprocess(training.data.train_x[: sketch.GATE_IMAGES])
     assert sketch.train(task, digits).measured.opened == pytest.approx(training.net.gate_means(seen), rel=1e-3)
     assert sketch.train(small_task("sketch", at=3), digits).measured.opened is None
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),  # over learned constants and mean gates: points, half of the interval
+    [
+        (((0.4, 0.3), (0.7, 0.6)), YES),
+        (((0.4, 0.3), (0.7, 0.8)), OPEN),
+        (((0.4, 0.3), (0.1, 0.3)), NO),  # as good as highway
+        (((0.4, 0.3), (-0.4, 0.3)), NO),
+        (((0.4, 0.3), (0.2, 0.3)), OPEN),
+    ],
+)
+def test_gates_are_computation_if_highway_outperforms_both_kinds_of_constants(leads, verdict):
+    assert constant_gates.judge_setting([Interval(*of) for of in leads]) == verdict
 
 
 def test_one_negative_gate_bias_that_suffices_is_enough():

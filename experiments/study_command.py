@@ -179,8 +179,8 @@ class StudyExperiment(Experiment):
             text = "a file with kinds of net of your own, ARMS, which are tuned and drawn beside ours"
             parser.add_argument("--with", dest="own", metavar="FILE.py", type=Path, help=text)
             parser.set_defaults(study=first)
-            if more:
-                choices = [*(self.known if parser in (run, table) else self.studies)]
+            choices = [*(self.known if parser in (run, table) else self.studies)]
+            if len(choices) > 1:
                 parser.add_argument("--study", choices=choices, help="default: the first")
 
     @property

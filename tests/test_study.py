@@ -538,6 +538,13 @@ def test_a_study_that_is_being_widened_trains_its_next_form_into_the_same_log(ti
     capsys.readouterr()
     assert again.main(["plot", str(LOG)]) == 0
     assert "of them superfluous" in capsys.readouterr().out
+    tiny.contents.NEXT = {"far": tiny.contents.STUDY}  # of which there is no picture yet
+    again = StudyExperiment(tiny.contents)
+    assert again.main(["run", "--smoke", "--next", "--study", "far"]) == 0
+    words = ["table", "runs/tiny-smoke-far.json", "--study", "far"]
+    assert capsys.readouterr().out.endswith(f"{again.parser.prog} {' '.join(words)}\n")
+    assert again.main(words) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 9
 
 
 def test_a_kind_of_net_of_ones_own_is_tuned_and_drawn_beside_ours(tiny, my_arm, capsys, refused, small_mnist):

@@ -31,7 +31,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "gate_swaps": ("run",),
     "lesions": ("run",),
     "section_4": ("run",),
-    "tuned_plain": ("run",),
     "constant_gates": ("run",),
     "beyond.blocks_compared": ("run",),
     "conv_tables": ("run",),
@@ -53,6 +52,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "sketch",
     "very_deep",
     "thousand_layers",
+    "tuned_plain",
     "small_nets",
     "batch_norm",
 )

@@ -11,8 +11,9 @@ from highway_lab.tables import markdown
 
 from .common import final_values, group, points
 from .common_figures import minus
-from .tuned_plain import HIGHWAY, PLAIN, TunedPlainLog
-from .tuned_plain_figures import NAMES, ORTHOGONAL, accuracy_cell, depths_of, tuned_runs, untuned_runs
+from .study import Results, StudyRun, accuracies
+from .study_command import StudyLog
+from .tuned_plain import HIGHWAY, PLAIN, STUDY, by_kind
 
 SKETCH = {  # the write-up that this project set out from: one run (seed 0) of each block and depth
     "test_score": {
@@ -26,7 +27,7 @@ SKETCH = {  # the write-up that this project set out from: one run (seed 0) of e
     "seconds": {"highway": {30: "4.9"}, "plain": {30: "1.9"}},
 }
 FIELDS = {"test_score": "test accuracy (%)", "train_loss": "training loss"}
-ARMS = HIGHWAY, PLAIN
+KINDS = HIGHWAY, PLAIN, ("plain, orthogonal", 50)  # of tuned nets; the first two in one setting, too
 
 
 def in_sketch(field: str, block: str, depth: int) -> str:
@@ -39,23 +40,21 @@ def final_or_chance(runs: Sequence[Any], field: str) -> str:
     return f"{interval(points(runs)):.1f}" if field == "test_score" else f"{interval(final_values(runs, field)):.3f}"
 
 
-def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
+def headline(sweep: RunLog, *logs: StudyLog) -> str:
     """Return a table of test accuracy by depth: highway and plain nets in the sweep's one setting, and tuned.
 
-    The log of tuned nets completes that setting where the sweep has no nets of a depth.
+    The logs are those of `tuned_plain`; the second completes that setting where the sweep has no nets of a depth.
     """
     config, of_sweep = sweep.runs[0].config, group(sweep.runs, "depth", "block")
-    untuned, of_tuned = untuned_runs(tuned), tuned_runs(tuned)
-    tuned_arms = [arm for arm in (*ARMS, ORTHOGONAL) if arm in of_tuned]
+    tuned, untuned = (by_kind(Results(study, log.runs)) for study, log in zip(STUDY.values(), logs, strict=True))
     rows = []
-    for depth in depths_of(of_tuned):
+    for depth in tuned[PLAIN]:
         rows.append([str(depth)])
-        for arm in ARMS:
-            runs = of_sweep.get((depth, arm.block))
-            rows[-1].append(final_or_chance(runs, "test_score") if runs else accuracy_cell(untuned[arm].get(depth)))
-        rows[-1] += [accuracy_cell(of_tuned[arm].get(depth)) for arm in tuned_arms]
-    header = ["blocks", *(f"{arm.block}, {words}" for words in ("one setting", "tuned") for arm in ARMS)]
-    header += [f"{NAMES[ORTHOGONAL]}, tuned"] * (ORTHOGONAL in of_tuned)
+        for kind in KINDS[:2]:
+            runs = of_sweep.get((depth, kind[0]))
+            rows[-1].append(final_or_chance(runs, "test_score") if runs else accuracy_cell(untuned[kind].get(depth)))
+        rows[-1] += [accuracy_cell(tuned[kind].get(depth)) for kind in KINDS]
+    header = ["blocks", *(f"{arm}, one setting" for arm, _ in KINDS[:2]), *(f"{arm}, tuned" for arm, _ in KINDS)]
     return (
         f"{markdown(header, rows)}\n\nTest accuracy in %. {seeds_of(run.config for run in sweep.runs)} "
         f"One setting: {config.n_train:,} {name_data(sweep.dataset.name)} images, {config.epochs} epochs of "
@@ -64,6 +63,11 @@ def headline(sweep: RunLog, tuned: TunedPlainLog) -> str:
         "weights of each kind of net were chosen by validation accuracy, for highway nets b_T, too; orthogonal weights "
         "have a column of their own. Empty: not measured; a net of 0 blocks has no gates."
     )
+
+
+def accuracy_cell(runs: Sequence[StudyRun] | None) -> str:
+    """Return mean accuracy and interval; empty where there are no nets of a depth."""
+    return f"{interval(accuracies(runs)):.1f}" if runs else ""
 
 
 def run_table(log: RunLog) -> str:

@@ -72,6 +72,7 @@ class Stage:
     seeds     or a function that gives those of a cell
     options   fields of the configuration
     result    its name, if its runs are results; else later stages choose by them
+    vary      values of a hyperparameter of the grid with which it tries each of its settings, of arms that have it
     """
 
     seeds: Sequence[int] | Callable[[Any], Sequence[int]]
@@ -79,6 +80,7 @@ class Stage:
     best: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     result: str = ""
+    vary: Mapping[str, Sequence[float | str]] = field(default_factory=dict)
 
     def seeds_of(self, cell: Any) -> Sequence[int]:
         return self.seeds(cell) if callable(self.seeds) else self.seeds
@@ -214,7 +216,8 @@ class Study:
         """Yield a cell's stages, the runs that each asks for, and those by which it chooses; the last lacks some."""
         done, tried = {run.task: run for run in runs if run.cell == cell}, Rung()
         for stage in self.stages:
-            rung = self.rung(done, cell, stage, self.chosen(tried, stage.best) if tried else self.grid(cell))
+            taken = self.chosen(tried, stage.best) if tried else self.grid(cell)
+            rung = self.rung(done, cell, stage, self.varied(cell, stage, taken))
             for _ in range(0 if tried or stage.result else self.growth):
                 if missing(rung) or not (more := self.around(cell, rung, self.chosen(rung, self.stages[1].best))):
                     break
@@ -229,6 +232,13 @@ class Study:
     def grid(self, cell: Any) -> list[Setting]:
         """Return the settings that a cell tries first."""
         return [*product(*self.arms[cell.arm].grid.values())]
+
+    def varied(self, cell: Any, stage: Stage, settings: Sequence[Setting]) -> Sequence[Setting]:
+        """Return settings with each of the values that a stage varies; as they are, of an arm without these."""
+        for at, name in enumerate(self.arms[cell.arm].grid):
+            if values := stage.vary.get(name):
+                settings = [(*of[:at], value, *of[at + 1 :]) for of in settings for value in values]
+        return settings
 
     def rung(self, done: Mapping[Task, StudyRun], cell: Any, stage: Stage, settings: Iterable[Setting]) -> Rung:
         tasks = {of: [self.task(cell, stage, of, seed) for seed in stage.seeds_of(cell)] for of in settings}

@@ -1,227 +1,242 @@
 """How much of the highway nets' lead is left once plain nets are tuned, too?
 
-Three arms are tuned alike, by the depth sweep's budget: highway blocks of 50 units, plain blocks of 50, and plain
-blocks of 71, which have as many parameters as a highway block. An overview of such nets says that highway blocks double
-the parameters without proportional gains (compare section 3.3.1); the third arm tests that. Each arm is tuned twice:
-once among the older initialisations (uniform, glorot, he), once with orthogonal weights and one of three gains. The
-paper cites orthogonal weights (Saxe et al. 2014), and plain tanh nets of thousands of layers have been trained with
-them since. Both times an arm chooses among 27 settings at each depth: nine learning rates times three initialisations
-or gains. The highway arm tries these from b_T = FIRST_BIAS and then chooses among four b_T, three more candidates than
-the others have. Validation accuracy decides: images beyond the 6,000 that train, of which a diverged run guesses a
-tenth. All settings are tried with one seed, the best FINALISTS of them with two more; the highest mean over the three
-is chosen. Twenty other seeds of the chosen setting are scored on test images, beside
-the sweep's setting (highway and plain, 50 units, from 5 blocks on), run again. Depths 0, 1 and 2 show what depth itself
-is worth here; without blocks a highway net is a plain net, and is left out.
+Three kinds of net are tuned alike, by the depth sweep's budget: highway blocks of 50 units, plain blocks of 50, and
+plain blocks of 71, which have as many parameters as a highway block. An overview of such nets says that highway blocks
+double the parameters without proportional gains (compare section 3.3.1); the third kind tests that. Each kind is tuned
+twice: once among the older initialisations (uniform, glorot, he), once with orthogonal weights and one of three gains.
+The paper cites orthogonal weights (Saxe et al. 2014), and plain tanh nets of thousands of layers have been trained with
+them since. Both times 27 settings are tried at each depth: nine rates times three initialisations or gains. Highway
+nets try these from FIRST_BIAS and then choose among GATE_BIASES, three more candidates than the others have. Validation
+accuracy decides, on images beyond the 6,000 that train. All settings are tried with one seed, the best FINALISTS of
+them with two more; the highest mean over the three is chosen. Twenty other seeds of the chosen setting are scored on
+test images. `untuned`: the sweep's setting, run again, highway and plain nets of 50 units, from 5 blocks on. Depths 0,
+1 and 2 show what depth itself is worth here; without blocks a highway net is a plain net, and is left out.
 
-Rules. Accuracy is the final one on test images; a diverged run counts as chance (0.1). Arms are compared by the 95 %
-interval of the difference of their means (Welch). Each depth of a claim has a verdict; `claims.combine` takes them
-together. Depths 0 to 5 and 100 are shown, but no verdict depends on them. In a verdict an arm stands with the kind of
-initialisation, older or orthogonal, that has the higher validation accuracy.
+Rules. Accuracy is the final one on test images, and on validation images where it chooses; a diverged run counts as
+chance (0.1). Kinds are compared by the 95 % interval of the difference of their means (Welch). Each depth of a claim
+has a verdict; `claims.combine` takes them together. Depths 0 to 5 and 100 are shown, but no verdict depends on them. In
+a verdict a kind stands with the initialisation, older or orthogonal, that has the higher validation accuracy.
 
 "Highway nets outperform plain ones": the interval of highway minus plain of 50 units excludes 0, at 10, 20, 30 and 50
 blocks. "Without proportional gains": plain nets of 71 units are at most MARGIN worse than highway nets, at 10, 20 and
-30 blocks. "Plain nets of 20 layers stay below 15 %", a blog's sentence, is judged in the sweep's setting, each net
-alone: it holds in part if it holds for some. (An interval over seeds judged it before; this was changed after the
-runs.)
+30 blocks, if they do better than LEARNED at each. "Plain nets of 20 layers stay below 15 %", a blog's sentence, is
+judged in the sweep's setting, each net alone: it holds in part if it holds for some. (An interval over seeds judged it
+before; this was changed after the runs.)
 
 These comparisons and MARGIN were fixed before the first run, which had no orthogonal weights, five depths, and three
 b_T down to -4, of which it tried rates at -2; what is new here was fixed before it was run, but after a pilot with
-orthogonal weights, which reached 91.7 % at 50 blocks. At first every setting was to be tried with all three
-seeds; this was changed before any result was looked at. Where the depths disagree, the second claim was to be
-inconclusive; that it is partly, as the five words have it, was decided after the first log.
+orthogonal weights, which reached 91.7 % at 50 blocks. At first every setting was to be tried with all three seeds; this
+was changed before any result was looked at. Where the depths disagree, the second claim was to be inconclusive; that it
+is partly, as the five words have it, was decided after the first log.
+
+    python -m experiments tuned_plain run                      all kinds, tuned
+    python -m experiments tuned_plain run --study untuned      one setting for all
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from highway_lab.fields import Count, NonEmpty, Score
-from highway_lab.logs import Log, Result
-from highway_lab.training import train_resumably
-from highway_networks import BLOCKS, INITS, Config, Dataset
+from highway_lab.figures import draw_level, label_ends, new_figure
+from highway_lab.intervals import Interval, difference
 
-from . import rates
-from .common import CHANCE, Experiment, ExperimentJob, fit
+from .claims import Verdict, combine, judge_as_good, judge_better, of_learners
+from .common import CHANCE, CHANCE_LOSS
+from .common_figures import arm_color, draw_against
+from .partly_frozen import ArmConfig
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
 
-DEPTHS = (0, 1, 2, 5, 10, 20, 30, 50, 100)
-STARTS = {  # initialisations and gains to choose from, for arms without and with orthogonal weights
-    False: (("uniform", 1.0), ("glorot", 1.0), ("he", 1.0)),
-    True: (("orthogonal", 1.0), ("orthogonal", 1.05), ("orthogonal", 1.1)),
-}
+DEPTHS = (100, 50, 30, 20, 10, 5, 2, 1, 0)  # blocks; the longest runs first
 RATES = (5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)
-GATE_BIASES = (-1.0, -2.0, -4.0, -6.0)
+GATE_BIASES = (-6.0, -4.0, -2.0, -1.0)
 FIRST_BIAS = -4.0  # which the first run chose at four of five depths
-CHOOSING_SEEDS = (100, 101, 102)
-FINALISTS = 5  # settings that are tried with every choosing seed
-SEEDS = tuple(range(20))
-BUDGET = {"epochs": 12, "n_train": 6_000, "n_test": 2_000}
+CHOOSING_SEEDS, SEEDS = (100, 101, 102), range(20)
+EPOCHS, FINALISTS = 12, 5
 MARGIN = 1.0  # points of accuracy; not the usual 0.5, as 20 seeds leave intervals of ± 0.4 and more
-
-
-class Arm(NamedTuple):
-    """A kind of net that is compared at each depth."""
-
-    block: str
-    hidden: int
-    orthogonal: bool = False
-
-
-class Setting(NamedTuple):
-    """Hyperparameters that an arm chooses."""
-
-    init: str
-    init_gain: float
-    lr: float
-    gate_bias: float
-
-
+LEARNED = 20  # % of test images: twice chance
 SHALLOW = 2  # blocks, at most, of a net whose accuracy a deep one has to beat
-NETS = HIGHWAY, PLAIN, WIDE = Arm("highway", 50), Arm("plain", 50), Arm("plain", 71)
-ARMS = (*NETS, *(arm._replace(orthogonal=True) for arm in NETS))
-UNTUNED = Setting(Config.init, Config.init_gain, Config.lr, Config.gate_bias)  # the sweep's
-UNTUNED_FROM = 5  # blocks: the shallowest nets of the sweep
+COMPARED, COMPARED_WIDE = (10, 20, 30, 50), (10, 20, 30)  # blocks, on which verdicts depend
+BLOG_DEPTH, BLOG_ACCURACY = 20, 15  # blocks, %
+HIGHWAY, PLAIN, WIDE = ("highway", 50), ("plain", 50), ("plain", 71)  # arm and units of each kind of net
+ORTHOGONAL = ", orthogonal"  # ends the name of an arm that begins with such weights
+NOT_DRAWN = (("highway, orthogonal", 50), ("plain, orthogonal", 71))
+WIDE_COLOR = "#882255"
+ERROR_TICKS, LOSS_TICKS = (5, 10, 20, 50, 90), (0.05, 0.1, 0.2, 0.5, 1, 2)  # errors in %
+
+Runs = dict[int, list[StudyRun]]  # by blocks
+
+# ties go by the order of the values
+OLDER, GAINS = {"init": ("glorot", "he", "uniform")}, {"init_gain": (1.0, 1.05, 1.1)}
+RATE, BIAS = {"lr": RATES}, {"gate_bias": (FIRST_BIAS,)}
+ARMS = {
+    "highway": Arm({"block": "highway"}, OLDER | RATE | BIAS),
+    "highway, orthogonal": Arm({"block": "highway", "init": "orthogonal"}, GAINS | RATE | BIAS),
+    "plain": Arm({"block": "plain"}, OLDER | RATE),
+    "plain, orthogonal": Arm({"block": "plain", "init": "orthogonal"}, GAINS | RATE),
+}
+VALIDATION = {"n_validation": 2_000, "n_test": 1}
 
 
-@dataclass
-class ScoredRun(Result):
-    """One training run by its last scores; validation accuracy is null unless the run chooses a setting."""
-
-    config: Config
-    n_params: Count
-    diverged: bool
-    train_loss: float | None
-    test_score: Score | None
-    validation_score: Score | None
+def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
+    """Return the configuration of a run, which has the sweep's setting but for what is tuned."""
+    return ArmConfig(**fields, hidden=cell.hidden, depth=cell.depth)
 
 
-@dataclass
-class TriedSetting:
-    """One run that tried a setting; validation accuracy is null if the run diverged."""
-
-    block: Literal[*BLOCKS]
-    hidden: Count
-    depth: Count
-    init: Literal[*INITS]
-    init_gain: float
-    lr: float
-    gate_bias: float
-    seed: Count
-    validation_score: Score | None
+def study(arms: Mapping[str, Arm], cells: Sequence[Cell], *choosing: Stage) -> Study:
+    return Study(
+        arms,
+        cells,
+        stages=[*choosing, Stage(SEEDS, EPOCHS, best=1 if choosing else None, result="scored")],
+        configure=configure,
+        criteria={"minus accuracy": lambda run: -run.accuracy},  # 1 - accuracy is rounded, which would decide ties
+        own=lambda name, arm: Cell(name, 71 if arm.matrices == 1 else 50, 50),
+        smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_validation": 64, "n_test": 64},
+    )
 
 
-@dataclass
-class TunedPlainLog(Log):
-    """runs/tuned_plain.json; `tried` chose the settings of `runs`, among which are those of the untuned setting."""
-
-    tried: NonEmpty[TriedSetting]
-    runs: NonEmpty[ScoredRun]
-
-
-EXPERIMENT = Experiment(__name__, __doc__, TunedPlainLog)
-
-
-def run_config(config: Config, data: Dataset) -> ScoredRun:
-    run = train_resumably(config, data)
-    history = run.history
-    validation_score = history.validation_score[-1] if config.n_validation else None
-    scores = history.train_loss[-1], history.test_score[-1], validation_score
-    return ScoredRun(None, config, run.n_params, run.diverged, *((None,) * 3 if run.diverged else scores))
-
-
-def arm_of(of: Config | TriedSetting) -> Arm:
-    return Arm(of.block, of.hidden, of.init == "orthogonal")
+STUDY = {  # by the endings of their logs
+    "": study(
+        ARMS,
+        [
+            Cell(f"{arm}{weights}", units, depth)
+            for depth in DEPTHS
+            for weights in ("", ORTHOGONAL)
+            for arm, units in (HIGHWAY, PLAIN, WIDE)
+            if depth or arm == "plain"
+        ],
+        Stage(CHOOSING_SEEDS[:1], EPOCHS, options=VALIDATION),
+        Stage(CHOOSING_SEEDS[1:], EPOCHS, FINALISTS, VALIDATION),
+        Stage(CHOOSING_SEEDS, EPOCHS, 1, VALIDATION, vary={"gate_bias": GATE_BIASES}),
+    ),
+    "untuned": study(
+        {block: Arm({"block": block}, {"lr": (ArmConfig.lr,)}) for block in ("highway", "plain")},
+        [Cell(*kind, depth) for depth in DEPTHS for kind in (HIGHWAY, PLAIN) if depth >= 5],
+    ),
+}
 
 
-def setting_of(of: Config | TriedSetting) -> Setting:
-    return Setting(of.init, of.init_gain, of.lr, of.gate_bias)
+# ---------------------------------------------------------------------------------------- what was found
 
 
-def quality(seeds: Iterable[TriedSetting]) -> tuple[int, float]:
-    """Return the number of seeds that tried a setting, and their mean validation accuracy."""
-    scores = [CHANCE if run.validation_score is None else run.validation_score for run in seeds]
-    return len(scores), float(np.mean(scores))
+def by_kind(results: Results) -> dict[tuple[str, int], Runs]:
+    """Return the results of finished cells by arm and units, and by blocks, the fewest first."""
+    found = {}
+    for cell in sorted(results.finished, key=lambda cell: cell.depth):
+        found.setdefault((cell.arm, cell.hidden), {})[cell.depth] = [*chain(*results.settings(cell).values())]
+    return found
 
 
-def qualities(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], dict[Setting, tuple[int, float]]]:
-    """Return by arm and depth the quality of each setting: those with most seeds first, then by mean accuracy."""
-    return rates.ranked(tried, lambda run: (arm_of(run), run.depth), setting_of, quality)
+def strongest(results: Results) -> dict[tuple[str, int], Runs]:
+    """Return results by kind and by blocks, of the initial weights, older or orthogonal, that validate better."""
+    found = {}
+    for cell in results.finished:
+        if not cell.arm.endswith(ORTHOGONAL):
+            best = min(replace(cell, arm=cell.arm + ORTHOGONAL), cell, key=results.quality)
+            found.setdefault((cell.arm, cell.hidden), {})[cell.depth] = results.scored(best)
+    return found
 
 
-def rank_settings(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], list[Setting]]:
-    """Return settings by arm and depth, the best first."""
-    return {key: [*settings] for key, settings in qualities(tried).items()}
+def best_shallow(results: Results) -> list[StudyRun]:
+    """Return the results of the plain net of at most SHALLOW blocks that validates best; none if there is none."""
+    cells = [cell for cell in results.finished if cell.arm.startswith("plain") and cell.depth <= SHALLOW]
+    return results.scored(min(cells, key=results.quality)) if cells else []
 
 
-def strongest(tried: Iterable[TriedSetting]) -> dict[tuple[Arm, int], Arm]:
-    """Return by net (without orthogonal weights) and depth the arm of the kind of weights that validates best."""
-    best: dict[tuple[Arm, int], tuple[tuple[int, float], Arm]] = {}
-    for (arm, depth), settings in qualities(tried).items():
-        net = arm._replace(orthogonal=False), depth
-        best[net] = max(best.get(net, ((0, 0.0), arm)), (next(iter(settings.values())), arm))
-    return {net: arm for net, (_, arm) in best.items()}
+def leads_of(runs: Runs, others: Runs) -> dict[int, Interval]:
+    """Return by blocks the points of test accuracy by which nets outperform others."""
+    return {depth: difference(accuracies(runs[depth]), accuracies(others[depth])) for depth in runs if depth in others}
 
 
-def best_shallow(tried: Iterable[TriedSetting]) -> tuple[Arm, int] | None:
-    """Return arm and depth of the plain net of at most SHALLOW blocks that validates best, if there are such nets."""
-    found = {key: next(iter(settings.values())) for key, settings in qualities(tried).items()}
-    return max((key for key in found if key[0].block == "plain" and key[1] <= SHALLOW), key=found.get, default=None)
+def judge_lead(leads: Mapping[int, Interval]) -> Verdict:
+    """Judge whether highway nets outperform plain ones, given their leads by blocks."""
+    return combine(judge_better(leads[depth], MARGIN) for depth in COMPARED)
 
 
-def configure(arm: Arm, depth: int, setting: Setting, seeds: Sequence[int], budget: dict) -> list[Config]:
-    """Return the runs of an arm at a depth, in one setting."""
-    net = {"block": arm.block, "hidden": arm.hidden, "depth": depth}
-    return [Config(**net, **setting._asdict(), seed=seed, **budget) for seed in seeds]
+def judge_parameters(leads: Mapping[int, Interval], learned: bool) -> Verdict:
+    """Judge whether gates bring no gains, given the leads of wide plain nets, and whether these have learned."""
+    return of_learners(combine(judge_as_good(leads[depth], MARGIN) for depth in COMPARED_WIDE), learned)
 
 
-def choose(
-    finish: Callable[[list[Config]], list[ScoredRun]], data: Dataset, smoke: bool
-) -> tuple[list[TriedSetting], dict[tuple[Arm, int], Setting]]:
-    """Try settings; returns the tries, and the chosen setting of each arm and depth."""
-    lrs, biases = (RATES[5:7], GATE_BIASES[1:3]) if smoke else (RATES, GATE_BIASES)
-    first, *others = CHOOSING_SEEDS[: 2 if smoke else None]
-    budget = fit(BUDGET, data, smoke)
-    budget |= {"n_validation": budget["n_test"], "n_test": 1, "n_scored": 1}
-    tried = {}  # by config
-
-    def rank(tries: Iterable[tuple[Arm, int, Setting]], seeds: Sequence[int]) -> dict[tuple[Arm, int], list[Setting]]:
-        configs = [config for arm, depth, setting in tries for config in configure(arm, depth, setting, seeds, budget)]
-        for run in finish(configs):
-            of = run.config
-            tried[of] = TriedSetting(of.block, of.hidden, of.depth, *setting_of(of), of.seed, run.validation_score)
-        return rank_settings(tried.values())
-
-    def settings(arm: Arm) -> list[Setting]:
-        starts = STARTS[arm.orthogonal][: 2 if smoke else None]
-        gate_bias = FIRST_BIAS if arm.block == "highway" else Config.gate_bias
-        return [Setting(*start, lr, gate_bias) for start in starts for lr in lrs]
-
-    tries = [
-        (arm, depth, one) for depth in ((6, 0) if smoke else DEPTHS[::-1]) for arm in ARMS for one in settings(arm)
-    ]
-    ranked = rank([of for of in tries if of[1] or of[0].block == "plain"], [first])
-    ranked = rank(((*key, one) for key, of in ranked.items() for one in of[:FINALISTS]), others)
-    best = {key: of[0] for key, of in ranked.items() if key[0].block == "highway"}
-    ranked = rank(((*key, of._replace(gate_bias=b_T)) for key, of in best.items() for b_T in biases), [first, *others])
-    return list(tried.values()), {key: of[0] for key, of in ranked.items()}
+def judge_blog(scores: np.ndarray) -> Verdict:
+    """Judge whether nets stay below BLOG_ACCURACY, each alone, given their accuracies in %."""
+    return combine(Verdict.REPRODUCED if score < BLOG_ACCURACY else Verdict.NOT_REPRODUCED for score in scores)
 
 
-def plan_measurement(data: Dataset, smoke: bool, best: dict[tuple[Arm, int], Setting]) -> list[Config]:
-    """Return the runs that are scored on test images; one that is both tuned and untuned stands once."""
-    budget, seeds = fit(BUDGET, data, smoke), SEEDS[: 2 if smoke else None]
-    untuned = {(arm, depth): UNTUNED for arm, depth in best if arm in (HIGHWAY, PLAIN) and depth >= UNTUNED_FROM}
-    measured = [*best.items(), *untuned.items()]
-    runs = (configure(*key, setting, seeds, budget) for key, setting in measured)
-    return list(dict.fromkeys(config for of_setting in runs for config in of_setting))
+def numbers(results: Mapping[str, Results]) -> dict:
+    """Return what the page quotes: accuracies in %, leads in points, both by blocks."""
+    tuned, untuned, best = by_kind(results[""]), by_kind(results["untuned"]), strongest(results[""])
+    wide, blog = leads_of(best[WIDE], best[HIGHWAY]), accuracies(untuned[PLAIN][BLOG_DEPTH])
+    learned = all(accuracies(best[WIDE][depth]).mean() > LEARNED for depth in COMPARED_WIDE)
+    leads = {
+        "untuned": leads_of(untuned[HIGHWAY], untuned[PLAIN]),
+        "older": leads_of(tuned[HIGHWAY], tuned[PLAIN]),
+        "best": leads_of(best[HIGHWAY], best[PLAIN]),
+        "wide": leads_of(best[HIGHWAY], best[WIDE]),
+    }
+    accuracy = {kind: {depth: accuracies(runs).mean() for depth, runs in of.items()} for kind, of in tuned.items()}
+    n_trained = {kind: {depth: of[depth][0].n_trained for depth in of} for kind, of in best.items()}
+    of_orthogonal = tuned["plain" + ORTHOGONAL, PLAIN[1]]
+    return {
+        "verdict": {
+            "lead": judge_lead(leads["best"]),
+            "parameters": judge_parameters(wide, learned),
+            "blog": judge_blog(blog),
+        },
+        "lead": leads,
+        "row": {of: [part for depth in COMPARED for part in leads[of][depth][:2]] for of in leads},
+        "matched": [depth for depth in COMPARED_WIDE if judge_as_good(wide[depth], MARGIN) == Verdict.REPRODUCED],
+        "accuracy": accuracy,
+        "untuned": {arm: {depth: accuracies(of[depth]).mean() for depth in of} for (arm, _), of in untuned.items()},
+        "loss_ratio": losses(best[PLAIN][50]).mean() / losses(best[HIGHWAY][50]).mean(),
+        "more": {depth: 100 * (n_trained[WIDE][depth] / n_trained[HIGHWAY][depth] - 1) for depth in COMPARED_WIDE},
+        "largest_gain": [
+            depth for depth, runs in of_orthogonal.items() if runs[0].setting[0] == max(GAINS["init_gain"])
+        ],
+        "blog": {"depth": BLOG_DEPTH, "accuracy": BLOG_ACCURACY, "below": sum(blog < BLOG_ACCURACY), "nets": len(blog)},
+        "blog_tuned": accuracies(best[PLAIN][BLOG_DEPTH]).mean(),
+        "diverged": sum(run.diverged for of in results.values() for run in of.runs if run.task.result),
+        "compared": COMPARED,
+        "seeds": len(SEEDS),
+    }
 
 
-def run(job: ExperimentJob) -> None:
-    finish = partial(job.run_missing, run_config, schema=ScoredRun)
-    tried, best = choose(finish, job.data, job.smoke)
-    runs = finish(plan_measurement(job.data, job.smoke, best))
-    job.keep(runs[0].config, tried=tried, runs=runs)
+def losses(runs: Sequence[StudyRun]) -> np.ndarray:
+    """Return the training loss of each run; NaN where it diverged."""
+    return np.array([run.measured.train_loss for run in runs], float)
 
 
-EXPERIMENT.add_run(run, "train all nets; resumable")
+def figure(results: Mapping[str, Results]) -> Figure:
+    """Draw test error and training loss by depth, log scales: left in one setting for all, right tuned."""
+    figure, grid = new_figure(
+        "Tuning and orthogonal weights nearly close the gap", 6.6, nrows=2, ncols=2, sharex=True, sharey="row"
+    )
+    columns = {"untuned": "one setting for all", "": "tuned on validation images"}
+    depths = sorted({cell.depth for of in results.values() for cell in of.finished})
+    for (above, below), (ending, words) in zip(grid.T, columns.items(), strict=True):
+        found = by_kind(results[ending]) if ending in results else {}
+        for kind in [kind for kind in found if kind not in NOT_DRAWN]:
+            runs = {depths.index(depth): of for depth, of in found[kind].items()}
+            color = WIDE_COLOR if kind == WIDE else arm_color(kind[0])
+            style = {"label": kind[0] + f", {WIDE[1]} units" * (kind == WIDE), "color": color, "markersize": 5}
+            draw_against(above, runs, lambda of: 100 - accuracies(of), **style)
+            draw_against(below, runs, losses, **style)
+        draw_level(above, 100 - 100 * CHANCE, "chance")
+        draw_level(below, CHANCE_LOSS, "chance")
+        if ending == "" and "" in results and (shallow := best_shallow(results[""])):
+            draw_level(above, 100 - accuracies(shallow).mean(), f"best of ≤ {SHALLOW} blocks")
+        above.set(title=words, yscale="log")
+        below.set(xlabel="blocks", yscale="log")
+        below.set_xticks(range(len(depths)), depths)
+        for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
+            panel.set_yticks(ticks, ticks)
+            panel.minorticks_off()
+            label_ends(panel)
+    grid[0, 0].set_ylabel("test error (%)")
+    grid[1, 0].set_ylabel("training loss")
+    return figure
+
+
+FIGURES = {"tuned_plain.png": figure}

@@ -199,8 +199,8 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
 def test_tuned_nets_without_shallow_ones_are_refused(workdir):
     Path("runs").mkdir()
     shutil.copy(committed_log("run_sweep.json"), "run_sweep.json")
-    log = tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json"))
-    log.tried = [of for of in log.tried if of.depth > tuned_plain.SHALLOW]
+    log = common.load("tuned_plain").read(committed_log("runs/tuned_plain.json"))
+    log.runs = [run for run in log.runs if run.cell.depth > tuned_plain.SHALLOW]
     logs.write("runs/tuned_plain.json", log)
     with refused_with("runs/tuned_plain.json: expected nets of at most 2 blocks, found none; make it with "):
         gate_explorer_figures.depth_sweep()

@@ -24,8 +24,8 @@ from test_gate_explorer import as_the_page
 from experiments import lesions, tuned_plain
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.recording import Equation
-from experiments.common import group, points
-from experiments.tuned_plain_figures import accuracies, tuned_runs
+from experiments.common import group, load, points
+from experiments.study import Results, accuracies
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
 from highway_networks import (
@@ -553,7 +553,8 @@ def test_a_click_on_a_map_picks_a_unit_and_shows_its_equation(opened, log):
 
 def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
     sweep = group(read(committed_log("run_sweep.json"), RunLog[Config], "").runs, "block", "depth")
-    tuned = tuned_runs(tuned_plain.EXPERIMENT.read(committed_log("runs/tuned_plain.json")))
+    log = load("tuned_plain").read(committed_log("runs/tuned_plain.json"))
+    tuned = tuned_plain.by_kind(Results(tuned_plain.STUDY[""], log.runs))
     broken = {
         5: "no kind of net is",
         10: "plain nets in one setting are",
@@ -561,10 +562,10 @@ def test_the_slider_of_depth_shows_the_accuracies_of_the_logs(opened):
     }
     for i, depth in enumerate(sorted({depth for _, depth in sweep})):
         opened.enter("depth", i)
-        for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
-            found = opened.text(f"#readout .{arm.block}").removeprefix(arm.block)
-            kinds = (tuned[of][depth] for of in (arm, arm._replace(orthogonal=True)))
-            expected = (points(sweep[arm.block, depth]), *map(accuracies, kinds))
+        for arm, units in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
+            found = opened.text(f"#readout .{arm}").removeprefix(arm)
+            kinds = (tuned[of, units][depth] for of in (arm, arm + tuned_plain.ORTHOGONAL))
+            expected = (points(sweep[arm, depth]), *map(accuracies, kinds))
             assert found == "".join(f"{interval(of):.1f}" for of in expected)
         assert opened.text("#broken-says") == f"At {depth} blocks, {broken.get(depth, broken[10])} broken."
 

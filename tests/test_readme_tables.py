@@ -12,7 +12,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-import made_up
 import pytest
 from helpers import ROOT, assert_says, files_below
 from made_up import made_up_log
@@ -21,10 +20,12 @@ from picture_helpers import cells, committed_log, outdated
 import pages
 from experiments.common import load, sha256_of
 from experiments.depth_sweep import headline, run_table, sweep_table
-from experiments.tuned_plain import ScoredRun, TriedSetting, TunedPlainLog
+from experiments.study import Cell
+from experiments.study_command import StudyLog
 from highway_lab import logs
-from highway_lab.logs import DatasetInfo, RunLog, write
-from highway_networks import Config, InputError
+from highway_lab.intervals import interval
+from highway_lab.logs import RunLog, write
+from highway_networks import InputError
 
 T = {2: 12.706, 3: 4.303}  # Student's t of 97.5 %, by the number of values
 README = """# Title
@@ -187,19 +188,21 @@ def test_a_run_that_diverged_guesses_and_has_no_loss():
 
 def test_the_headline_shows_one_setting_beside_the_settings_that_are_chosen():
     sweep = made_up_log(depths=(5, 7), seeds=(0, 1, 2))
-    scores = {("highway", 0.005): 0.6, ("plain", 0.005): 0.2, ("highway", 0.001): 0.9, ("plain", 0.001): 0.8}
-    tried, runs = [], []
-    for (block, lr), score in scores.items():
-        for depth in (5, 7):
-            tried.append(TriedSetting(block, 50, depth, "uniform", 1.0, lr, -2.0, 100, score))
-            configs = [Config(block=block, depth=depth, lr=lr, seed=seed) for seed in (0, 1, 2)]
-            runs += [ScoredRun(None, config, 1, False, 0.1, score + config.seed / 100, None) for config in configs]
-    tuned = made_up.log(TunedPlainLog, DatasetInfo("mnist", 6000, 2000), tried=tried, runs=runs)
-    table = headline(sweep, tuned)
-    assert cells(table)[0][1:] == ["highway, one setting", "plain, one setting", "highway, tuned", "plain, tuned"]
-    for row, depth in enumerate((5, 7)):
-        one_setting = [in_words(sweep, block, depth) for block in ("highway", "plain")]
-        assert cells(table)[1:][row] == [str(depth), *one_setting, "91.0 ± 2.5", "81.0 ± 2.5"]
+    tuned, untuned = (load("tuned_plain").read(committed_log(f"runs/tuned_plain{of}.json")) for of in ("", "-untuned"))
+
+    def scores(log: StudyLog, *cell: str | int) -> str:
+        runs = [run for run in log.runs if run.cell == Cell(*cell) and run.task.result]
+        return f"{interval([100 * run.measured.score for run in runs]):.1f}"
+
+    table = headline(sweep, tuned, untuned)
+    header, *rows = cells(table)
+    assert header[1:3] == ["highway, one setting", "plain, one setting"]
+    assert header[3:] == ["highway, tuned", "plain, tuned", "plain, orthogonal, tuned"]
+    found = {row[0]: row[1:] for row in rows}
+    assert found["5"][:2] == [in_words(sweep, block, 5) for block in ("highway", "plain")]
+    assert found["100"][:2] == [scores(untuned, block, 50, 100) for block in ("highway", "plain")]
+    assert found["100"][2:] == [scores(tuned, arm.removesuffix(", tuned"), 50, 100) for arm in header[3:]]
+    assert found["0"][:3] == [""] * 3
     assert "6,000 MNIST images, 3 epochs of Adam at rate 0.005." in table
 
 

@@ -22,6 +22,7 @@ from experiments import (
     conv_bias,
     hundred_layers,
     sketch,
+    tuned_plain,
     using_depth,
     very_deep,
     what_gates_add,
@@ -31,7 +32,7 @@ from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
 from experiments.quotes import errors
-from experiments.study import Results, Study, StudyRun
+from experiments.study import Cell, Results, Study, StudyRun
 from experiments.study_command import StudyExperiment, StudyLog, train
 from highway_lab.intervals import Interval
 from highway_lab.training import Training
@@ -115,6 +116,8 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("thousand_layers", "sentence is **partly** true", "sentence is **reproduced** true"),
         ("batch_norm", "ends 2.5 times lower", "ends 2.5 times higher"),
         ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
+        ("tuned_plain", "plain nets is **reproduced**", "plain nets is **not reproduced**"),
+        ("tuned_plain", "the lead is 9.9 points", "the lead is 8.9 points"),
         ("thousand_layers", "of 20 blocks only guess", "of 10 blocks only guess"),
         ("thousand_layers", "| 94.6 % | −0.4 |", "| 94.6 % | +0.4 |"),
         ("constant_gates", "**Partly**: constant", "**Reproduced**: constant"),
@@ -415,6 +418,43 @@ def test_gates_are_computation_if_highway_outperforms_both_kinds_of_constants(le
 
 def test_one_negative_gate_bias_that_suffices_is_enough():
     assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
+
+
+@pytest.mark.parametrize(
+    ("leads", "ahead", "as_good"),
+    [
+        ([1, 1, 1, 1], YES, YES),
+        ([-2, 1, 1, 1], Verdict.PARTLY, Verdict.PARTLY),
+        ([-2, -2, -2, -2], NO, NO),
+        ([0.4, 0.4, 0.4, 0.4], OPEN, YES),
+        ([-0.7, -0.7, -0.7, 1], Verdict.PARTLY, OPEN),
+    ],
+)
+def test_tuned_nets_are_judged_at_the_depths_that_the_rules_name(leads, ahead, as_good):
+    found = {depth: Interval(lead, 0.6) for depth, lead in zip((10, 20, 30, 50), leads, strict=True)}
+    extremes = {5: Interval(-9, 0.1), 100: Interval(9, 0.1)}
+    assert tuned_plain.judge_lead(found | extremes) == ahead
+    assert tuned_plain.judge_parameters(found | extremes, learned=True) == as_good
+    assert tuned_plain.judge_parameters(found, learned=False) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"), [([14.9, 12, 11], YES), ([10, 10, 15], Verdict.PARTLY), ([15, 31, 32], NO)]
+)
+def test_the_blogs_plain_nets_are_judged_each_alone(scores, verdict):
+    assert tuned_plain.judge_blog(np.array(scores)) == verdict
+
+
+def test_tuned_nets_stand_with_the_weights_that_validate_best():
+    """As does the shallow net that they have to beat."""
+    best = {Cell("plain, orthogonal", 50, 50): 0.95, Cell("plain", 71, 50): 0.95, Cell("plain", 71, 2): 0.92}
+    found = complete(tuned_plain.STUDY[""], lambda cell, seed: best.get(cell, 0.9 - 0.001 * cell.depth))
+    strongest = tuned_plain.strongest(found)
+    assert [strongest[kind][50][0].cell.arm for kind in (tuned_plain.PLAIN, tuned_plain.WIDE)] == [
+        "plain, orthogonal",
+        "plain",
+    ]
+    assert {run.cell for run in tuned_plain.best_shallow(found)} == {Cell("plain", 71, 2)}
 
 
 BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"

@@ -154,6 +154,24 @@ def test_runs_of_other_options_do_not_count_either():
     assert {run.config.n_train for of in tried.values() for run in of} == {ArmConfig.n_train}
 
 
+def test_a_stage_that_varies_a_hyperparameter_chooses_among_its_values():
+    """Of arms that have it; runs of the same configuration count once, and results are of the best value."""
+    values = (-6.0, -1.0, 0.0)
+    stage = Stage((100, 101, 102), 4, best=1, vary={"gate_bias": values})
+    study = replace(LONG, stages=(*LONG.stages[:2], stage, STAGES[2]), criteria={"a": CRITERIA["a"]})
+    runs = complete(study)
+    results = Results(study, runs)
+    assert not results.superfluous
+    assert len({run.task for run in runs}) == len(runs)
+    x, y = CELLS
+    assert results.settings(x).keys() == {results.study.ranked(results.rungs[x][2][2], "a")[0]}
+    before, tried = results.rungs[y][2][2], results.tried(y)
+    best = study.ranked(before, "a")[0]
+    assert tried.keys() == {(*best[:2], value) for value in values}
+    assert [[run.config.seed for run in of] for of in tried.values()] == [[100, 101, 102]] * len(values)
+    assert results.scored(y)[0].setting == min(tried, key=lambda of: results.judged(tried[of]).mean())
+
+
 @pytest.mark.parametrize(
     ("stages", "words"),
     [

@@ -31,8 +31,8 @@ from highway_networks import BLOCKS, Config, DeepNet, InputError
 
 from .. import common, lesions, small_nets, tuned_plain
 from ..common import CHANCE, group, points
+from ..study import Results, accuracies
 from ..study_command import StudyLog
-from ..tuned_plain_figures import ORTHOGONAL, accuracies, lead, shallow_runs, tuned_runs
 from .gate_explorer import ENDS, GateExplorerLog
 from .recording import Equation
 
@@ -153,36 +153,36 @@ def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
 
 def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
     """Return the paths of the logs of the depth sweep and of tuned nets, and their accuracies, if both are there."""
-    paths = [SWEEP, tuned_plain.EXPERIMENT.log_path()]
+    tuned_nets = common.load("tuned_plain")
+    paths = [SWEEP, tuned_nets.log_path()]
     if not all(path.exists() for path in paths):
         return paths, None
     sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
-    log = tuned_plain.EXPERIMENT.read(paths[1])
+    results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
     with drawing("the sweep", *paths):
-        tuned, runs = tuned_runs(log), group(sweep.runs, "block", "depth")
-        if not (shallow := shallow_runs(log)):
+        tuned, runs = tuned_plain.by_kind(results), group(sweep.runs, "block", "depth")
+        if not (shallow := tuned_plain.best_shallow(results)):
             words = f"expected nets of at most {tuned_plain.SHALLOW} blocks, found none"
-            raise InputError(f"{paths[1]}: {words}; make it with {tuned_plain.EXPERIMENT.parser.prog} run")
+            raise InputError(f"{paths[1]}: {words}; make it with {tuned_nets.parser.prog} run")
         config, depths = sweep.runs[0].config, sorted({depth for _, depth in runs})
         nets = {}
-        for arm in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
-            untuned = [runs[arm.block, depth] for depth in depths]
-            nets[arm.block] = by_depth(depths, map(points, untuned))
-            for name, of in (("tuned", arm), ("orthogonal", arm._replace(orthogonal=True))):
-                nets[f"{arm.block}, {name}"] = by_depth(depths, (accuracies(tuned[of][depth]) for depth in depths))
-        highway, plain, orthogonal = (tuned[arm] for arm in (tuned_plain.HIGHWAY, tuned_plain.PLAIN, ORTHOGONAL))
+        for arm, units in (tuned_plain.PLAIN, tuned_plain.HIGHWAY):
+            nets[arm] = by_depth(depths, (points(runs[arm, depth]) for depth in depths))
+            for name, of in (("tuned", arm), ("orthogonal", f"{arm}, orthogonal")):
+                nets[f"{arm}, {name}"] = by_depth(depths, (accuracies(tuned[of, units][depth]) for depth in depths))
+        highway, plain = tuned[tuned_plain.HIGHWAY], tuned[tuned_plain.PLAIN]
         leads = {
-            "tuned": [lead(highway[depth], plain[depth]) for depth in depths],
-            "orthogonal": [lead(highway[depth], orthogonal[depth]) for depth in depths],
-            "untuned": [difference(points(runs["highway", depth]), points(runs["plain", depth])) for depth in depths],
+            "tuned": tuned_plain.leads_of(highway, plain),
+            "orthogonal": tuned_plain.leads_of(highway, tuned["plain, orthogonal", tuned_plain.PLAIN[1]]),
+            "untuned": {of: difference(points(runs["highway", of]), points(runs["plain", of])) for of in depths},
         }
-        seeds = [run.config.seed for run in runs[tuned_plain.PLAIN.block, depths[0]]]
+        seeds = [run.config.seed for run in runs["plain", depths[0]]]
         return paths, {
             "dataset": name_data(sweep.dataset.name),
             "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
             "seeds": seeds,
             "seed_range": name_numbers(seeds),
-            "tried": len({(of.init, of.lr) for of in log.tried if of.init != "orthogonal"}),
+            "tried": len(results.study.grid(shallow[0].cell)),
             "depths": depths,
             "margin": BROKEN,
             "chance": 100 * CHANCE,
@@ -190,7 +190,7 @@ def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
             "shallow": value_and_half(interval(accuracies(shallow))),
             "shallow_blocks": tuned_plain.SHALLOW,
             "shallow_units": shallow[0].config.hidden,
-            "leads": {name: list(map(value_and_half, of)) for name, of in leads.items()},
+            "leads": {name: [value_and_half(of[depth]) for depth in depths] for name, of in leads.items()},
         }
 
 

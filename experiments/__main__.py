@@ -31,7 +31,6 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "gate_swaps": ("run",),
     "lesions": ("run",),
     "section_4": ("run",),
-    "beyond.blocks_compared": ("run",),
     "conv_tables": ("run",),
     "beyond.conv_gates": ("run",),
     "beyond.factor_model": ("run",),
@@ -55,6 +54,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "small_nets",
     "batch_norm",
     "constant_gates",
+    "blocks_compared",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 

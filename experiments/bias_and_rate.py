@@ -30,12 +30,11 @@ from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better, require
 from .common_figures import arm_color, minus
 from .partly_frozen import ArmConfig
-from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 DEPTH, UNITS, EPOCHS = 50, 50, 12
 SEEDS, CHOOSING_SEEDS = range(5), (100, 101)
 LEARNT = 50  # % of test accuracy; chance is about 11
-DIVERGED = 1e6  # nats, in place of an infinite loss
 PAIRS = tuple(product(("tanh", "relu", "elu"), ("uniform", "glorot", "he", "gaussian")))
 START_RATES = {"lr": (5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3)}
 BIASES = {f"highway, b_T {minus(bias)}": bias for bias in (0.0, -2.0, -4.0, -8.0)}  # by the arm that begins with it
@@ -77,12 +76,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
         return StartMeasured(*common, None if train_loss is None else rounded(loss))
 
     return study_command.train(task, data, measure=measure)
-
-
-def score_loss(run: StudyRun) -> float:
-    """Return the loss on validation images of a run that chooses, in nats; in place of infinity it is DIVERGED."""
-    loss = run.measured.score_loss
-    return DIVERGED if loss is None else loss
 
 
 def configure(fields: Mapping, cell: StartCell, stage: Stage) -> ArmConfig:

@@ -61,9 +61,11 @@ ARM_COLORS = {  # of the kinds of net that studies compare; a variant has the co
     **{name: COLORS[name] for name in ("plain", "residual", "highway")},
     "plain, orthogonal": COLORS["lstm"],
     "residual, scaled": COLORS["residual-scaled"],
+    "residual / L": COLORS["residual-scaled"],
     "residual, gated": "#44AA99",
     "ReZero": "#882255",
     "highway, uncoupled": COLORS["highway-uncoupled"],
+    "lstm": COLORS["lstm"],
     "highway, ReLU": "#332288",
     "constant gates": "#999933",
     "gates as drawn": "#999933",
@@ -136,16 +138,12 @@ def scale_by_logarithm(axes: Axes) -> None:
 
 
 def judge_each(
-    leads: Mapping[Any, Interval],
-    rule: Callable[[Interval, float], Verdict],
-    margin: float,
-    form: str = "+.2f",
-    cases: str = "at {} layers",
+    leads: Mapping[Any, Interval], rule: Callable[[Interval, float], Verdict], margin: float
 ) -> tuple[Verdict, str, str]:
-    """Return the verdict of a claim about several depths or settings, the keys; where it `holds`; and the intervals."""
+    """Return the verdict of a claim about several depths, the keys; where it `holds`; and the intervals."""
     verdicts = {key: rule(lead, margin) for key, lead in leads.items()}
-    measured = ", ".join(f"{lead:{form}} at {key}" for key, lead in leads.items())
-    return combine(verdicts.values()), holds(verdicts, cases), measured
+    measured = ", ".join(f"{lead:+.2f} at {key}" for key, lead in leads.items())
+    return combine(verdicts.values()), holds(verdicts, "at {} layers"), measured
 
 
 def lead(runs: Runs, others: Runs) -> Interval:

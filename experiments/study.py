@@ -26,6 +26,7 @@ from .blocks import make_known
 from .common import CHANCE
 from .partly_frozen import ArmConfig
 
+DIVERGED = 1e6  # nats, in place of an infinite loss
 Setting = tuple[float | str, ...]  # the values of an arm's hyperparameters, in the order of its grid
 CellT = TypeVar("CellT")
 ConfigT = TypeVar("ConfigT")
@@ -403,6 +404,11 @@ class Results:
 def accuracies(runs: Iterable[StudyRun]) -> np.ndarray:
     """Return the accuracy of each run in %, on test samples if the runs are results."""
     return 100 * np.array([run.accuracy for run in runs])
+
+
+def score_loss(run: StudyRun) -> float:
+    """Return the loss on the samples that score a run, in nats, of a study that measures it; DIVERGED for infinity."""
+    return DIVERGED if run.measured.score_loss is None else run.measured.score_loss
 
 
 def missing(rung: Rung) -> list[Task]:

@@ -63,14 +63,13 @@ from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_goo
 from .common import CHANCE
 from .common_figures import arm_color, draw_dots, legend_below, minus, scale_errors
 from .partly_frozen import ArmConfig
-from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
+from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
 UNITS, SHALLOWER, DEEPEST = 50, 100, 1000
 DEPTHS = (DEEPEST, SHALLOWER, 10)
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 CHOOSING_SEED, SEEDS = 100, range(3)
 EPOCHS, LONG_EPOCHS = 3, 30
-DIVERGED = 1e6  # nats, in place of an infinite loss
 GATE_IMAGES = 1_000  # training images over which mean T is taken
 KEPT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # numbers of blocks that stay while all others are closed
 TOLERANCE = 0.001  # test accuracy that the blocks that are not needed may be worth
@@ -175,12 +174,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
         else:
             measured = DeepMeasured(score_loss=None if training.diverged else training.history.validation_loss[-1])
     return StudyRun(None, task, training.net.n_trained, training.diverged, {}, measured)
-
-
-def score_loss(run: StudyRun) -> float:
-    """Return the loss on the images that score a run, in nats; in place of infinity it is DIVERGED."""
-    loss = run.measured.score_loss
-    return DIVERGED if loss is None else loss
 
 
 def study(depths: Mapping[str, Sequence[int]], epochs: int, rates: Mapping[str, float] | None = None) -> Study:

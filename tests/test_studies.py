@@ -18,6 +18,7 @@ from test_pictures import assert_redrawn
 from conv_recipes import ConvConfig
 from experiments import (
     bias_and_rate,
+    blocks_compared,
     constant_gates,
     conv_bias,
     hundred_layers,
@@ -115,6 +116,8 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("using_depth", "| ReLU | 37.2 | 43.5 |", "| ReLU | 43.5 | 37.2 |"),
         ("thousand_layers", "sentence is **partly** true", "sentence is **reproduced** true"),
         ("batch_norm", "ends 2.5 times lower", "ends 2.5 times higher"),
+        ("blocks_compared", "for H/L it is **reproduced**", "for H/L it is **not reproduced**"),
+        ("blocks_compared", "| +0.7 ± 0.5 |", "| −0.7 ± 0.5 |"),
         ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
         ("tuned_plain", "plain nets is **reproduced**", "plain nets is **not reproduced**"),
         ("tuned_plain", "the lead is 9.9 points", "the lead is 8.9 points"),
@@ -351,6 +354,36 @@ def test_a_gate_bias_suffices_if_every_net_learns_and_blocks_help(scores, verdic
 
 
 YES, NO, OPEN = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [((0.0, -0.1), YES), ((0.0, -1.0), Verdict.PARTLY), ((-1.0, -1.0), NO), ((-0.5, -0.5), OPEN)],
+)
+def test_residual_blocks_are_as_good_if_no_lead_may_be_a_loss_of_half_a_point(leads, verdict):
+    assert blocks_compared.judge_accuracy(Interval(lead, 0.3) for lead in leads) == verdict
+
+
+@pytest.mark.parametrize(("others", "verdict"), [((0, 0), YES), ((0, 3), Verdict.PARTLY), ((-3, 3), NO)])
+def test_gradients_pass_more_surely_if_their_norm_changes_less_in_either_direction(others, verdict):
+    near = np.array([-0.01, 0.01])
+    assert blocks_compared.judge_gradients([1 + near, near - 1], [of + near for of in others]) == verdict
+
+
+def test_blocks_are_compared_at_equal_width_and_at_equal_parameters_and_their_gradients_measured(digits):
+    study = blocks_compared.STUDY
+    for depth in blocks_compared.GATE_BIAS:
+        sizes = {}
+        for cell in (of for of in study.cells if of.depth == depth):
+            config = study.task(cell, study.stages[0], study.grid(cell)[0], 100).config
+            net = DeepNet(1, 10, hidden=config.hidden, depth=1, block=config.block, rng=np.random.default_rng(0))
+            sizes[cell.arm, cell.hidden] = net.params.blocks.size
+    for equal, widths in blocks_compared.WIDTHS.items():
+        of_blocks = [sizes[of] for of in widths.items()]
+        assert max(of_blocks) < 1.015 * min(of_blocks) or equal == "equal width"
+    flows = blocks_compared.train(small_task("blocks_compared"), digits).measured
+    assert flows.untrained != flows.trained
+    assert [len(of) for of in vars(flows.trained).values()] == [5, 8]
 
 
 def conv_nets(learn: int, of: int = 10) -> list[StudyRun]:

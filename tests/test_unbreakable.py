@@ -244,10 +244,10 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
     assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
 
 
-@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "beyond.blocks_compared"])
+@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "blocks_compared"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
     Path("runs").write_text("")
-    assert f"runs/{name.removeprefix('beyond.')}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
+    assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
 
 
 def test_runs_that_may_not_be_added_to_are_noticed_before_training(

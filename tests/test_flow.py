@@ -1,0 +1,65 @@
+"""How gradients flow: a block's Jacobian, and the norms of the gradients at the input of each."""
+
+import numpy as np
+import pytest
+from helpers import complex_step, relative_error, small_batch, small_net
+
+from experiments.blocks_compared import measure_flow
+from experiments.flow import gradient_norms, jacobian
+from highway_networks import BLOCKS, DeepNet, as_inputs, softmax_cross_entropy
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("l", [0, 1, 2])
+def test_a_jacobian_equals_its_complex_step_derivative(block, l):
+    net = small_net(block, "tanh", 3)
+    twin = DeepNet(**net.config | {"dtype": np.complex128}, rng=np.random.default_rng(0))
+    twin.params.flat[...] = net.params.flat
+    _, cache = net.forward(small_batch()[0])
+    x = cache.x[l, :, :1].astype(np.complex128)
+    expected = np.array(
+        [complex_step(lambda i=i: next(twin.iterate_blocks(x, l))[1][i, 0], x[:, 0]) for i in range(net.hidden)]
+    )
+    found = jacobian(net, cache.x[l, :, 0], l)
+    assert np.abs(expected).max() > 0.1
+    assert relative_error(found, expected) < 1e-12
+    assert relative_error(found, expected.T) > 0.01, "rows and columns could be swapped"
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_gradient_norms_are_those_of_the_loss_by_each_blocks_input(block):
+    """The last by its definition; all others by the chain rule, one Jacobian an image and block."""
+    net = small_net(block, "tanh", 3)
+    x, y = small_batch()
+    logits, cache = net.forward(x)
+    dx = softmax_cross_entropy(logits, y)[1] @ net.params["W_out"]  # (B, D)
+    expected = [np.linalg.norm(dx)]
+    for l in (2, 1, 0):
+        dx = np.array([row @ jacobian(net, x_l, l) for row, x_l in zip(dx, cache.x[l].T, strict=True)])
+        expected.insert(0, np.linalg.norm(dx))
+    np.testing.assert_allclose(gradient_norms(net, x, y), expected, rtol=1e-12)
+    assert expected[-1] > 1e-3
+
+
+def test_gradient_norms_are_right_where_float32_cannot_hold_a_square(digits):
+    x, y = digits.train_x[:20], digits.train_y[:20]
+    norms = {}
+    for dtype in (np.float32, np.float64):
+        net = DeepNet(64, 10, depth=100, block="plain", dtype=dtype, rng=np.random.default_rng(0))
+        norms[dtype] = gradient_norms(net, as_inputs(x, dtype), y)
+    assert norms[np.float64][0] < 1e-24
+    np.testing.assert_allclose(norms[np.float32], norms[np.float64], rtol=1e-3)
+
+
+def test_the_flow_is_of_the_middle_block_at_the_first_image_and_null_in_a_net_that_diverged():
+    net = small_net("highway", "tanh", 3)
+    x, y = small_batch()
+    _, cache = net.forward(x)
+    flow = measure_flow(net, x, y)
+    values = np.linalg.svd(jacobian(net, cache.x[1, :, 0], 1), compute_uv=False)
+    np.testing.assert_allclose(flow.singular_values, values, rtol=1e-3)
+    np.testing.assert_allclose(flow.gradient_norms, gradient_norms(net, x, y), rtol=1e-3)
+    net.params["W_H"][...] = np.nan
+    flow = measure_flow(net, x, y)
+    assert flow.singular_values == [None] * 4
+    assert flow.gradient_norms[0] is None

@@ -370,6 +370,9 @@ NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is tak
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
 
 
+MOST_NAMED = 12  # names of a table in a message: a block that has a number may have any
+
+
 def one_of(table: Collection[str]) -> Rule:
     """Make the rule that a value is a name in the table, to which names may be added later."""
     return (lambda value: value in table, table)
@@ -422,7 +425,10 @@ def as_python(value: Any) -> Any:
 
 
 def words_of(rule: Rule) -> str:
-    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join(rule[1])
+    """Return what a rule expects, in words; of a long table, its first names."""
+    if isinstance(rule[1], str):
+        return rule[1]
+    return "one of " + ", ".join([*rule[1]][:MOST_NAMED]) + ", …" * (len(rule[1]) > MOST_NAMED)
 
 
 def check_hyperparameters(config: Any) -> None:

@@ -45,7 +45,6 @@ STARTS = {
     NO_BLOCKS: Arm({"block": "plain"}, START_RATES),
 }
 BY_RATE = Arm({"block": "highway"}, {"lr": (5e-4, 1e-3, 2e-3, 5e-3, 1e-2), "gate_bias": (-1.0, -2.0, -3.0, -4.0, -6.0)})
-HIGHEST = (max(START_RATES["lr"]),)
 SWEPT, LOWER = (-2.0, 5e-3), (-6.0, 1e-3)  # bias and rate: those of the sweep over depths, and lower ones
 
 
@@ -141,12 +140,13 @@ def numbers(results: Mapping[str, Results]) -> dict:
     scores = {BIASES.get(arm, arm): of for arm, of in scores_of(results[""]).items()}
     without = scores[NO_BLOCKS]
     by_bias = {bias: judge_bias(scores[bias], without) for bias in BIASES.values() if bias < 0}
-    highest = [BIASES.get(cell.arm, cell.arm) for cell in results[""].finished if results[""].chosen(cell) == HIGHEST]
+    chose = [(results[""].chosen(cell), BIASES.get(cell.arm, cell.arm)) for cell in results[""].finished]
     return {
         "start": {of: found_from(of, scores[of], without) for of in scores},
         "verdict": judge(by_bias.values()).value,
         "suffice": [bias for bias, verdict in by_bias.items() if verdict == Verdict.REPRODUCED],
-        "chose_highest_rate": Counter(highest),
+        "chose_highest_rate": Counter(of for (lr,), of in chose if lr == max(START_RATES["lr"])),
+        "chose_lowest_rate": Counter(of for (lr,), of in chose if lr == min(START_RATES["lr"])),
         "biases": len(BIASES),
         "pairs": len(without),
         "seeds": without.shape[1],

@@ -402,7 +402,8 @@ def test_a_study_is_trained_resumed_and_drawn(tiny, monkeypatch, capsys):
         (["--locked"], "no other command is making"),
     ],
 )
-def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, words, found):
+def test_what_was_there_outlasts_a_fresh_start_that_is_refused(tiny, refused, monkeypatch, words, found):
+    monkeypatch.setattr(jobs, "CONNECT_SECONDS", 0.5)
     if words[0] == "--scheduler":
         pytest.importorskip("distributed", reason="needs Dask")
     assert tiny.main(RUN) == 0

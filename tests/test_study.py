@@ -533,6 +533,19 @@ def test_runs_of_seconds_are_judged_by_a_small_study(tiny, my_arm, capsys):
     assert [row.partition(",")[0] for row in capsys.readouterr().out.splitlines()] == ["arm", *["mine"] * 4]
 
 
+def test_a_cluster_gets_all_runs_that_can_be_made_now(tiny, monkeypatch):
+    asked = []
+
+    def stop(function, tasks, *rest, **options):
+        asked.append(len(tasks))
+        raise jobs.Interrupted("enough")
+
+    monkeypatch.setattr(study_command, "check_scheduler", lambda address: None)
+    monkeypatch.setattr(study_command, "run_missing", stop)
+    assert tiny.main(RUN) == tiny.main([*RUN, "--scheduler", "tcp://there:1"]) == 1
+    assert asked == [2, 4], "the first cell's, and both cells'"
+
+
 def test_runs_of_other_code_are_refused_unless_they_are_to_be_kept(tiny, refused):
     assert tiny.main(RUN) == 0
     log = tiny.read(LOG)

@@ -20,7 +20,7 @@ run: $(INSTALLED)
 	@echo "Before the commands of README.md: . $(VENV)/bin/activate"
 
 test: $(INSTALLED)
-	@echo "Checking and testing, which takes about 3 minutes on two idle cores ..."
+	@echo "Checking and testing, which takes 3 to 5 minutes on two idle cores ..."
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy

@@ -275,9 +275,10 @@ class Study:
         found = []
         for setting in settings:
             for at, offered in enumerate(self.arms[cell.arm].grid.values()):
-                if len({*offered}) < 2 or not all(isinstance(value, Real) for value in offered):
+                tried = {of[at] for of in rung}
+                if len(tried) < 2 or not all(isinstance(value, Real) for value in tried):
                     continue
-                values = sorted({of[at] for of in rung}, reverse=offered[0] > offered[-1])
+                values = sorted(tried, reverse=offered[0] > offered[-1])
                 where = values.index(setting[at]) + 1  # once there is a value before them
                 values = [beyond(values[1], values[0]), *values, beyond(values[-2], values[-1])]
                 found += [(*setting[:at], value, *setting[at + 1 :]) for value in values[where - 1 : where + 2]]
@@ -392,7 +393,8 @@ class Results:
         """Say of a cell's choice which settings one step from it were never tried: hyperparameter and value of each."""
         if (setting := self.chosen(cell, criterion)) is None:
             return []
-        names, neighbours = self.study.arms[cell.arm].grid, self.study.around(cell, self.rungs[cell][0][1], [setting])
+        tried = {of: runs for _, rung, _ in self.rungs[cell] for of, runs in rung.items()}
+        names, neighbours = self.study.arms[cell.arm].grid, self.study.around(cell, tried, [setting])
         return [
             f"{name} {value:g}"
             for neighbour in neighbours

@@ -172,6 +172,16 @@ def test_a_stage_that_varies_a_hyperparameter_chooses_among_its_values():
     assert results.scored(y)[0].setting == min(tried, key=lambda of: results.judged(tried[of]).mean())
 
 
+def test_an_end_of_what_a_stage_varies_is_named():
+    arms = {"x": Arm({}, {"lr": RATES, "gate_bias": (-1.0,)})}
+    stage = Stage((100,), 2, best=1, vary={"gate_bias": (-3.0, -1.0)})
+    stages, lowest = (STAGES[0], stage, STAGES[2]), {"bias": lambda run: run.config.gate_bias}
+    study = replace(STUDY, arms=arms, cells=CELLS[:1], stages=stages, criteria=lowest, growth=0)
+    results = Results(study, complete(study))
+    assert results.chosen(CELLS[0])[1] == -3.0
+    assert "gate_bias -9" in results.untried(CELLS[0])
+
+
 @pytest.mark.parametrize(
     ("stages", "words"),
     [

@@ -103,14 +103,14 @@ def test_a_file_that_the_job_has_not_made_is_replaced_only_if_the_command_says_s
 
 
 @both_programs
-def test_the_same_job_replaces_its_own_files_another_one_does_not(workdir, refused, program):
-    words = [*SMALL[program], "--block", "plain", "--out", "log.json", "--save-model", "net.npz"]
-    assert [program.main(words), program.main([*words, "--jobs", "2"]), program.main([*words, "--fresh"])] == [0] * 3
+def test_the_same_job_replaces_its_own_log_but_no_net(workdir, refused, program):
+    words = [*SMALL[program], "--block", "plain", "--out", "log.json"]
+    with_net = [*words, "--save-model", "net.npz"]
+    assert [program.main(with_net), program.main([*words, "--jobs", "2"]), program.main([*words, "--fresh"])] == [0] * 3
     before = files_below(workdir)
     assert "log.json: expected no file" in refused(program.main, [*words, "--seed", "1"])
-    Path("log.json").unlink()
-    assert "net.npz: expected no file" in refused(program.main, [*words, "--seed", "1"])
-    assert program.main(words) == 0
+    assert "net.npz: expected no file" in refused(program.main, with_net)
+    assert program.main([*with_net, "--replace"]) == 0
     assert files_below(workdir).keys() == before.keys()
     assert files_below(workdir)["net.npz"] == before["net.npz"]
 

@@ -167,7 +167,7 @@ def run_job(job: Job, data: Dataset) -> None:
         stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
-        if job.save_model and not job.save_model.exists():  # a finished run whose net is missing is trained again
+        if job.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
         if job.tensorboard:
             from highway_lab.tensorboard import events_of

@@ -163,7 +163,7 @@ def run_job(job: Job, data: Dataset) -> None:
     """
     job.check_replaced()
     with ExitStack() as stack:
-        path = job.out or stack.enter_context(scratch_folder()) / "log.json"
+        path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
         stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()

@@ -257,10 +257,10 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
     joblib's Dask backend is not used, because of two defects: it trains in this process if it sees a single worker,
     and it gives nothing to workers that join later.
     """
-    from dask.distributed import as_completed
-
     left = dict(enumerate(tasks))
     with _connect(scheduler) as client:
+        from dask.distributed import as_completed
+
         for _ in range(ATTEMPTS):
             (there,) = client.scatter([data], broadcast=True)  # lost with a single worker, which a nanny may replace
             submitted = {client.submit(function, task, there, pure=False): index for index, task in left.items()}
@@ -306,7 +306,8 @@ def run_missing(
     *,
     to_continue: str,
     jobs: int,
-    old: str | None = None,
+    any_code: bool = False,
+    fresh: bool = False,
     scheduler: str | None = None,
     report: Callable[[list[ResultT]], str | None] = lambda done: None,
     bar: bool = True,
@@ -315,15 +316,15 @@ def run_missing(
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any; so do unfinished ones, if
-    they go on from `checkpoints`. After each run `report` gets all results so far, the newest last, and may return a
-    text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs
-    are safe and how `to_continue`.
+    InputError, unless `any_code` will do; so do unfinished ones, if they go on from `checkpoints`. `fresh`: forget all
+    that are there. After each run `report` gets all results so far, the newest last, and may return a text to print;
+    `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs are safe and how
+    `to_continue`.
     """
     from tqdm import tqdm
 
     check_number(len(tasks))
-    if old == "fresh":
+    if fresh:
         if scheduler:
             check_scheduler(scheduler)  # before anything is forgotten
         results.clear()
@@ -332,7 +333,7 @@ def run_missing(
     kept = [result for result in found if result.whole or checkpoints]
 
     foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
-    if old != "keep":
+    if not any_code:
         check_of_today(results.path, foreign)
     if damaged := results.damaged():
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
@@ -354,7 +355,7 @@ def run_missing(
                 if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = len(wanted & {results.task_of(result) for result in results.read() if result.whole})
+        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read() if result.whole})
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
@@ -382,9 +383,9 @@ def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> N
     if cluster:
         text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
         parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
-    old = parser.add_mutually_exclusive_group()
-    old.add_argument("--keep", dest="old", action="store_const", const="keep", help="go on with runs of older code")
-    old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget all runs of before")
+    older = parser.add_mutually_exclusive_group()
+    older.add_argument("--keep", dest="any_code", action="store_true", help="go on with runs of older code")
+    older.add_argument("--fresh", action="store_true", help="forget all runs of before")
 
 
 def _with_environment(function: Callable[[Any, Any], ResultT], samples: str, task: Any, data: Any) -> ResultT:

@@ -25,7 +25,7 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_lab import checkpoints, commands, datasets, files, logs, programs
 from highway_lab.commands import checkpoint_beside, lines_beside
-from highway_lab.console import describe_chance, full_name, summary
+from highway_lab.console import describe_chance, name_files, summary
 from highway_lab.jobs import ResultFile
 from highway_lab.logs import RunLog, RunRecord
 from highway_lab.training import Training
@@ -557,7 +557,7 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
         assert Path("net.npz").read_bytes() == (tmp_path / "whole" / "net.npz").read_bytes()
         return
     for run in runs:
-        check_events(Path("events", full_name("digits", run.config)), run)
+        check_events(Path("events", name_files("digits", run.config)), run)
 
 
 def test_a_checkpoint_is_used_by_its_own_config_until_fresh(workdir, refused):

@@ -15,7 +15,7 @@ from made_up import made_up_run
 import conv_recipes as cn
 import highway_networks as hn
 from highway_lab import datasets, logs, programs
-from highway_lab.console import full_name
+from highway_lab.console import name_files
 from highway_lab.logs import RunLog
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
@@ -90,7 +90,7 @@ def hyperparameters(folder: Path) -> dict[str, object]:
 def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
     assert programs.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
     runs = read(Path("log.json")).runs
-    folders = {full_name("digits", run.config): run for run in runs}
+    folders = {name_files("digits", run.config): run for run in runs}
     assert {path.name for path in Path("new/events").iterdir()} == set(folders)
     assert next(iter(folders)).startswith("digits-highway-depth-2-seed-0-")
     for name, run in folders.items():
@@ -100,7 +100,7 @@ def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
 
 def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
     config = hn.Config(lr=0.01)
-    assert len({full_name("mnist", config), full_name("digits", config), full_name("mnist", hn.Config())}) == 3
+    assert len({name_files("mnist", config), name_files("digits", config), name_files("mnist", hn.Config())}) == 3
 
 
 def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
@@ -149,7 +149,7 @@ def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdi
 OF_THE_LAST = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
 
 
-@pytest.mark.parametrize("place", ["events", f"events/{full_name('digits', OF_THE_LAST)}"])
+@pytest.mark.parametrize("place", ["events", f"events/{name_files('digits', OF_THE_LAST)}"])
 def test_a_file_in_the_place_of_a_folder_is_refused_before_training(workdir, refused, no_training, place):
     Path(place).parent.mkdir(exist_ok=True)
     Path(place).write_text("a file")

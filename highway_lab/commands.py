@@ -92,14 +92,12 @@ class Job:
     of_folder: str = ""  # flags that were taken as they suit a folder of images
 
     def __post_init__(self) -> None:
-        """Raise InputError if log or net could not be written, or if their names do not say what they are.
-
-        So neither replaces any other file, nor those that lie beside the log for a while.
-        """
+        """Raise InputError if log or net could not be written, or would replace another file without being told to."""
         if self.out:
             check_suffix("--out", self.out, "log.json")
             for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
                 check_writable(path)
+            check_replaceable(self.out, self.made_log, self.replace)
         for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
             if self.scheduler and of:
                 raise InputError(
@@ -111,12 +109,6 @@ class Job:
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
             check_suffix("--save-model", self.save_model, "net.npz")
             check_writable(self.save_model)
-
-    def check_replaced(self) -> None:
-        """Raise InputError if log or net would replace a file that this job has not made, unless it may."""
-        if self.out:
-            check_replaceable(self.out, self.made_log, self.replace)
-        if self.save_model:
             check_replaceable(self.save_model, lambda: False, self.replace)
 
     def made_log(self) -> bool:
@@ -158,7 +150,6 @@ def run_job(job: Job, data: Dataset) -> None:
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
-    job.check_replaced()
     with ExitStack() as stack:
         path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
         stack.enter_context(lock_log(path))
@@ -166,11 +157,6 @@ def run_job(job: Job, data: Dataset) -> None:
         lines.check()
         if job.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
-        if job.tensorboard:
-            from highway_lab.tensorboard import events_of
-
-            for config in job.configs:
-                events_of(job.tensorboard, job.dataset, config)
         if job.fresh:
             remove(*job.checkpoint_paths())
         # Long runs tell their epochs also side by side, but not from another machine.
@@ -246,10 +232,7 @@ def _train_one(
         kept = None if job.scheduler else job.checkpoint(config)
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
-            try:
-                save_net(job.save_model, run.net)
-            except InputError as error:
-                raise Interrupted(str(error)) from error
+            save_net(job.save_model, run.net)
     run.net = None  # which would take memory, and time on its way from a worker
     return run
 

@@ -167,7 +167,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     place = followed(path)
     temporary = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(2)}")
     try:
-        remove_torn(path)
+        _remove_torn(path)
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
                 yield file
@@ -180,7 +180,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise unwritable(path, error.strerror) from error
 
 
-def remove_torn(path: str | os.PathLike) -> None:
+def _remove_torn(path: str | os.PathLike) -> None:
     """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
     place = followed(path)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.[0-9]*.????"):

@@ -268,7 +268,10 @@ def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, caps
 
 
 SPOIL = {
-    "another format": (lambda: Path("flowers/rose/a.txt").write_text("rose"), ("rose/a.txt", "cannot identify image file")),
+    "another format": (
+        lambda: Path("flowers/rose/a.txt").write_text("rose"),
+        ("rose/a.txt", "cannot identify"),
+    ),
     "truncated": (
         lambda: Path("flowers/rose/00.png").write_bytes(Path("flowers/rose/00.png").read_bytes()[:50]),
         ("rose/00.png",),

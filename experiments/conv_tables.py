@@ -204,7 +204,7 @@ def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = 
 
 def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[RunRecord[ConvConfig]]:
     """Train the nets of a job that are not trained yet; returns all runs."""
-    train = partial(train_one, job.path.stem, any_code=job.arguments.old == "keep")
+    train = partial(train_one, job.path.stem, any_code=job.arguments.any_code)
     kept = checkpoint_path(job.path.stem, configs[0]).parent.glob("*.npz")
     return job.run_missing(train, configs, RunRecord[ConvConfig], checkpoints=kept)
 

@@ -170,7 +170,7 @@ def numbers(log: ConvGatesLog) -> dict:
         "blocks": [*range(1, len(more) + 1)],
         "more": more,
         "before": before,
-        "above": [block for block, of in enumerate(more, 1) if of > np.nanmax(before)],
+        "above": [block for block, of in enumerate(more, 1) if of > np.fmax.reduce(before)],
         "accuracy": 100 * log.test_score,
         "images": log.images,
     }

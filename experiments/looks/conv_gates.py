@@ -27,7 +27,7 @@ from highway_lab.nets import load_net, save_net
 from highway_lab.training import train_resumably
 from highway_networks import LOSSES, Dataset, InputError, evaluate, rounded
 
-from ..common import Experiment, ExperimentJob, sha256_of
+from ..common import SMOKE_BUDGET, Experiment, ExperimentJob, sha256_of
 
 MODEL = Path("models") / "conv-mnist-16.npz"  # of table 1: the first seed of `conv_tables`
 IMAGES = 1000
@@ -130,7 +130,7 @@ def find_net(job: ExperimentJob) -> Path:
         raise InputError(f"--model: {found}; train one: python conv_highway_networks.py --save-model NET.npz")
     path = Path("runs") / "checkpoints" / "conv_gates-smoke.npz"
     make_place(path)
-    save_net(path, train_resumably(configure("digits", epochs=2, n_validation=0, n_train=256), job.data).net)
+    save_net(path, train_resumably(configure("digits", n_validation=0, **SMOKE_BUDGET), job.data).net)
     return path
 
 

@@ -116,18 +116,16 @@ def from_file(path: Path, data: Dataset) -> Source:
     return Source(str(path), sha256_of(path), None)
 
 
+def to_train(name: str, config: Config, seed: int, data: Dataset) -> Source:
+    """Return the source of a net that is trained on all images; its file begins with `name`."""
+    config = replace(config, seed=seed, n_train=len(data.train_x), n_test=len(data.test_x))
+    return Source(str(CHECKPOINTS / f"{name}-seed-{seed}.npz"), None, config)
+
+
 def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:
-    """Return the source of a net that is trained on all images, of 50 layers unless it smokes: BEST for MNIST.
-
-    The net's file begins with `name`.
-    """
+    """Return the source of a net that is trained here, of 50 layers unless in a smoke run: BEST for MNIST."""
     config = SMOKE if job.smoke else BEST if job.dataset == "mnist" else FALLBACK
-    config = replace(config, seed=seed, epochs=epochs, **sizes(job.data))
-    return Source(str(CHECKPOINTS / f"{name}-{job.dataset}-seed-{seed}.npz"), None, config)
-
-
-def sizes(data: Dataset) -> dict[str, int]:
-    return {"n_train": len(data.train_x), "n_test": len(data.test_x)}
+    return to_train(f"{name}-{job.dataset}", replace(config, epochs=epochs), seed, job.data)
 
 
 def settings_of(epochs: int, n_train: int) -> list[Config]:
@@ -138,18 +136,15 @@ def settings_of(epochs: int, n_train: int) -> list[Config]:
 
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
     """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
-    epochs, seeds = (2, SEEDS[:2]) if smoke else (LONG, SEEDS)
-    budget = {"epochs": epochs, **sizes(data)}
-    budget |= {"depth": SMOKE.depth, "hidden": SMOKE.hidden} if smoke else {}
-
-    def source(config: Config, seed: int) -> Source:
-        name = f"{dataset}{'-smoke' * smoke}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
-        return Source(str(CHECKPOINTS / name), None, replace(config, seed=seed, **budget))
-
-    return {
-        f"{config.activation}, b_T {config.gate_bias:.2g}": [source(config, seed) for seed in seeds]
-        for config in settings_of(epochs, budget["n_train"])
-    }
+    budget, seeds = {"epochs": LONG}, SEEDS
+    if smoke:
+        budget, seeds = {"epochs": 2, "depth": SMOKE.depth, "hidden": SMOKE.hidden}, SEEDS[:2]
+    found, begin = {}, f"{dataset}{'-smoke' * smoke}"
+    for config in settings_of(budget["epochs"], len(data.train_x)):
+        setting, name = (f"{config.activation}{between}{config.gate_bias:.2g}" for between in (", b_T ", ""))
+        config = replace(config, **budget)
+        found[setting] = [to_train(f"{begin}-{name}", config, seed, data) for seed in seeds]
+    return found
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:

@@ -254,9 +254,12 @@ def numbers(*logs: ClassRoutingLog) -> dict:
         groups = log.routing.size_of_random_groups
         return {
             "best": {kind: of.test[of.best] for kind, of in scores.items()},
+            "lowest": {kind: min(of.test) for kind, of in scores.items()},
+            "highest": {kind: max(of.test) for kind, of in scores.items()},
             "first": {kind: of.test[0] for kind, of in scores.items()},
             "last": {kind: of.test[-1] for kind, of in scores.items()},
             "least lead": least_lead(log),
+            "first blocks": first,
             "in the first blocks": {
                 "classes": log.routing.share_in_first_layers,
                 "random groups": sum(groups[:first]) / sum(groups),

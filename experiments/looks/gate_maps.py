@@ -95,14 +95,19 @@ models.add_look(EXPERIMENT, look)
 def numbers(*logs: GateMapsLog) -> dict:
     """Return what the page quotes, by data set: measures of the gates, trained and untrained, and the overview's."""
 
+    def measures(gates: Gates) -> dict:
+        scalars = {name: of for name, of in vars(gates).items() if name != "change"}
+        return scalars | {"change of the first": {n: sum(gates.change[:n]) / sum(gates.change) for n in (15, 40)}}
+
     def found(log: GateMapsLog) -> dict:
-        states = {"trained": vars(log.claims), "untrained": vars(log.untrained)}
-        shown = {state: {name: of for name, of in gates.items() if name != "change"} for state, gates in states.items()}
-        so_far = {state: np.cumsum(gates["change"]) / sum(gates["change"]) for state, gates in states.items()}
         mean_T = np.mean(log.maps.mean_T, axis=1)
-        early_open = judge_better(share_of_nets([100 * mean_T.max() - 50]), 0)
-        opened = {"most open": mean_T.argmax() + 1, "its T": mean_T.max(), "early gates are open": early_open}
-        return shown | {"change so far": so_far} | opened
+        return {
+            "trained": measures(log.claims),
+            "untrained": measures(log.untrained),
+            "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
+            "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
+            "score": log.model.test_score,
+        }
 
     return {"of": {log.dataset.name: found(log) for log in logs}}
 

@@ -12,19 +12,15 @@ its input, as those of other kinds than the paper's do here, too.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from highway_lab.fields import Count, NonEmpty, Share
-from highway_lab.intervals import interval
 from highway_lab.logs import numbers
 from highway_networks import Dataset, DeepNet, as_inputs, rounded, softmax_cross_entropy
-
-from ..claims import Verdict, judge_about
-from ..quotes import PAPER
 
 ROWS = 512  # images a batch: their activations fit in the processor's cache
 CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
@@ -34,8 +30,6 @@ POINT = 0.01  # one percentage point of error
 IDLE = 0.001  # closing an idle block changes the error by less
 IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
 TIMES = (0.5, 1, 2)  # the threshold of an idle block, at which shares of idle blocks are judged
-ABOUT = 10  # points: margin of "about 60 % of the layers"
-NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
 SET_IMAGES = 10_000  # training images on which sets of blocks are closed
 SEED = 0  # of the weights of a net that was not trained, of random groups, and of each choice of images
 DIGITS = 3  # significant ones, of means over images
@@ -263,9 +257,6 @@ def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
     return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1
 
 
-# ------------------------------------------------------------------------- what logs say of closed blocks
-
-
 def rises(seen: Any) -> np.ndarray:
     """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
     return 100 * (np.array(seen.lesioned_error) - seen.error)
@@ -274,24 +265,3 @@ def rises(seen: Any) -> np.ndarray:
 def idle_share(seen: Any, points: float) -> float:
     """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
     return float(100 * np.mean(np.abs(rises(seen)) < points))
-
-
-def costly_share(seen: Any, blocks: slice, points: float) -> float:
-    """Return the share of these blocks, in %, whose closing raises the error by more than so many points."""
-    return float(100 * np.mean(rises(seen)[blocks] > points))
-
-
-def judge_idle(shares: Sequence[float]) -> Verdict:
-    """Judge "about 60 % of the layers do not contribute" by the nets' shares of idle blocks, in %."""
-    return judge_about(interval(np.subtract(shares, PAPER["idle layers"].value)), ABOUT)
-
-
-def judge_any(shares: Sequence[float]) -> Verdict:
-    """Judge "closing any of these layers raises the error" by each net's share of costly blocks, in %.
-
-    The claim is on every block of a net, so a net fulfils it or not: all nets must, and a single one does not suffice.
-    """
-    fulfilled = {share >= NEARLY_ALL for share in shares}
-    if len(shares) == 1 and True in fulfilled:
-        return Verdict.INCONCLUSIVE
-    return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)

@@ -175,12 +175,9 @@ def load(path: Path, data: Dataset) -> DeepNet:
     d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
     pixels = math.prod(data.train_x.shape[1:])
 
-    if net.depth == 0 or (lacking := lacks(net)):
-        found = f"{net.depth} {block} blocks" + (f", which have no {lacking}" if net.depth else "")
-        raise InputError(
-            f"{path}: expected blocks with a transform gate T and a path past it, found {found}; "
-            "train one with --block highway"
-        )
+    if net.depth == 0 or not net.has_gates:
+        found = f"expected blocks with a transform gate T, found {net.depth} {block} blocks"
+        raise InputError(f"{path}: {found}; train one with --block highway")
     if (d_in, d_out) != (pixels, data.outputs):
         raise InputError(
             f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
@@ -190,21 +187,6 @@ def load(path: Path, data: Dataset) -> DeepNet:
         if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN
             raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
     return net
-
-
-def lacks(net: DeepNet) -> str | None:
-    """Return what the blocks of a net need to be looked into, but lack: T, or a path past it; None if they have both.
-
-    A path past T is there if the output follows the input where T is 0 and no branch changes.
-    """
-    if "T" not in net.block.branches:
-        return "transform gate T"
-    G, x = len(net.block.branches), np.array([[0.0, 1.0]]).repeat(net.hidden, axis=0)  # (D, 2)
-    z, y = np.zeros((G, net.block.rows(net.hidden) // G, 2)), np.empty_like(x)
-    z[net.block.branches.index("T")] = -1e4  # σ(−1e4) is exactly 0
-    with np.errstate(over="ignore"):
-        net.block.forward(x, z, y, net.activation)
-    return None if (y[:, 0] != y[:, 1]).all() else "path past T"
 
 
 def describe(source: Source, net: DeepNet, data: Dataset) -> Model:

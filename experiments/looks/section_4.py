@@ -23,7 +23,7 @@ stand at `verdicts`; "about 60 %" is asked at half, once and twice the threshold
 form after the runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,19 +34,20 @@ from matplotlib.figure import Figure
 from highway_lab.console import name_data
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
-from highway_lab.intervals import interval
+from highway_lab.intervals import LEVEL, interval
 from highway_lab.logs import Log, Result
 from highway_lab.logs import numbers as listed
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from ..claims import Verdict, combine, judge_as_good, judge_better, require, share_of_nets
+from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
 from ..common import Experiment, ExperimentJob, group_by
-from ..common_figures import joined, legend_below, name_setting
+from ..common_figures import PAPER as PAPER_SETTING
+from ..common_figures import joined, name_setting
 from ..quotes import PAPER
 from . import measurement, models
-from .measurement import ABOUT, TIMES, Gates, costly_share, idle_share, judge_any, judge_idle, rises
+from .measurement import TIMES, Gates, idle_share, rises
 from .models import Source
 
 DEEP = Path("models/highway-100.npz")
@@ -58,6 +59,8 @@ FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds 
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
 DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
 STATES = ("trained", "untrained")
+ABOUT = 10  # points: margin of "about 60 % of the layers"
+NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
 SUBSTANTIAL = 0.01  # least difference of mean T that is substantial, chosen after the data
 THRESHOLDS = np.geomspace(0.01, 1, 81)  # points of error, drawn
@@ -179,7 +182,6 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
     """Return what the page and the verdicts take of a net; shares are in %."""
     gates, first, (begin, end), points = seen.gates, log.first, log.late, 100 * log.idle
     cost, classes = np.array(seen.lesioned_loss) - seen.loss, np.array(seen.class_difference)
-    early, late = slice(begin - 1), slice(begin - 1, end)
     correlations = gates.bias_and_layer or np.nan, -(gates.bias_and_mean_T or np.nan)  # none without training
     return {
         "error": 100 * seen.error,
@@ -198,11 +200,21 @@ def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
         **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
         "idle by the loss": 100 * np.mean(cost < log.idle_of_most * cost.max()),
         "idle by the predictions": 100 * np.mean(np.array(seen.flips) < log.idle),
-        "costly early": costly_share(seen, early, points),
-        "late change": np.abs(rises(seen)[late]).mean(),
-        "last rise": rises(seen)[-1],
+        "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
+        "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
         "all closed": np.nan if seen.closed_error is None else 100 * (seen.closed_error - seen.error),
     }
+
+
+def judge_any(shares: Sequence[float]) -> Verdict:
+    """Judge "closing any of these layers raises the error" by each net's share of costly blocks, in %.
+
+    The claim is on every block of a net, so a net fulfils it or not: all nets must, and a single one does not suffice.
+    """
+    fulfilled = {share >= NEARLY_ALL for share in shares}
+    if len(shares) == 1 and True in fulfilled:
+        return Verdict.INCONCLUSIVE
+    return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
 
 
 def verdicts(of: Callable[[str], np.ndarray], before: Callable[[str], np.ndarray], idle: float) -> dict[str, Verdict]:
@@ -226,7 +238,9 @@ def verdicts(of: Callable[[str], np.ndarray], before: Callable[[str], np.ndarray
         "classes differ": judge_better(interval(substantial), 0),
         "closing early ones costs": judge_any(of("costly early")),
         "closing late ones does not": judge_as_good(interval(-of("late change")), idle),
-        "about 60 % idle": combine(judge_idle(of(f"idle at {times:g}")) for times in TIMES),
+        "about 60 % idle": combine(
+            judge_about(interval(of(f"idle at {times:g}") - PAPER["idle layers"].value), ABOUT) for times in TIMES
+        ),
         "biases increase, inversely to T": judge_better(interval(correlation), 0),
     }
 
@@ -240,12 +254,17 @@ def numbers(*logs: Section4Log) -> dict:
         of, before = (partial(values, state) for state in (trained, untrained))
         found[name] = {
             "nets": len(nets),
+            "start": nets[0].source.training and nets[0].source.training.gate_bias,
             "trained": {measure: interval(of(measure)) for measure in trained[0]},
             "untrained": {measure: before(measure).mean() for measure in trained[0]},
             "verdicts": verdicts(of, before, 100 * log.idle),
             "score": interval([100 * net.test_score for net in nets]),
         }
-    return {"of": found}
+    limits = {"closed": log.closed, "open": log.open, "rare": 100 * log.rare, "idle": 100 * log.idle}
+    limits |= {"of most": 100 * log.idle_of_most, "first": log.first, "late": log.late, "level": 100 * LEVEL}
+    limits |= {"selective": SELECTIVE, "substantial": SUBSTANTIAL, "about": ABOUT, "any": NEARLY_ALL}
+    untried = {"CIFAR-100": Verdict.NOT_TESTED}
+    return {"of": found, "own": found.get(PAPER_SETTING), "limits": limits, "untried": untried}
 
 
 def values(nets: list[dict[str, float]], measure: str) -> np.ndarray:
@@ -254,7 +273,7 @@ def values(nets: list[dict[str, float]], measure: str) -> np.ndarray:
 
 def idle_figure(*logs: Section4Log) -> Figure:
     """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
-    log = joined("nets", logs)
+    log = replace(joined("nets", logs), deep=[])
     by_setting, idle = settings(log), 100 * log.idle
     shares = [np.mean([idle_share(net.trained, idle) for net in nets]) for nets in by_setting.values()]
     title = f"{name_data(log.dataset.name)}: {min(shares):.0f} to {max(shares):.0f} % of the blocks are idle"
@@ -271,7 +290,7 @@ def idle_figure(*logs: Section4Log) -> Figure:
         axes.margins(x=0)
     grid[0, 0].set_ylabel("idle blocks (%)")
     figure.supxlabel("threshold of an idle block (points of error)", size=11)
-    legend_below(figure, grid[0, 0])
+    grid[0, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
     return figure
 
 

@@ -17,9 +17,8 @@ from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs
 
-from .. import lesions
 from ..common import Experiment
-from ..looks import measurement, models
+from ..looks import lesions, measurement, models
 from ..looks.models import Model
 from .recording import Equation
 

@@ -29,8 +29,9 @@ from highway_lab.logs import RunLog
 from highway_lab.tables import markdown
 from highway_networks import BLOCKS, Config, DeepNet, InputError
 
-from .. import common, lesions, small_nets, tuned_plain
+from .. import common, small_nets, tuned_plain
 from ..common import CHANCE, group, points
+from ..looks import lesions
 from ..study import Results, accuracies
 from ..study_command import StudyLog
 from .gate_explorer import ENDS, GateExplorerLog

@@ -14,11 +14,11 @@ import pytest
 from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
-from experiments import common, lesions, small_nets, tuned_plain
+from experiments import common, small_nets, tuned_plain
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
-from experiments.looks import measurement
+from experiments.looks import lesions, measurement
 from highway_lab import logs
 from highway_lab.datasets import load_dataset
 from highway_networks import (

@@ -21,10 +21,11 @@ from picture_helpers import committed_log
 from test_contributing import EXAMPLES
 from test_gate_explorer import as_the_page
 
-from experiments import lesions, tuned_plain
+from experiments import tuned_plain
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.recording import Equation
 from experiments.common import group, load, points
+from experiments.looks import lesions
 from experiments.study import Results, accuracies
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read

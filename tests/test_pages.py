@@ -61,9 +61,8 @@ def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
     assert bold & {*Verdict}
 
 
-# By experiment, the data sets whose logs judge; figures 2 to 4 have several nets for MNIST on the page of section 4.
+# By experiment, the data sets whose logs judge.
 JUDGING = {"conv_tables": ["mnist", "cifar-10"]}
-JUDGING |= {name: ["cifar-10"] for name in ("gate_maps", "class_routing", "lesions")}
 
 
 def verdict_rows() -> dict[Path, list[str]]:

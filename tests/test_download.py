@@ -11,7 +11,7 @@ import pytest
 from helpers import MNIST_FILES, Handler, assert_says, files_below, refused_with, write_small_mnist
 
 from highway_lab import files, programs
-from highway_lab.datasets import CIFARS, IDX_SOURCES, choose_dataset, load_dataset
+from highway_lab.datasets import IDX_SOURCES, choose_dataset, load_dataset
 from highway_lab.files import DownloadError
 
 
@@ -66,11 +66,6 @@ class Interrupted(Handler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content[: len(content) // 2])
-
-
-def test_https_comes_first():
-    for source in (*IDX_SOURCES.values(), *(cifar.archive for cifar in CIFARS.values())):
-        assert source.mirrors[0].startswith("https:")
 
 
 @pytest.fixture(params=[Missing, Interrupted, "closed port", "silent", "other content"])

@@ -17,7 +17,6 @@ from experiments import __main__ as experiments
 from experiments.common import ExperimentJob, load
 from highway_lab import __version__, cli, jobs, logs, programs
 from highway_lab.logs import TrainedRun, environment
-from highway_lab.training import Training
 from highway_networks import BLOCKS, Config
 
 SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
@@ -89,23 +88,6 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
     sys.modules.pop("beside")
     assert len(set(codes)) == 3
     assert codes[2] == codes[3]
-
-
-def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkeypatch, capsys):
-    words = [*SHORT, "--block", "own", "--seeds", "0,1", "--import", own_file, "--out", "log.json"]
-    train_epoch = Training._train_epoch
-
-    def stop_second(training):
-        if training.config.seed:
-            raise KeyboardInterrupt
-        return train_epoch(training)
-
-    monkeypatch.setattr(Training, "_train_epoch", stop_second)
-    assert programs.main(words) == 130
-    Path(own_file).write_text(f"{OWN}\nBLOCKS['own'] = BLOCKS['residual']")
-    logs.imported.clear()
-    capsys.readouterr()
-    assert "found 1 of other code" in refused(programs.main, words)
 
 
 FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41)

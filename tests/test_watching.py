@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, refused_with
+from helpers import refused_with
 from made_up import made_up_log, made_up_run
 
 import highway_networks as hn
@@ -58,19 +58,6 @@ def test_records_of_epochs_put_together_are_the_run():
     assert joined([*rows, run]) == [run]
     assert joined(rows[1:]) == []
     assert [record.whole for record in (*rows, run)] == [False, False, False, True]
-
-
-def test_lines_of_several_processes_keep_their_environment(workdir):
-    runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
-    results = ResultFile(LINES, RunRecord[hn.Config])
-    results.append(dataclasses.replace(runs[0].rows(0, 2), environment=SOME_ENVIRONMENT))
-    one, other = EpochLines(results, "none"), EpochLines(results, "none")
-    one(runs[1].rows(0, 2))
-    other(runs[0])
-    one(runs[1])
-    found = read_unfinished(LINES, hn.Config)
-    assert [dataclasses.replace(run, environment=None) for run in found.runs] == runs
-    assert [run.environment for run in results.read()] == [SOME_ENVIRONMENT, *[logs.environment()] * 3]
 
 
 def unfinished(epochs: int, rows: int) -> RunRecord:

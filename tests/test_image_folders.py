@@ -13,11 +13,9 @@ from PIL import Image
 
 import conv_recipes
 import visualize_highway_networks as pictures
-from highway_lab import datasets, logs, programs
-from highway_lab.commands import run_of
+from highway_lab import datasets, programs
 from highway_lab.datasets import Walk, load_dataset, load_folder
-from highway_lab.jobs import ResultFile
-from highway_networks import Config, Dataset
+from highway_networks import Dataset
 
 
 def write_images(folder: Path, n: int, colour: bool = True, shape: tuple[int, int] = (6, 8)) -> None:
@@ -271,10 +269,6 @@ SPOIL = {
     "a name": (lambda: write_images(Path("flowers/li\nly"), 2), (r"'li\nly'", "rename")),
     "one class": (lambda: Path("flowers/tulip").rename("flowers/.tulip"), ("flowers", "two subfolders or more")),
     "floats": (lambda: Image.fromarray(np.zeros((6, 8), np.float32)).save("flowers/rose/a.tif"), ("floats",)),
-    "numbers below 0": (
-        lambda: Image.fromarray(np.full((6, 8), -5, np.int32)).save("flowers/rose/a.tif"),
-        ("rose/a.tif", "values from -5 to -5, beyond 0..65,535"),
-    ),
 }
 
 
@@ -338,15 +332,3 @@ def test_both_programs_train_on_a_folder_and_their_logs_are_drawn(flowers, capsy
     drawn = pictures.read_log(path)
     (level,) = (line for line in pictures.learning_curves(drawn)[0].lines if line.get_label() == "chance")
     assert list(level.get_ydata()) == [1 / 2] * 2
-
-
-def test_an_unfinished_job_on_a_folder_is_watched_and_drawn(flowers, capsys):
-    name = datasets.name_of("flowers", load_folder(flowers))
-    assert programs.main(["--depth", "2", "--dataset", "flowers", "--epochs", "1", "--out", "run.json"]) == 0
-    (run, _) = logs.read("run.json", logs.RunLog[Config], "").runs
-    lines = Path(f"run.{name}.jsonl")
-    ResultFile(lines, run_of(Config)).append(run)
-    drawn = pictures.read_log(lines)
-    assert (drawn.dataset.name, drawn.dataset.classes, drawn.finished) == (name, [], False)
-    pictures.learning_curves(drawn)
-    assert pictures.found_lines_beside(Path("run.json")) == [lines]

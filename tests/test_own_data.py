@@ -119,12 +119,6 @@ def test_what_is_no_data_set_no_configuration_and_no_net_is_refused_in_one_line(
             train(SMALL, good, net=net)
 
 
-def test_targets_of_another_kind_are_named_in_the_order_in_which_they_came():
-    expected = r"expected a loss of numbers, found cross-entropy for targets of float64 \(20, 4\) and int64 \(20,\)"
-    with pytest.raises(InputError, match=expected):  # scikit-learn's order of a split
-        train(SMALL, (X, X_TEST, Y, Y_TEST))
-
-
 def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_no_labels():
     import highway_estimators  # noqa: F401, adds the loss of labels
 

@@ -91,11 +91,6 @@ def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
         assert hyperparameters(Path("new/events", name)) == dataclasses.asdict(run.config)
 
 
-def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
-    config = hn.Config(lr=0.01)
-    assert len({name_files("mnist", config), name_files("digits", config), name_files("mnist", hn.Config())}) == 3
-
-
 def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
     from highway_lab.tensorboard import EventFile
 

@@ -224,11 +224,6 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
     assert files_below(workdir) == before
 
 
-def test_a_number_below_zero_may_have_an_exponent(workdir):
-    assert programs.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
-    assert logs.read("log.json", logs.RunLog[hn.Config], "").runs[0].config.gate_bias == -1e30
-
-
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
     Path(".log.json.99999999.0123").touch()
     with highway_lab.files.atomic_write("log.json") as first:

@@ -192,12 +192,6 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
     assert files_below(data_dir) == {ARCHIVE: archive} | {f"{FOLDER}/{name}": payloads[name] for name in payloads}
 
 
-def test_an_archive_of_another_checksum_is_refused(data_dir, archive):
-    other = gz(b"another")
-    (data_dir / ARCHIVE).write_bytes(other)
-    refuse(data_dir, data_dir / ARCHIVE, "md5", *(hashlib.md5(content).hexdigest() for content in (archive, other)))
-
-
 def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
     place = data_dir / ARCHIVE.removesuffix(".gz")
     place.write_bytes(b"no archive")

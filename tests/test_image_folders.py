@@ -1,8 +1,6 @@
 """Folders of images, one subfolder a class: how they are read and split, what is refused, both programs."""
 
 import json
-import os
-import unicodedata
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -169,20 +167,6 @@ def test_links_to_folders_are_followed_once(flowers, capsys):
     (flowers / "root").symlink_to("/")
     with refused_with("flowers/root: expected images of a class, found none"):
         load_folder(flowers)
-
-
-def test_names_that_differ_only_in_their_unicode_form_are_one_class(workdir):
-    for half, form in (("train", "NFC"), ("test", "NFD")):
-        for name in ("été", "zoo"):
-            write_images(Path("images", half, unicodedata.normalize(form, name)), 2)
-    if unicodedata.normalize("NFD", "été") not in os.listdir("images/test"):
-        pytest.skip("this file system keeps one form only")
-    write_images(Path("images/train", unicodedata.normalize("NFD", "été")), 3)
-    data = load_folder("images")
-    assert data.classes == ("zoo", "été")
-    assert (np.bincount(data.train_y).tolist(), np.bincount(data.test_y).tolist()) == ([2, 5], [2, 2])
-    names = {datasets.name_of(unicodedata.normalize(form, "./été"), data) for form in ("NFC", "NFD")}
-    assert len(names) == 1
 
 
 @pytest.mark.parametrize(

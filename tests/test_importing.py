@@ -53,13 +53,12 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
-def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
+def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
     Path(own_file).write_text(
         f"{OWN}\ndef run():\n    from highway_lab.programs import main\n    main()\n\n"
         "if __name__ == '__main__':\n    run()"
     )
-    process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
+    process = start(own_file, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
     assert out.endswith(f"log.json --import {own_file}\n")

@@ -31,22 +31,6 @@ def test_own_arrays_train_and_the_record_says_how_many_there_were():
     np.testing.assert_array_equal(again.net.params.flat, run.net.params.flat)
 
 
-def test_truth_values_are_two_classes():
-    runs = [train(SMALL, (X, Y.astype(kind), X_TEST, Y_TEST.astype(kind))) for kind in (bool, int)]
-    np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
-    mixed = train(SMALL, (X, Y, X_TEST, Y_TEST.astype(bool)))
-    assert mixed.history.test_score == runs[0].history.test_score
-
-
-def test_targets_may_be_sparse(monkeypatch):
-    monkeypatch.setitem(hn.LOSSES, "labels", hn.LOSSES["cross-entropy"]._replace(target="labels"))
-    labels = np.c_[Y, 1 - Y].astype(float)
-    found, expected = (
-        hn.as_dataset((X, make(labels), X_TEST, make(labels[:20])), "labels") for make in (csr_array, np.asarray)
-    )
-    np.testing.assert_array_equal(found.train_y, expected.train_y)
-
-
 def test_labels_may_be_texts():
     names = np.array(["cat", "dog"])
     numbered = train(SMALL, (X, Y, X_TEST, Y_TEST))

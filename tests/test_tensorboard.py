@@ -12,7 +12,6 @@ import pytest
 from helpers import files_below
 from made_up import made_up_run
 
-import conv_recipes as cn
 import highway_networks as hn
 from highway_lab import datasets, logs, programs
 from highway_lab.console import name_files
@@ -112,16 +111,14 @@ def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     check_events(file.parent, run)
 
 
-@pytest.mark.parametrize("program", [programs, cn])
-def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
+def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch):
     for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
     assert programs.main([*SHORT, "--no-save"]) == 0, "nothing of it is imported without the flag"
     monkeypatch.setattr(datasets, "_load_digits", lambda *_: pytest.fail("data are read"))
-    error = refused(program.main, ["--tensorboard", "events"])
+    error = refused(programs.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
-    assert program.COMMAND.parser().parse_args(["--tensorboard", "events"]).tensorboard == Path("events")
     assert files_below(workdir) == {}
 
 

@@ -124,15 +124,6 @@ def test_a_log_that_cannot_come_is_not_waited_for(workdir, refused, path):
     assert f"found neither at {path}; name another" in refused(viz.main, [path, "--watch"])
 
 
-def test_a_folder_that_is_removed_ends_the_watch(workdir, monkeypatch):
-    folder = workdir / "folder"
-    for log in (folder / "log.json", Path("log.json")):
-        folder.mkdir(exist_ok=True)
-        monkeypatch.chdir(folder)
-        with refused_with(f"--watch: expected a log, or a folder for one, found neither at {log}"):
-            viz.watch(log, None, lambda _: folder.rmdir() if folder.exists() else pytest.fail("waits for ever"))
-
-
 def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):
     play(monkeypatch, lambda: Path("log.json").write_text("{"), finish)
     assert said(capsys) == ["waiting for log.json", "drew 1 pictures in viz/log, finished"]

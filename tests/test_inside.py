@@ -334,7 +334,7 @@ def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, monkeypat
         models.from_file(tmp_path / "net.npz", digits)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "beyond.gate_explorer"])
+@pytest.mark.parametrize("name", [*NAMES, "gate_explorer"])
 def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
     message = refused(load(name).main, ["run", "--dataset", "digits", "--model", "missing.npz"])
     assert "missing.npz: expected a saved net, found: No such file" in message

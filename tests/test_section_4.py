@@ -202,7 +202,7 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
 LOOKED_INTO = {
     "section_4": lambda log: [net.source for net in log.nets],
     "gate_swaps": lambda log: [net.task.source for net in log.nets],
-    "beyond.depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
+    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
 }
 
 

@@ -13,7 +13,7 @@ more. Both sentences took this form after the runs; that one bias is enough came
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -22,13 +22,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
-from highway_lab.figures import INK, new_figure
+from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
-from .common_figures import arm_color, minus, name_rows
+from .common_figures import minus, rows_figure
 from .partly_frozen import ArmConfig
 from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
@@ -128,7 +128,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     """Return what pages quote; by bias, or by the name of a net that has none.
 
     chose    how many of its pairs chose a rate, by start and rate
-    gained   points over nets of the sweep over depths, by bias and rate; `example`: nets that learn at the best rate
+    example  nets that learn at the rate at which most do, of the grid of biases and rates
     """
     whole, (cell,) = results[""], results["by-rate"].study.cells
     scores = {BIASES.get(arm, arm): of for arm, of in scores_of(whole).items()}
@@ -138,42 +138,34 @@ def numbers(results: Mapping[str, Results]) -> dict:
     return {
         "verdict": any_of(verdicts.values()).value,
         "suffice": [bias for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED],
-        "start": {of: found_from(of, scores[of], without) for of in scores},
+        "start": {
+            of: {
+                "bias": of,
+                "learn": int((found > LEARNT).sum()),
+                "pairs_learn": int((found > LEARNT).all(axis=1).sum()),
+                "lead": lead_of(found, without),
+            }
+            for of, found in scores.items()
+        },
         "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
-        "gained": {at: interval(of - rates[-2.0, 5e-3]) for at, of in rates.items()},
         "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
         "biases": len(BIASES),
         "pairs": len(without),
         "seeds": without.shape[1],
         "nets": without.size,
-        "depth": DEPTH,
         "epochs": EPOCHS,
         "learnt": LEARNT,
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 
 
-def found_from(bias: float | str, scores: np.ndarray, without: np.ndarray) -> dict:
-    """Return what is quoted of nets that begin in one way, given their scores and those of no blocks."""
-    return {
-        "bias": bias,
-        "learn": int((scores > LEARNT).sum()),
-        "pairs_learn": int((scores > LEARNT).all(axis=1).sum()),
-        "lead": lead_of(scores, without),
-        "lead_of": {pair: interval(lead) for pair, lead in zip(PAIRS, scores - without, strict=True)},
-    }
-
-
 def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw the test accuracy of every net as a dot, a row an arm; beside it stands how many of its nets learn."""
+    """Draw the test accuracy of every net, a row an arm; beside it stands how many of its nets learn."""
     scores = scores_of(results[""]) if "" in results else {}
-    figure, axes = new_figure("From −4 and −8 every net learns", 1.6 + 0.5 * len(scores))
-    for row, (arm, of) in enumerate(scores.items()):
-        heights = row + np.linspace(-0.3, 0.3, of.size)
-        axes.plot(of.ravel(), heights, "o", color=arm_color(arm), markersize=3.5, alpha=0.7, clip_on=False)
-    name_rows(axes, [f"{arm}\n{(of > LEARNT).sum()} of {of.size} learn" for arm, of in scores.items()])
-    axes.axvline(LEARNT, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
-    axes.set(xlabel="test accuracy (%)", xlim=(0, 100))
+    rows = {f"{arm}, {(of > LEARNT).sum()} of {of.size} learn": of.ravel() for arm, of in scores.items()}
+    figure = rows_figure("From −4 and −8 every net learns", rows, "test accuracy (%)")
+    figure.axes[0].axvline(LEARNT, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
+    figure.axes[0].set_xlim(0, 100)
     return figure
 
 

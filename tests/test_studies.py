@@ -28,7 +28,7 @@ from experiments import (
     very_deep,
     what_gates_add,
 )
-from experiments.__main__ import STEPS, STUDIES
+from experiments.__main__ import STUDIES
 from experiments.claims import Verdict
 from experiments.common import CHANCE_LOSS, load
 from experiments.comparisons import Difference
@@ -38,6 +38,7 @@ from experiments.study_command import StudyExperiment, StudyLog, train
 from highway_lab.intervals import Interval
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs, softmax_cross_entropy
+from pages import QUOTED
 
 STUDY_OF = {  # by an identifier: a study, the form of it that it is to grow into, too
     f"{name} {form} {ending}".strip(): (name, study)
@@ -49,7 +50,7 @@ every_study = pytest.mark.parametrize("name", STUDIES)
 every_form = pytest.mark.parametrize(("name", "study"), STUDY_OF.values(), ids=STUDY_OF)
 PAGES = [
     page
-    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"))
+    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"), ROOT / "benchmarks" / "README.md")
     if "<!-- quoted from " in page.read_text()
 ]
 INCOMPLETE = [ROOT / "README.md", ROOT / "experiments" / "README.md"]  # which tell of other experiments, too
@@ -73,19 +74,6 @@ def results(name: str) -> dict[str, Results]:
     return {of: Results(study, logs[of].runs if of in logs else []) for of, study in load(name).studies.items()}
 
 
-@cache
-def numbers(name: str) -> dict:
-    before = os.getcwd()
-    os.chdir(ROOT)
-    try:
-        return load(name).quoted()
-    finally:
-        os.chdir(before)
-
-
-SOURCES = [name for name in STEPS if hasattr(load(name).contents, "FIGURES")]
-
-
 # ------------------------------------------------------------------------- logs, pages, pictures, commands
 
 
@@ -105,9 +93,15 @@ def page_of(name: str) -> str:
     return next(text for text in (page.read_text() for page in PAGES) if f"quoted from {name}\n" in text)
 
 
+@pytest.fixture(autouse=True)
+def in_the_root(request, monkeypatch):
+    if "page" in request.fixturenames:  # it quotes committed logs
+        monkeypatch.chdir(ROOT)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
-    assert errors(page.read_text(), {name: numbers(name) for name in SOURCES}, complete=page not in INCOMPLETE) == []
+    assert errors(page.read_text(), QUOTED, complete=page not in INCOMPLETE) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +133,7 @@ def test_a_wrong_sentence_on_a_page_is_found(page, before, after):
     text = (ROOT / "experiments" / f"{page}.md").read_text()
     assert before in text
     wrong = text[: (at := text.index("<!-- quoted"))].replace(before, after, 1) + text[at:]
-    assert errors(wrong, {name: numbers(name) for name in SOURCES})
+    assert errors(wrong, QUOTED)
 
 
 @pytest.mark.slow
@@ -161,7 +155,7 @@ def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
 @pytest.mark.slow
 @every_study
 def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys):
-    """With a kind of net of one's own, too, which worker processes learn to know."""
+    """With a kind of net of one's own, too, which worker processes learn to know (of one study, for their time)."""
     experiment = load(name)
     ending = "copy" if "copy" in experiment.studies else ""
     words = ["--study", ending] if ending else []
@@ -180,7 +174,8 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     }
     if experiment.studies[next(iter(experiment.studies))].own is None:  # the study has no size for other kinds of net
         return
-    assert experiment.main(["run", "--smoke", "--jobs", "2", "--with", "my_arm.py"]) == 0
+    jobs = ["--jobs", "2"] if name == "sketch" else []
+    assert experiment.main(["run", "--smoke", *jobs, "--with", "my_arm.py"]) == 0
     own = Path(f"runs/{name}-smoke-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
     assert experiment.main(["plot", str(own), "--with", "my_arm.py"]) == 0

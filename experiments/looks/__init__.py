@@ -1,1 +1,1 @@
-"""Questions that the paper leaves open, measured as its own are."""
+"""Looks into trained nets: what their gates do, and what depends on them."""

@@ -37,7 +37,7 @@ from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
 
 from ..claims import Verdict, combine, judge_better
 from ..common import Experiment, ExperimentJob
-from ..common_figures import name_setting, scale_by_logarithm
+from ..common_figures import legend_below, name_setting, scale_by_logarithm
 from . import models
 from .measurement import by_block, in_batches, walk
 from .models import Source
@@ -428,7 +428,7 @@ def numbers(log: DepthPerExampleLog) -> dict:
         return [judge(*(measure(of, *arguments) for of in both)) for both in pairs]
 
     exits = {family: [[getattr(net, family) for net in of.nets] for of in log.settings] for family in EXITS}
-    changes = {share: (JUDGE, "within", measure) for share, measure in zip(SHARES, MEASURES[1:], strict=True)}
+    differ = rule(judge_variation, variation)
     return {
         "depth": each(nets["trained"], mean_depth),
         "gap": each(nets["trained"], lambda of: column(of, "by_part")[:, -1] - column(of, "by_part")[:, 0]),
@@ -436,22 +436,23 @@ def numbers(log: DepthPerExampleLog) -> dict:
         "of_others": each(nets["trained"], related, OTHERS),
         "spread": {state: each(nets[state], variation) for state in STATES},
         "held": {hardness: each(nets["trained"], related, hardness, "x_L") for hardness in (JUDGE, OTHERS)},
-        "changes": {share: each(nets["trained"], related, *of) for share, of in changes.items()},
-        "by_changes": {share: rule(judge_hardness, related, *of) for share, of in changes.items()},
+        "changes": {of: each(nets["trained"], related, JUDGE, "within", of) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related, JUDGE, "within", of) for of in MEASURES[1:]},
         "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
         "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
         "allowed": 100 * log.lost,
         "blocks": len(log.settings[0].nets[0].by_layer) - 1,
         "seeds": len(log.settings[0].nets),
         "harder": combine(rule(judge_hardness, related)),
-        "differ": combine(rule(judge_variation, variation)),
-        "differ_in": rule(judge_variation, variation),
+        "differ": combine(differ),
+        "differ_in": [of == Verdict.REPRODUCED for of in differ],
+        "by_points": VARIED,
     }
 
 
 def figure(log: DepthPerExampleLog) -> Figure:
     """Draw, by setting, effective depth by hardness within classes, above, and below the error of early exits."""
-    title, columns = "Harder images open fewer gates", len(log.settings)
+    title, columns = "Harder images open fewer gates; early exits rarely pay", len(log.settings)
     figure, (above, below) = new_figure(title, 5.8, nrows=2, ncols=columns, sharey="row")
     blue, yellow = {"color": COLORS["highway"]}, {"color": COLORS["lstm"]}
     for depths, errors, setting in zip(above, below, log.settings, strict=True):
@@ -472,12 +473,12 @@ def figure(log: DepthPerExampleLog) -> Figure:
         draw_level(errors, same[:, -1].mean(), "all blocks")
         errors.set(xlim=(0, same.shape[1] - 1))
         scale_by_logarithm(errors)
-    above[0].set_ylabel("effective depth, % off its mean")
+    above[0].set_ylabel("effective depth (% off mean)")
     above[1].set_xlabel("tenth of its class, from easy to hard")
     below[0].set_ylabel("test error (%)")
     below[1].set_xlabel("blocks computed, mean over images")
-    for row in (above, below):
-        row[-1].legend(loc="best", handlelength=1, frameon=False, labelcolor="linecolor")
+    above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
+    legend_below(figure, below[0])
     return figure
 
 

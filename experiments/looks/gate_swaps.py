@@ -254,6 +254,7 @@ def numbers(log: GateSwapsLog) -> dict:
         "verdict": judged[OVERALL_MEAN].pop(PAPER),
         "of_others": combine(judged[OVERALL_MEAN].values()),
         "of_same_class": combine(judged[SAME].values()),
+        "gate_bias": [nets[0].task.source.training.gate_bias for nets in groups.values()],
         "seeds": len(groups[PAPER]),
     }
 
@@ -272,7 +273,12 @@ def figure(log: GateSwapsLog) -> Figure:
     """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
     groups = settings(log)
     figure, (above, below) = new_figure(
-        "Trained nets fail with foreign gates", 6.2, nrows=2, ncols=len(groups), sharey="row", height_ratios=(1.25, 1)
+        "The wrong gates cost trained nets accuracy",
+        6.2,
+        nrows=2,
+        ncols=len(groups),
+        sharey="row",
+        height_ratios=(1.25, 1),
     )
     for top, bottom, (setting, nets) in zip(above, below, groups.items(), strict=True):
         draw_donors(top, nets)

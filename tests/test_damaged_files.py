@@ -144,11 +144,10 @@ def restored(path: Path, digits) -> Training:
 
 @MANY
 @given(data=st.data())
-def test_a_false_state_with_its_own_digest_raises_nothing(data, digits, checkpoint, tmp_path):
+def test_a_false_state_raises_nothing(data, digits, checkpoint, tmp_path):
     arrays, place = contents(checkpoint), tmp_path / "checkpoint.npz"
-    del arrays["digest"]
     arrays["state"] = np.array(data.draw(changed(str(arrays["state"]))))
-    np.savez(place, **arrays, digest=np.array(checkpoints.digest_of_arrays(arrays)))
+    np.savez(place, **arrays)
     assert_valid_or_refused(lambda: checkpoints.restore(place, Training(SHORT, digits)), place)
 
 

@@ -92,9 +92,10 @@ class Part(NamedTuple):
 
     def small(self) -> "Part":
         """Return a part of the same form whose runs take seconds, on the digits."""
-        few = {block: seeds[:1] for block, seeds in self.runs[0][2].items()}
+        _, _, seeds, fields = self.runs[0]
+        runs = [("digits", 2, {block: of[:1] for block, of in seeds.items()}, fields)]
         rounds = [candidates[:2] for candidates in self.rounds]
-        return Part("digits", 1, rounds, [("digits", 2, few, {})], ["digits"] * bool(self.timed), self.after)
+        return Part("digits", 1, rounds, runs, ["digits"] * bool(self.timed), self.after)
 
 
 def both(seeds: range) -> dict[str, range]:

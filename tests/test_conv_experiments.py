@@ -247,8 +247,13 @@ def test_a_net_may_be_given_and_its_log_bears_its_name(workdir, digits):
 @pytest.mark.parametrize(
     ("fields", "shape", "d_out", "words"),
     [
-        ({"block": "plain"}, (1, 8, 8), 10, "expected a net with gates, found 4 plain blocks"),
-        ({}, (1, 9, 9), 10, "expected a net for images (1, 8, 8) of 10 classes, found one for (1, 9, 9) of 10"),
+        (
+            {"block": "plain"},
+            (1, 8, 8),
+            10,
+            "expected a net with gates for images (1, 8, 8) of 10 classes, found 4 plain blocks",
+        ),
+        ({}, (1, 9, 9), 10, "of 10 classes, found 4 highway blocks for images (1, 9, 9) of 10 classes; give"),
     ],
 )
 def test_a_net_that_does_not_suit_is_refused(workdir, refused, fields, shape, d_out, words):

@@ -28,15 +28,14 @@ from highway_lab.intervals import interval
 from highway_lab.logs import grouped
 
 from .claims import Verdict, combine
-from .common import CHANCE
+from .common import CHANCE, FEW_EPOCHS
 from .common_figures import arm_color, minus, scale_by_logarithm
-from .conv_runs import FEW_EPOCHS, N_VALIDATION
 from .study import Arm, Results, Stage, Study, StudyRun, accuracies
 
 NETS = {8: "mnist-8", 18: "mnist-8-20", 28: "mnist-8-30"}  # by blocks: two layers fewer than the paper counts
 GUIDELINE = {8: -1.0, 18: -2.0, 28: -3.0}
 ARMS = {"highway": Arm({"block": "highway"}, {"gate_bias": (-1.0, -2.0, -3.0)}), "plain": Arm({"block": "plain"}, {})}
-EPOCHS, BUDGET = 8, {"n_train": 10_000, "n_validation": N_VALIDATION, "n_test": 10_000}  # no choice uses the second
+EPOCHS, BUDGET = 8, {"n_train": 10_000, "n_test": 10_000}
 LEARNED = 50  # % of the test images
 SIGNIFICANT = 0.05  # p below it
 

@@ -221,7 +221,6 @@ TEXTS = [  # a table, its log, and a text that it takes from it
     ("run_environment", "run.json", "a processor"),
     ("run_environment", "run.json", "openblas 0.3"),
     ("run_environment", "run.json", "python highway_networks.py --seed 0"),
-    ("factor_model_settings", "runs/factor_model.json", "penalty 1000"),
 ]
 
 

@@ -421,7 +421,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
     leads |= {of: family(results[of], KINDS[of]) for of in ("wide", "sum")}
     leads["copy"] = {bias: compare(copied["residual, gated", bias], copied["highway", bias]) for bias in COPY_BIASES}
     word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
-    highway = {of: runs[of][name_of(HIGHWAY)] for of in ("long", "short")}
+    highway = {of: accuracies(runs[of][name_of(HIGHWAY)]) for of in ("long", "short")}
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
     return {
         **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in runs},
@@ -430,10 +430,7 @@ def numbers(results: Mapping[str, Results]) -> dict:
             "wide": name_of(best(results["wide"], KINDS["wide"])["highway"]),
         },
         "ahead": {
-            of: {
-                name: np.mean(accuracies(each) - accuracies(highway[of])[: len(each)])
-                for name, each in runs[of].items()
-            }
+            of: {name: np.mean(accuracies(each) - highway[of][: len(each)]) for name, each in runs[of].items()}
             for of in highway
         },
         "word": word,
@@ -441,8 +438,10 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "lead": {of: {name: lead.value for name, lead in found.items()} for of, found in leads.items()},
         "widest": max(lead.interval().half for lead in leads["accuracy"].values()),
         "copy": {of: accuracies(found).mean() for of, found in copied.items()},
-        "passed_on": {arm: passed_on(results["short"], arm) for arm in (*COMPARED, "plain", "residual")},
-        "directions": {arm: units(arm) for arm in (*COMPARED, "plain", "residual")},
+        "passed_on": {
+            arm: passed_on(results["short"], arm) for arm in ("plain", "plain, orthogonal", "residual", "highway")
+        },
+        "directions": {arm: units(arm) for arm in MAIN},
         "copy_biases": COPY_BIASES,
         "highway_bias": results[""].chosen(HIGHWAY)[1],
         "at_an_end": {of: sum(bool(each.untried(cell)) for cell in each.finished) for of, each in results.items()},

@@ -91,14 +91,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import draw_level, draw_seeds, label_ends, new_figure
+from highway_lab.figures import draw_level, label_ends, new_figure
 from highway_networks import Dataset, rounded
 
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
 from .common import CHANCE, CHANCE_LOSS
-from .common_figures import arm_color
+from .common_figures import arm_color, draw_losses
 from .comparisons import LEVEL, Difference, holm, welch
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
@@ -252,16 +252,10 @@ def figure(results: Results) -> Figure:
     """Draw training loss by epoch: every seed faint, the median of an arm bold; a diverged run is at the guess."""
     figure, axes = new_figure("Orthogonal weights train 100 layers as gates do", 4.2)
     for cell in results.finished:
-        runs = results.scored(cell)
-        losses = np.full((len(runs), runs[0].config.epochs + 1), CHANCE_LOSS)
-        for row, run in zip(losses, runs, strict=True):
-            found = np.array(run.history["train_loss"], float)
-            row[: len(found)] = np.where(np.isfinite(found), found, CHANCE_LOSS)
         style = {"label": cell.arm, "center": np.median, "color": arm_color(cell.arm)}
-        draw_seeds(axes, np.arange(losses.shape[1]), losses, **style)
+        draw_losses(axes, results.scored(cell), CHANCE_LOSS, **style)
     draw_level(axes, CHANCE_LOSS, "chance")
-    axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
-    axes.margins(x=0)
+    axes.set_ylabel("training loss")
     label_ends(axes)
     return figure
 

@@ -595,9 +595,7 @@ class Net:
         """Read a net that `save` wrote; never unpickles. Raises InputError for anything else."""
         try:
             with open(as_path(path), "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-                if (version := int(arrays["format"])) != FORMAT:
-                    raise ValueError(f"format {version}, not {FORMAT}")
-                return restored(cls, json.loads(str(arrays["config"])), arrays)
+                return net_of_arrays(cls, dict(arrays))
         except Exception as error:  # whatever numpy, zip, json and the constructor say of a foreign file
             reason = " ".join(str(getattr(error, "strerror", None) or error).split())
             ending = "" if isinstance(error, InputError) else "; choose another"
@@ -612,15 +610,29 @@ NetT = TypeVar("NetT", bound=Net)
 
 
 def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
-    """Return a net of a configuration that has these tensors; raises ValueError for one of another shape."""
-    net = kind(**config, rng=None)
-    for name, tensor in net.tensors().items():
-        found = tensors[name]
-        if (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
-            expected = f"{tensor.dtype} of shape {tensor.shape}"
-            raise ValueError(f"tensor {name}: expected {expected}, found {found.dtype} of shape {found.shape}")
-        tensor[...] = found
+    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
+    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
+    fill(net.tensors(), tensors)
     return net
+
+
+def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
+    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
+    expected, found = (
+        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
+    )
+    for name in expected.keys() | found.keys():
+        if found.get(name) != expected.get(name):
+            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
+    for name, tensor in tensors.items():
+        tensor[...] = others[name]
+
+
+def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    if (version := int(arrays.pop("format", 1))) != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
 
 
 class Workspace(Described):
@@ -899,6 +911,8 @@ class Adam(Described):
     `eps` below, which saves two passes over the vectors.
     """
 
+    state = ("t", "m", "v")  # attributes that a step changes, beside the parameters: all that a checkpoint keeps
+
     def __init__(self, params: Tensors, lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8):
         self.params, self.lr, self.beta1, self.beta2, self.eps = params, lr, beta1, beta2, eps
         self.t = 0
@@ -931,6 +945,8 @@ class Momentum(Described):
     Classical: v ← μ·v − lr·g, p ← p + v. Nesterov (Sutskever et al. 2013, as a step from the look-ahead point):
     v ← μ·v − lr·g, p ← p + μ·v − lr·g.
     """
+
+    state = ("lr", "v")
 
     def __init__(self, params: Tensors, lr: float, momentum: float, decay: float, nesterov: bool = False):
         self.params, self.lr, self.momentum, self.decay, self.nesterov = params, lr, momentum, decay, nesterov

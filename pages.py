@@ -41,6 +41,7 @@ from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, sha256_of
 from experiments.costs import costs, steps_of_logs
 from experiments.depth_sweep import headline, run_table, sweep_table
+from experiments.quotes import errors
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing
 from highway_lab.files import atomic_write, make_place, read_bytes
@@ -64,6 +65,14 @@ BENCHMARKS = {  # the module with their tables, and the class of their log
     "estimator_defaults": (estimator_defaults_figures, DefaultsLog),
     "article": (article_figures, ArticleLog),
 }
+
+
+QUOTED = {name: cache(load(name).quoted) for name in STEPS if hasattr(load(name).contents, "FIGURES")}  # by source
+
+
+def faults(page: Path) -> list[str]:
+    """Return what is wrong with the numbers that a page quotes, a sentence each."""
+    return errors(page.read_text(encoding="utf-8"), QUOTED, complete=page.name != "README.md")
 
 
 class Source(NamedTuple):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from highway_lab.cli import OneLineParser, count, run_cli
 
-from .common import load, step_words
+from .common import load, place_of, step_words
 
 STEPS = {  # in an order in which each finds the nets that it needs
     "depth_search": ("run", "best"),
@@ -32,11 +32,11 @@ STEPS = {  # in an order in which each finds the nets that it needs
     "lesions": ("run",),
     "section_4": ("run",),
     "conv_tables": ("run",),
-    "beyond.conv_gates": ("run",),
-    "beyond.factor_model": ("run",),
-    "beyond.data_movement": ("run",),
-    "beyond.gate_explorer": ("run",),
-    "beyond.depth_per_example": ("run",),
+    "conv_gates": ("run",),
+    "factor_model": ("run",),
+    "data_movement": ("run",),
+    "gate_explorer": ("run",),
+    "depth_per_example": ("run",),
 }
 
 
@@ -63,8 +63,8 @@ def is_experiment(name: str) -> bool:
     """Return whether there is an experiment of this name, in the list or not."""
     if name in STEPS:
         return True
-    there = all(part.isidentifier() for part in name.split(".")) and find_spec(f"experiments.{name}")
-    return bool(there) and any(hasattr(import_module(f"experiments.{name}"), of) for of in ("EXPERIMENT", "STUDY"))
+    there = name.isidentifier() and find_spec(place_of(name))
+    return bool(there) and any(hasattr(import_module(place_of(name)), of) for of in ("EXPERIMENT", "STUDY"))
 
 
 def show(_: argparse.Namespace) -> None:
@@ -73,11 +73,13 @@ def show(_: argparse.Namespace) -> None:
         print(f"{name:<24} {experiment.doc}")
         for path in (*experiment.log_steps(), *(Path("viz") / figure for figure in experiment.figures.FIGURES)):
             print(f"{'':<24}   {'there  ' if path.exists() else 'missing'} {path}")
-    for module in sorted(Path(__file__).parent.rglob("*.py")):
-        name = ".".join(module.relative_to(Path(__file__).parent).with_suffix("").parts)
-        if name not in STEPS and re.search("^(EXPERIMENT|STUDY) = ", module.read_text(encoding="utf-8"), re.MULTILINE):
-            path = Path("experiments", module.relative_to(Path(__file__).parent))
-            print(f"{path} is not in this list: add it to STEPS or STUDIES in experiments/__main__.py", file=sys.stderr)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        is_one = re.search("^(EXPERIMENT|STUDY) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if is_one and path.stem not in STEPS:
+            where = path.relative_to(Path(__file__).parents[1])
+            print(
+                f"{where} is not in this list: add it to STEPS or STUDIES in experiments/__main__.py", file=sys.stderr
+            )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,8 +107,8 @@ def plot(_: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line, of one experiment if its first word names one; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv and is_experiment(argv[0]):
-        return load(argv[0]).main(argv[1:])
+    if argv and is_experiment(name := argv[0].rpartition(".")[2]):  # rooms may be named, too
+        return load(name).main(argv[1:])
     parser = OneLineParser(prog="python -m experiments", description="The paper's figures and questions.")
     parser.set_defaults(action=show)
     commands = parser.add_subparsers(dest="command", metavar="NAME|plot|run")

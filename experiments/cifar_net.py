@@ -16,9 +16,9 @@ from highway_lab.fields import Count, NonEmpty, Share
 from highway_lab.logs import Log, TrainedRun
 from highway_networks import Config, Dataset, rounded
 
-from . import models
 from .common import Experiment, ExperimentJob, curve, fit, group, hold_out
-from .models import Model, Source
+from .looks import models
+from .looks.models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
 SEEDS = (100, 101, 102)  # not those of the nets that figure 4 adds to this one

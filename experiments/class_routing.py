@@ -20,10 +20,10 @@ from highway_lab.jobs import run_tasks
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs, rounded
 
-from . import models
 from .common import Experiment
-from .inside import ROWS, by_block, class_means, fresh, progress
-from .models import Model
+from .looks import models
+from .looks.measurement import ROWS, by_block, class_means, fresh, progress
+from .looks.models import Model
 
 SEED = 0  # of the random groups and the choice of images
 FIRST_LAYERS = 15  # in which the paper sees the differences

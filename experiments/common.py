@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from pprint import pprint
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -34,7 +36,10 @@ SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
 
 
 class Experiment:
-    """One question: experiments/NAME.py measures, NAME_figures.py draws and tabulates, runs/NAME.json is the log.
+    """One question: a module measures and draws, runs/NAME.json is the log.
+
+    The module has FIGURES, functions of the committed logs by the name of the picture, and numbers(*logs), what a page
+    quotes. They take at most one log for each of `datasets`, and those of `more`.
 
     doc       the module's docstring
     log       the class of its log
@@ -55,7 +60,7 @@ class Experiment:
         if module == "__main__":  # python -m experiments.NAME, which was the command once
             raise SystemExit("experiments: expected python -m experiments NAME, found a dot for the space")
         self.module, self.name = module, module.rpartition(".")[-1]
-        program = f"python -m experiments {module.removeprefix('experiments.')}"
+        program = f"python -m experiments {self.name}"
         self.doc, self.log = (doc or module).splitlines()[0], log  # python -OO strips docstrings
         self.datasets, self.more, self.nets = datasets, more, nets
         self.parser = OneLineParser(prog=program, description=self.doc)
@@ -168,20 +173,26 @@ class Experiment:
         return Path(*self.module.split(".")).with_suffix(".md")
 
     @property
-    def figures(self) -> ModuleType:
-        """Module with FIGURES and TABLES: functions of the logs, by the name of the file or table.
+    def contents(self) -> ModuleType:
+        """The module of the experiment."""
+        return importlib.import_module(self.module)
 
-        They take at most one log for each of `datasets`, and those of `more`. If it judges the paper, its claims are of
-        all logs of one data set.
-        """
-        return importlib.import_module(f"{self.module}_figures")
+    def quoted(self) -> Mapping[str, Any]:
+        """Return what pages quote of the committed logs."""
+        return self.contents.numbers(*map(self.read, self.existing_logs()))
+
+    @property
+    def figures(self) -> ModuleType:
+        """Module with FIGURES and, until pages quote numbers, TABLES."""
+        own = self.contents
+        return own if hasattr(own, "FIGURES") else importlib.import_module(f"{self.module}_figures")
 
     @property
     def tables(self) -> dict[str, Callable[..., str]]:
         """TABLES and, if the experiment judges the paper, the table NAME_claims of its verdicts."""
         figures = self.figures
         if not hasattr(figures, "claims"):
-            return figures.TABLES
+            return getattr(figures, "TABLES", {})
         judged = {f"{self.name}_claims": lambda *logs: claims_table(claim for _, claim in self.judge(logs))}
         return figures.TABLES | judged
 
@@ -208,9 +219,12 @@ class Experiment:
         if len(arguments.logs) > most:
             raise InputError(f"plot: expected at most {most} logs, found {len(arguments.logs)}; name fewer")
         logs = [self.read(path) for path in paths]
-        for name, tabulate in self.figures.TABLES.items():
+        for name, tabulate in getattr(self.figures, "TABLES", {}).items():
             with drawing(f"the table {name}", *paths):
                 print(tabulate(*logs), end="\n\n")
+        if hasattr(self.contents, "FIGURES"):
+            with drawing("the numbers", *paths):
+                pprint(self.contents.numbers(*logs), width=120, compact=True, sort_dicts=False)
         first = {self.log_path(log.dataset and log.dataset.name) for log in logs}
         if hasattr(self.figures, "claims") and first <= {*paths} <= committed.keys():
             for _, claim in self.judge(logs):
@@ -335,10 +349,16 @@ def saved_nets(log: Any) -> Iterator[str]:
             yield from saved_nets(entry)
 
 
+def place_of(name: str) -> str:
+    """Return the name of the module of an experiment, in this package or in a room of it."""
+    places = [f"experiments.{room}{name}" for room in ("", "looks.", "beyond.")]
+    return next(filter(find_spec, places), places[0]) if name.isidentifier() else places[0]
+
+
 @functools.cache
 def load(name: str) -> Experiment:
-    """Import an experiment by its name below this package, such as "lesions" or "beyond.very_deep"."""
-    module = importlib.import_module(f"experiments.{name}")
+    """Import an experiment by its last name, such as "lesions"; raises ModuleNotFoundError if there is none."""
+    module = importlib.import_module(place_of(name))
     if hasattr(module, "STUDY"):
         return importlib.import_module("experiments.study_command").StudyExperiment(module)
     return module.EXPERIMENT

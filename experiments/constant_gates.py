@@ -30,8 +30,8 @@ from highway_networks import Config, Dataset, hyperparameter
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine
 from .common_figures import arm_color, draw_dots, name_setting
-from .inside import measure_gates
-from .models import LONG, SEEDS, settings_of
+from .looks.measurement import measure_gates
+from .looks.models import LONG, SEEDS, settings_of
 from .partly_frozen import ArmConfig, ArmNet
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 

@@ -16,10 +16,10 @@ from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
-from . import models
 from .common import Experiment
-from .inside import CLOSED, OPEN, Activity, fresh, measure_gates
-from .models import Model
+from .looks import models
+from .looks.measurement import CLOSED, OPEN, Activity, fresh, measure_gates
+from .looks.models import Model
 
 SAMPLE_SEED = 0
 MOST = 0.9  # share of the change in outputs that counts as most

@@ -21,10 +21,10 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
-from . import models
 from .common import Experiment, ExperimentJob
-from .inside import class_means, in_batches
-from .models import Source
+from .looks import models
+from .looks.measurement import class_means, in_batches
+from .looks.models import Source
 
 GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"

@@ -17,9 +17,9 @@ from highway_lab.logs import Log, Result, numbers
 from highway_lab.threads import one_thread
 from highway_networks import Dataset, rounded
 
-from . import inside, models
 from .common import Experiment, ExperimentJob
-from .models import Source
+from .looks import measurement, models
+from .looks.models import Source
 
 SEEDS = (0, 1, 2)
 TRAIN_EPOCHS = 20
@@ -30,7 +30,7 @@ PAPER_IDLE = 0.6  # share of the layers
 
 @dataclass
 class Closing:
-    """Layers closed one after another, in one or several orders, on inside.SET_IMAGES training images."""
+    """Layers closed one after another, in one or several orders, on measurement.SET_IMAGES training images."""
 
     errors: lists_of(Share, "orders", "L+1")  # the first k layers closed, k = 0..L
     # By order: layers that can be closed before accuracy has fallen by one point.
@@ -69,7 +69,7 @@ EXPERIMENT = Experiment(__name__, __doc__, LesionsLog, tuple(models.NETS), nets=
 
 def closing_orders(lesioned_loss: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Return the orders in which layers are closed, given the loss with each of them closed, (L,)."""
-    layers, rng = np.arange(len(lesioned_loss)), np.random.default_rng(inside.SET_SEED)
+    layers, rng = np.arange(len(lesioned_loss)), np.random.default_rng(measurement.SEED)
     shuffled = [rng.permutation(layers) for _ in range(RANDOM_ORDERS)]
     orders = [layers[::-1]], [layers], [np.argsort(lesioned_loss, kind="stable")], shuffled
     return dict(zip(ORDERS, orders, strict=True))
@@ -79,13 +79,13 @@ def examine(source: Source, data: Dataset) -> NetLesions:
     """Load or train a net, and measure all lesions."""
     with one_thread():
         net = models.obtain(source, data)
-        error, loss, _ = inside.close_each(net, data.train_x, data.train_y)
-        images, labels = inside.closing_images(data)
+        error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
+        images, labels = measurement.closing_images(data)
         closings = {}
         for name, orders in closing_orders(loss[:-1]).items():
-            errors = np.array([inside.close_in_order(net, images, labels, order) for order in orders])
-            closings[name] = Closing(numbers(errors), [inside.count_spared(row) for row in errors])
-    idle = inside.count_idle(error)
+            errors = np.array([measurement.close_in_order(net, images, labels, order) for order in orders])
+            closings[name] = Closing(numbers(errors), [measurement.count_spared(row) for row in errors])
+    idle = measurement.count_idle(error)
     return NetLesions(
         None,
         source=source,
@@ -93,9 +93,9 @@ def examine(source: Source, data: Dataset) -> NetLesions:
         loss=rounded(loss[-1]),
         lesioned_error=numbers(error[:-1]),
         lesioned_loss=numbers(loss[:-1]),
-        idle_share=rounded(idle[inside.IDLE_THRESHOLDS.index(inside.IDLE)] / net.depth),
+        idle_share=rounded(idle[measurement.IDLE_THRESHOLDS.index(measurement.IDLE)] / net.depth),
         idle=idle,
-        needed=(np.flatnonzero(error[:-1] - error[-1] > inside.POINT) + 1).tolist(),
+        needed=(np.flatnonzero(error[:-1] - error[-1] > measurement.POINT) + 1).tolist(),
         closings=closings,
     )
 
@@ -112,10 +112,10 @@ def run(job: ExperimentJob) -> None:
     sources = plan(job)
     job = job.named_after(job.arguments.model)
     job.keep(
-        idle=inside.IDLE,
-        idle_thresholds=list(inside.IDLE_THRESHOLDS),
-        point=inside.POINT,
-        set_images=min(inside.SET_IMAGES, len(job.data.train_x)),
+        idle=measurement.IDLE,
+        idle_thresholds=list(measurement.IDLE_THRESHOLDS),
+        point=measurement.POINT,
+        set_images=min(measurement.SET_IMAGES, len(job.data.train_x)),
         nets=job.run_missing(examine, sources, NetLesions),
     )
 

@@ -5,6 +5,7 @@ for CIFAR-100 in claims of ours alone.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from . import section_4
 from .claims import ONE_NET, OURS, Claim, Verdict, combine, judge_about, judge_better, of_cifar_100, require
 from .common_figures import legend_below, minus, name_setting
 from .lesions import PAPER_IDLE, LesionsLog, NetLesions
+from .looks import models
 
 FIRST = slice(0, 40)  # blocks that the paper finds to cost, of its net for CIFAR-100
 COSTLY = {"1 to 14": slice(0, 14), "15 to 45": slice(14, 45), "1 to 40": FIRST}
@@ -51,6 +53,14 @@ PAPER_LAYERS = {  # first and last of the layers of which the paper says so
 BAND = "#E4E4E4"  # of the rises of idle layers
 
 
+def label_of(source: models.Source) -> str:
+    """Name the origin of a net."""
+    if source.training:
+        return f"seed {source.training.seed}"
+    names = dict(zip(models.NETS.values(), ("best of the search", "chosen by the grid"), strict=True))
+    return names.get(Path(source.file), Path(source.file).stem)
+
+
 def rise(net: Any) -> np.ndarray:
     """Return the points by which a net's error rises with each block closed, (L,)."""
     return 100 * (np.array(net.lesioned_error) - net.error)
@@ -65,7 +75,7 @@ def groups(log: LesionsLog) -> dict[str, list[NetLesions]]:
     """Return the nets trained here, which share a setting, and each net from a file."""
     trained = [net for net in log.nets if net.source.training]
     kinds = {count_of(len(trained), "seed"): trained} if trained else {}
-    return kinds | {without_math(net.source.label): [net] for net in log.nets if not net.source.training}
+    return kinds | {without_math(label_of(net.source)): [net] for net in log.nets if not net.source.training}
 
 
 @part_each(height=3.2)
@@ -164,7 +174,7 @@ def sets_table(*logs: LesionsLog) -> str:
 
 
 def name_net(log: LesionsLog, net: NetLesions) -> str:
-    return f"{name_data(log.dataset.name)}, {net.source.label}"
+    return f"{name_data(log.dataset.name)}, {label_of(net.source)}"
 
 
 def judge_any(shares: Sequence[float]) -> Verdict:

@@ -169,21 +169,24 @@ def unquoted(text: str, quoted: set[int]) -> list[str]:
     return [f"{what} is in no quote: … {where} …" for what, where in around]
 
 
-def errors(page: str, sources: Mapping[str, Mapping[str, Any]], *, complete: bool = True) -> list[str]:
-    """Return what is wrong with a page, a sentence each; what it has not quoted is, if it is to be complete."""
+def errors(page: str, sources: Mapping[str, Callable[[], Mapping]], *, complete: bool = True) -> list[str]:
+    """Return what is wrong with a page, a sentence each; what it has not quoted is, if it is to be complete.
+
+    sources   by name, functions that return what may be quoted
+    """
     text, found, quoted = prose(page), [], set()
     paper = {"paper": {name: stated.value for name, stated in PAPER.items()}}
-    known = {name: {**source, **paper} for name, source in {"paper": {}, **sources}.items()}
+    sources = {"paper": dict, **sources}
     for comment in filter(lambda of: of["source"] is not None, INVISIBLE.finditer(page)):
         name = comment["source"].strip()
-        if name not in known:
-            found.append(f"quoted from {name}: expected one of {', '.join(known)}")
+        if name not in sources:
+            found.append(f"quoted from {name}: expected one of {', '.join(sources)}")
         for line in filter(None, map(str.strip, comment["quotes"].splitlines())):
             words, _, expression = line.rpartition(" = ")
             spans = places(prose(words), text) if words else []
             quoted.update(*spans)
             if len(spans) != 1:
                 found.append(f"{line}: these words stand {len(spans)} times on the page")
-            if name in known and (wrong := fault(prose(words), expression, known[name])):
+            if name in sources and (wrong := fault(prose(words), expression, {**sources[name](), **paper})):
                 found.append(f"{line}: {wrong}")
     return found + (unquoted(text, quoted) if complete else [])

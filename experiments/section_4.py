@@ -26,9 +26,10 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from . import class_routing, depth_search, gate_maps, inside, models
+from . import class_routing, depth_search, gate_maps
 from .common import Experiment, ExperimentJob
-from .models import Source
+from .looks import measurement, models
+from .looks.models import Source
 
 DEEP = depth_search.KEPT["highway", 100]
 SEARCHED = {"arms": "highway-50", "activation": "tanh", "top": 1, "seeds": 10}  # flags of depth_search's `best`
@@ -87,9 +88,9 @@ def see(net: DeepNet, data: Dataset) -> Seen:
     images, labels = data.train_x, data.train_y
     *_, sample_change = gate_maps.look_at(net, images[gate_maps.choose_sample(images)])
     routing = class_routing.measure_routing(net, images, labels)
-    error, loss, flips = (numbers(values, DIGITS) for values in inside.close_each(net, images, labels))
+    error, loss, flips = (numbers(values, DIGITS) for values in measurement.close_each(net, images, labels))
     return Seen(
-        gates=gate_maps.check_claims(net, inside.measure_gates(net, images), sample_change),
+        gates=gate_maps.check_claims(net, measurement.measure_gates(net, images), sample_change),
         class_difference=routing.size,
         group_difference=routing.size_of_random_groups,
         error=error[-1],
@@ -105,7 +106,7 @@ def examine(source: Source, data: Dataset) -> NetSeen:
     """Load or train a net, and measure it and an untrained one."""
     with one_thread():
         net = models.obtain(source, data)
-        untrained = Training(source.training, data).net if source.training else inside.fresh(net)
+        untrained = Training(source.training, data).net if source.training else measurement.fresh(net)
         _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
         return NetSeen(None, source, rounded(test_score), see(net, data), see(untrained, data))
 
@@ -138,11 +139,11 @@ def run(job: ExperimentJob) -> None:
     job.keep(
         first=2 if job.smoke else FIRST,
         late=(3, 5) if job.smoke else LATE,
-        idle=inside.IDLE,
+        idle=measurement.IDLE,
         idle_of_most=IDLE_OF_MOST,
-        point=inside.POINT,
-        closed=inside.CLOSED,
-        open=inside.OPEN,
+        point=measurement.POINT,
+        closed=measurement.CLOSED,
+        open=measurement.OPEN,
         rare=gate_maps.RARE,
         nets=seen[: len(sources)],
         deep=seen[len(sources) :],

@@ -157,7 +157,7 @@ class StudyExperiment(Experiment):
     """A study as an experiment: its commands and its logs."""
 
     def __init__(self, module: ModuleType):
-        self.contents, self.studies = module, by_ending(module.STUDY)
+        self.studies = by_ending(module.STUDY)
         self.next = self.studies | by_ending(getattr(module, "NEXT", {}))
         self.known = self.next | self.studies
         first, *more = self.studies
@@ -183,15 +183,13 @@ class StudyExperiment(Experiment):
             if len(choices) > 1:
                 parser.add_argument("--study", choices=choices, help="default: the first")
 
-    @property
-    def figures(self) -> ModuleType:
-        """The module itself: it has FIGURES."""
-        return self.contents
-
-    @property
-    def tables(self) -> dict:
-        """None: pages quote numbers."""
-        return {}
+    def quoted(self) -> Mapping[str, Any]:
+        """Return what pages quote of the committed logs."""
+        logs = {of: path for of in self.studies if (path := self.log_of(of)).exists()}
+        runs = {of: self.read(path).runs for of, path in logs.items()}
+        return self.contents.numbers(
+            self.in_one({of: Results(study, runs.get(of, [])) for of, study in self.studies.items()})
+        )
 
     def load(self, arguments: argparse.Namespace) -> tuple[dict[str, Results], list[Path]]:
         """Return what is there of each study, by the ending of its log, and the logs: those that are committed, or LOG.

@@ -13,7 +13,7 @@ Rules, fixed before the first run:
   classes (the left digit), sum (of both digits, modulo ten), random (labels that nothing predicts). As a check, the
   training error of nets without a block, trained alike, is shown beside it; it does not change the order.
 - Depth used is the number of blocks needed: 49 less those that can be closed, T = 0, one after another from the last
-  to the first, before accuracy has fallen by one point on 10,000 training pairs (inside.count_spared). A second
+  to the first, before accuracy has fallen by one point on 10,000 training pairs (measurement.count_spared). A second
   measure is the effective depth, the sum over blocks of the mean T over units and training pairs. No verdict depends
   on it, nor on the blocks needed at other falls than one point, nor on idle blocks, those whose closing alone changes
   the training error by less than a threshold, which are shown as a curve over thresholds.
@@ -54,10 +54,10 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from . import inside
 from .claims import Verdict, combine, judge_better, of_learners
 from .common_figures import draw_dots
 from .digit_pairs import pair_digits
+from .looks import measurement
 from .partly_frozen import ArmConfig
 from .study import Arm, Results, Stage, Study, StudyRun, Task
 
@@ -99,15 +99,15 @@ def configure(fields: Mapping, cell: LabelledCell, stage: Stage) -> ArmConfig:
 class Seen:
     """Measures of one net on the training pairs; errors are shares, the loss is in nats, blocks stand from the first.
 
-    closed_from_back  error with the last k blocks closed, k = 0..L, on inside.SET_IMAGES training pairs
-    needed            blocks that cannot be closed from the back before accuracy has fallen by inside.POINT
+    closed_from_back  error with the last k blocks closed, k = 0..L, on measurement.SET_IMAGES training pairs
+    needed            blocks that cannot be closed from the back before accuracy has fallen by measurement.POINT
     """
 
     error: Share
     loss: float
     test_score: Share  # accuracy on test pairs
     lesioned_error: lists_of(Share, "L")  # by block closed
-    idle_share: lists_of(Share, "thresholds")  # of the blocks, by inside.IDLE_THRESHOLDS
+    idle_share: lists_of(Share, "thresholds")  # of the blocks, by measurement.IDLE_THRESHOLDS
     closed_from_back: lists_of(Share, "L+1")
     needed: Count
     mean_T: lists_of(NotNegative, "L")  # by block, over units and pairs
@@ -128,17 +128,17 @@ class Examined:
 
 def see(net: DeepNet, data: Dataset) -> Seen:
     """Measure a net on all training pairs, and its accuracy on test pairs."""
-    error, loss, _ = inside.close_each(net, data.train_x, data.train_y)
-    from_back = inside.close_in_order(net, *inside.closing_images(data), np.arange(net.depth)[::-1])
+    error, loss, _ = measurement.close_each(net, data.train_x, data.train_y)
+    from_back = measurement.close_in_order(net, *measurement.closing_images(data), np.arange(net.depth)[::-1])
     return Seen(
         error=rounded(error[-1]),
         loss=rounded(loss[-1]),
         test_score=rounded(evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])[1]),
         lesioned_error=rounded_all(error[:-1]),
-        idle_share=rounded_all(np.divide(inside.count_idle(error), net.depth)),
+        idle_share=rounded_all(np.divide(measurement.count_idle(error), net.depth)),
         closed_from_back=rounded_all(from_back),
-        needed=net.depth - inside.count_spared(from_back),
-        mean_T=rounded_all(inside.measure_gates(net, data.train_x).T.mean(axis=1)),
+        needed=net.depth - measurement.count_spared(from_back),
+        mean_T=rounded_all(measurement.measure_gates(net, data.train_x).T.mean(axis=1)),
     )
 
 
@@ -206,7 +206,7 @@ def needed(runs: Sequence[StudyRun]) -> list[int]:
 def needed_by_lead(run: StudyRun) -> int:
     """Return the blocks that a net needs until it has lost a tenth of its lead over guessing."""
     of, errors = run.measured, run.measured.trained.closed_from_back
-    return len(errors) - 1 - inside.count_spared(errors, LEAD * (of.guess_error - of.trained.error))
+    return len(errors) - 1 - measurement.count_spared(errors, LEAD * (of.guess_error - of.trained.error))
 
 
 def tau(values: Sequence[float]) -> float:
@@ -277,7 +277,7 @@ def figure(results: Results) -> Figure:
     return figure
 
 
-THRESHOLDS = 100 * np.array(inside.IDLE_THRESHOLDS)
+THRESHOLDS = 100 * np.array(measurement.IDLE_THRESHOLDS)
 
 
 def draw_task(above: Axes, below: Axes, runs: Sequence[StudyRun], row: int, color: np.ndarray) -> None:

@@ -3,12 +3,9 @@
 `training` is a highway_lab.training.Training, or an object with its attributes.
 """
 
-import hashlib
 import json
 import os
 import sys
-import zipfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,10 @@ import numpy as np
 
 from highway_lab import Interrupted, logs
 from highway_lab.fields import Count
-from highway_lab.files import MAX_BYTES, atomic_write, check_regular, make_place, reason_of
+from highway_lab.files import atomic_write, check_regular, make_place, reason_of
 from highway_lab.logs import RunRecord
-from highway_lab.nets import check_like, described, packed_arrays
-from highway_networks import History, InputError
+from highway_lab.nets import unpacked
+from highway_networks import History, InputError, fill
 
 
 @dataclass
@@ -49,21 +46,23 @@ def code_of(training: Any) -> str:
 
 def save(path: str | os.PathLike, training: Any) -> None:
     """Write all that decides how training goes on, and the record so far; raises Interrupted if the disk is full."""
+    arrays, numbers = _state(training)
     state = State(
         config=asdict(training.config),
         code=code_of(training),
-        optimizer={name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)},
+        optimizer=numbers,
         rng=training.rng.bit_generator.state,
         epoch=training.epoch,
         diverged=training.diverged,
         history=training.history if training.history.epoch else None,
         gate_means=training.gate_means,
     )
-    arrays: dict[str, Any] = {"state": np.array(json.dumps(asdict(state)))} | _arrays(training)
     try:
         make_place(path)
         with atomic_write(path, "wb") as file:
-            np.savez(file, **arrays | {"digest": np.array(digest_of_arrays(arrays))})
+            np.savez(
+                file, **{"state": np.array(json.dumps(asdict(state))), **arrays}
+            )  # first, as `_check_ours` expects
     except InputError as error:
         raise Interrupted(str(error)) from error
 
@@ -77,30 +76,22 @@ def restore(path: str | os.PathLike, training: Any, *, any_code: bool = False) -
     if not Path(path).exists():
         return False
     _check_ours(path)
-    own = _arrays(training)
+    own, numbers = _state(training)
     try:
-        with zipfile.ZipFile(path) as archive:
-            packed = packed_arrays(archive)
-            written = packed.pop("digest").text() if "digest" in packed else None
-            text = packed.pop("state").text(MAX_BYTES)
-            state = logs.loads(text.encode(), State)
-            if state.config != asdict(training.config):
-                return False
-            if not any_code and state.code != code_of(training):
-                print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
-                return False
-            for name in own.keys() | packed.keys():
-                check_like(name, packed.get(name), own.get(name))
-            arrays = {name: of.unpack() for name, of in packed.items()}
-        if written != digest_of_arrays(arrays | {"state": np.array(text)}):
-            raise ValueError("another content than was written, or one of an older version")
-        rng = _check_state(state, training)
+        arrays = unpacked(path)
+        arrays.pop("digest", None)  # of an older version
+        state = logs.loads(str(arrays.pop("state")).encode(), State)
+        if state.config != asdict(training.config):
+            return False
+        if not any_code and state.code != code_of(training):
+            print(f"{path}: found a checkpoint of other code; its run is trained anew", file=sys.stderr)
+            return False
+        rng = _check_state(state, training, numbers)
+        fill(own, arrays)
     except Exception as error:  # whatever numpy, zip and json say of a damaged file
         print(f"{path}: damaged, found: {reason_of(error)}; its run is trained anew", file=sys.stderr)
         return False
-    for name, array in own.items():
-        array[...] = arrays[name]
-    vars(training.optimizer).update(state.optimizer)
+    vars(training.optimizer).update({name: state.optimizer[name] for name in numbers})
     training.rng.bit_generator.state = rng.bit_generator.state
     training.history, training.gate_means = state.history or History(), state.gate_means
     training.epoch, training.diverged = state.epoch, state.diverged
@@ -119,12 +110,10 @@ def _check_ours(path: str | os.PathLike) -> None:
         raise InputError(f"{path}: expected a checkpoint, found: {error.strerror}; move it") from error
 
 
-def _check_state(state: State, training: Any) -> np.random.Generator:
+def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.random.Generator:
     """Raise an error unless the state could be that of `training`; return its generator."""
-    kept = {name: of for name, of in optimizer_state(training).items() if not isinstance(of, np.ndarray)}
-    found, wanted = ({name: _kind(of) for name, of in values.items()} for values in (state.optimizer, kept))
-    if found != wanted:
-        raise ValueError(f"optimizer: expected {wanted}, found {found}")
+    if wrong := [name for name in numbers if type(state.optimizer.get(name)) not in (int, float)]:
+        raise ValueError(f"optimizer: expected numbers as {', '.join(wrong)}, found {state.optimizer}")
     if state.history:
         metric, gate_means = training.loss.metric, state.gate_means or None
         record = RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)
@@ -135,25 +124,15 @@ def _check_state(state: State, training: Any) -> np.random.Generator:
     return rng
 
 
-def _kind(value: Any) -> str:
-    return "number" if type(value) in (int, float) else type(value).__name__
-
-
-def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of the names, types, shapes and values of arrays."""
-    found = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name} {described(array)} ".encode() + array.tobytes())
-    return found.hexdigest()
-
-
-def _arrays(training: Any) -> dict[str, np.ndarray]:
-    """Return parameters, buffers and what the optimiser keeps of each parameter under their names in a checkpoint."""
-    kept = {name: value for name, value in optimizer_state(training).items() if isinstance(value, np.ndarray)}
+def _state(training: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what steps change, by its name in a checkpoint: arrays, those of net and optimiser, and other values."""
+    kept = optimizer_state(training.optimizer)
+    arrays = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
     buffers = {f"net.{name}": value for name, value in training.net.buffers.items()}
-    return {"params": training.net.params.flat} | kept | buffers
+    numbers = {name: value for name, value in kept.items() if name not in arrays}
+    return {"params": training.net.params.flat} | arrays | buffers, numbers
 
 
-def optimizer_state(training: Any) -> dict[str, Any]:
-    """Return an optimiser's attributes, except the parameters that it moves."""
-    return {name: value for name, value in vars(training.optimizer).items() if name != "params"}
+def optimizer_state(optimizer: Any) -> dict[str, Any]:
+    """Return what an optimiser's steps change, beside the parameters: the attributes that its `state` names."""
+    return {name: getattr(optimizer, name) for name in optimizer.state}

@@ -64,7 +64,7 @@ from highway_lab.logs import (
     read_any,
     write,
 )
-from highway_lab.nets import origin_of, save_net
+from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
 from highway_networks import Dataset, InputError, TrainingConfig
 
@@ -120,17 +120,13 @@ class Job:
         if self.out:
             check_replaceable(self.out, self.made_log, self.replace)
         if self.save_model:
-            check_replaceable(self.save_model, self.made_net, self.replace)
+            check_replaceable(self.save_model, lambda: False, self.replace)
 
     def made_log(self) -> bool:
         """Return whether the log that is there is of the same runs."""
         schema: Any = RunLog[type(self.configs[0])]  # type: ignore[misc]
         log: Any = read_any(self.out or "", schema)
         return bool(log) and log.dataset.name == self.dataset and {run.config for run in log.runs} == {*self.configs}
-
-    def made_net(self) -> bool:
-        """Return whether there is a net, and one of the same run."""
-        return origin_of(self.save_model or "") == full_name(self.dataset, self.configs[0])
 
     def checkpoint(self, config: TrainingConfig) -> Path | None:
         """Return the path of a run's checkpoint, unless it has none; runs of other configs have other paths."""
@@ -171,7 +167,8 @@ def run_job(job: Job, data: Dataset) -> None:
         stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
-        _check_net_will_be_made(job, lines)
+        if job.save_model:  # which is made with its run alone
+            lines.keep(lambda run: not run.whole or run.config != job.configs[0])
         if job.tensorboard:
             from highway_lab.tensorboard import events_of
 
@@ -229,15 +226,6 @@ def run_job(job: Job, data: Dataset) -> None:
         print(f"saved {job.out}\nto draw it: python -m visualize_highway_networks {words}")
 
 
-def _check_net_will_be_made(job: Job, lines: ResultFile) -> None:
-    """Raise InputError if the net is wanted and not there, but its run is finished and would not be made again."""
-    if not job.save_model or job.made_net() or job.old == "fresh":
-        return
-    if any(run.whole and run.config == job.configs[0] for run in lines.read()):
-        found = f"expected a run to make it, found that run in {lines.path}"
-        raise InputError(f"{job.save_model}: {found}; begin anew (--fresh)")
-
-
 def _train_one(
     job: Job, lines: ResultFile, samples: str, side_by_side: bool, config: TrainingConfig, data: Dataset
 ) -> RunRecord:
@@ -260,7 +248,7 @@ def _train_one(
         run = train_resumably(config, data, report=report, keep=kept, any_code=any_code)
         if job.save_model:
             try:
-                save_net(job.save_model, run.net, full_name(job.dataset, config))
+                save_net(job.save_model, run.net)
             except InputError as error:
                 raise Interrupted(str(error)) from error
     run.net = None  # which would take memory, and time on its way from a worker

@@ -313,8 +313,8 @@ def check_suffix(flag: str, path: Path, like: str) -> None:
 def check_replaceable(path: str | os.PathLike, is_own: Callable[[], bool], replace: bool) -> None:
     """Raise InputError if a file is there that is not the job's own, unless it is to be replaced."""
     if not replace and os.path.exists(path) and not is_own():
-        found = "expected no file, or one that the same job has made, found another"
-        raise InputError(f"{path}: {found}; choose another path, or replace the file (--replace)")
+        found = "expected no file, or a log that the same job has made, found another"
+        raise InputError(f"{path}: {found}; choose another path, or replace it (--replace)")
 
 
 def make_place(path: str | os.PathLike) -> None:

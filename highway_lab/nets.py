@@ -1,7 +1,6 @@
-"""Nets in tables, and saved nets from anywhere: bounded in what a small file may unpack to, every tensor checked."""
+"""Nets in tables, and saved nets from anywhere: bounded in what a small file may unpack to, every number checked."""
 
 import json
-import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -12,33 +11,21 @@ import numpy as np
 
 from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path
+from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, net_of_arrays
 
-LONGEST_TEXT = 2**24  # bytes, four a character, of what describes a net or an estimator
-MOST_MEMBERS = 10_000  # of an archive: the header of each is read
+LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
 LARGEST = 1e9  # magnitude of a saved parameter; the products of larger ones soon overflow
 
 
-def save_net(path: str | os.PathLike, net: Any, origin: str = "", **beside: np.ndarray) -> None:
+def save_net(path: str | os.PathLike, net: Any, **beside: np.ndarray) -> None:
     """Write a net's tensors and configuration, and arrays `beside` them, as .npz, whole or not at all.
 
-    `origin` says where the net is from: the archive's comment. Raises InputError if it cannot be written.
+    Raises InputError if it cannot be written.
     """
     with atomic_write(path, "w+b") as file:
         arrays = net.tensors() | beside
         np.savez(file, format=np.array(FORMAT), config=np.array(json.dumps(net.config)), **arrays)
-        with zipfile.ZipFile(file, "a") as archive:
-            archive.comment = origin.encode()
-
-
-def origin_of(path: str | os.PathLike) -> str | None:
-    """Return where a net that `save_net` wrote is from; None if there is no such file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.comment.decode(errors="replace")
-    except Exception:  # whatever zip says of a foreign or damaged file
-        return None
 
 
 def load_net(path: str | os.PathLike, kind: type) -> Any:
@@ -75,12 +62,11 @@ def layers_of(net: Any) -> Iterator[tuple[str, str, str, int]]:
 
 
 @contextmanager
-def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Packed"]]:
+def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, np.ndarray]]:
     """Give the arrays of a file that the class `kind` saved; raises InputError for whatever goes wrong with them."""
     try:
         check_regular(as_path(path))
-        with zipfile.ZipFile(as_path(path)) as archive:
-            yield packed_arrays(archive)
+        yield unpacked(as_path(path))
     except OSError as error:
         found = error.strerror or "a damaged archive"
         raise InputError(f"{path}: expected a saved net, found: {found}; check the path") from error
@@ -91,66 +77,29 @@ def saved_arrays(path: str | os.PathLike, kind: type) -> Iterator[dict[str, "Pac
         raise InputError(f"{path}: {expected}, found: {reason}{ending}") from error
 
 
-def net_of(tensors: dict[str, "Packed"], kind: type) -> Any:
+def unpacked(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Return the arrays in an .npz file by name; raises ValueError, before any is read, if they expand too much."""
+    with zipfile.ZipFile(path) as archive:
+        size, expanded = os.path.getsize(path), sum(member.file_size for member in archive.infolist())
+    if expanded > MOST_EXPANSION * size:
+        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def net_of(arrays: dict[str, np.ndarray], kind: type) -> Any:
     """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    version = int(tensors.pop("format").text()) if "format" in tensors else 1
-    if version != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
-    config = json.loads(tensors.pop("config").text())
-    if config["dtype"] not in ("float32", "float64"):
-        raise ValueError(f"a net of {config['dtype']}")
-    try:
-        net = kind(**config, rng=None)  # takes no memory yet for what the config claims
-    except TypeError as error:
-        found = "convolutional" if "stages" in config else "fully connected" if "hidden" in config else "foreign"
-        raise ValueError(f"a {found} net") from error
-    expected = net.tensors()
-    for name in expected.keys() | tensors.keys():
-        check_like(name, tensors.get(name), expected.get(name))
-        tensor = tensors[name].unpack()
+    net: Any = net_of_arrays(kind, arrays)
+    if net.dtype.kind != "f":
+        raise ValueError(f"a net of {net.dtype}")
+    for name, tensor in net.tensors().items():
         if not (np.abs(tensor) < LARGEST).all():  # nor is NaN
             raise ValueError(f"tensor {name} with numbers that are not finite, or beyond {LARGEST:g}")
         if name.endswith("variance") and tensor.min() < 0:
             raise ValueError(f"tensor {name} with numbers below 0")
-        expected[name][...] = tensor
-    if not abs(config["gate_bias"]) < LARGEST:
-        raise ValueError(f"gate_bias {config['gate_bias']}")
+    if not abs(net.config["gate_bias"]) < LARGEST:
+        raise ValueError(f"gate_bias {net.config['gate_bias']}")
     return net
-
-
-class Packed:
-    """An array in an .npz file whose header alone is read at first: a file of a megabyte may hold many gigabytes.
-
-    shape, dtype  as of an array
-    """
-
-    def __init__(self, archive: zipfile.ZipFile, member: str):
-        self.archive, self.member = archive, member
-        with archive.open(member) as file:
-            if (version := np.lib.format.read_magic(file)) != (1, 0):  # the headers of others may have any length
-                raise ValueError(f"{member} in version {version} of its format, not (1, 0)")
-            self.shape, _, self.dtype = np.lib.format.read_array_header_1_0(file)
-
-    def unpack(self) -> np.ndarray:
-        """Return the array; raises ValueError for pickled objects."""
-        with self.archive.open(self.member) as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-
-    def text(self, most: int = LONGEST_TEXT) -> str:
-        """Return the text or the number that the array holds; raises ValueError for one of more bytes than `most`."""
-        if (found := math.prod(self.shape) * self.dtype.itemsize) > most:
-            raise ValueError(f"{self.member} of {found:,} bytes, more than {most:,}")
-        return str(self.unpack())
-
-
-def packed_arrays(archive: zipfile.ZipFile) -> dict[str, Packed]:
-    """Return the arrays in an .npz file by name; raises ValueError for too many, or if they expand too much."""
-    members, size = archive.infolist(), os.path.getsize(archive.filename or "")
-    if len(members) > MOST_MEMBERS:
-        raise ValueError(f"{len(members):,} arrays, more than {MOST_MEMBERS:,}")
-    if (expanded := sum(member.file_size for member in members)) > MOST_EXPANSION * size:
-        raise ValueError(f"{expanded:,} bytes in a file of {size:,}, more than {MOST_EXPANSION} times as many")
-    return {member.removesuffix(".npy"): Packed(archive, member) for member in archive.namelist()}
 
 
 def array_of(values: Any, dtype: str) -> np.ndarray:
@@ -158,16 +107,3 @@ def array_of(values: Any, dtype: str) -> np.ndarray:
     if (found := len(values) * np.dtype(dtype).itemsize) > LONGEST_TEXT:
         raise ValueError(f"{len(values)} values of {dtype}, {found:,} bytes, more than {LONGEST_TEXT:,}")
     return np.array(values, dtype)
-
-
-Tensor = np.ndarray | Packed | None  # None: there is no array
-
-
-def check_like(name: str, tensor: Tensor, expected: Tensor) -> None:
-    """Raise ValueError unless a tensor has the type and the shape of the `expected` one; None: there is none."""
-    if described(tensor) != described(expected):
-        raise ValueError(f"tensor {name}: expected {described(expected)}, found {described(tensor)}")
-
-
-def described(tensor: Tensor) -> str:
-    return "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import re
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -111,14 +110,6 @@ def change_state(path: Path, **changes) -> None:
     change_arrays(path, state=np.array(json.dumps(state | changes)))
 
 
-def change_sealed_state(path: Path, **changes) -> None:
-    """Change the state as if the checkpoint had been written so."""
-    change_state(path, **changes)
-    arrays = contents(path)
-    del arrays["digest"]
-    change_arrays(path, digest=np.array(checkpoints.digest_of_arrays(arrays)))
-
-
 def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -132,15 +123,11 @@ def make_a_directory(path: Path) -> None:
 
 DAMAGED = {
     "a flipped bit": flip_a_bit,
-    "another rate": lambda path: change_state(path, optimizer={"lr": -1}),
-    "another epoch": lambda path: change_state(path, epoch=3),
-    "no digest, as before there was one": lambda path: change_arrays(path, digest=None),
-    "another digest": lambda path: change_arrays(path, digest=np.array("0" * 64)),
-    "a diverged run that did not": lambda path: change_state(path, diverged=None),
+    "a surplus array": lambda path: change_arrays(path, surplus=np.zeros(2)),
 }
 for name in ("params", "m", "v"):
     DAMAGED[f"no {name}"] = lambda path, name=name: change_arrays(path, **{name: None})
-    DAMAGED[f"other {name}"] = lambda path, name=name: change_arrays(path, **{name: -contents(path)[name]})
+    DAMAGED[f"other {name}"] = lambda path, name=name: change_arrays(path, **{name: contents(path)[name][1:]})
 for share in (0, 0.001, 0.5, 0.9, 0.999):
     DAMAGED[f"{share} of it"] = lambda path, share=share: os.truncate(path, int(share * path.stat().st_size))
 
@@ -161,23 +148,11 @@ def assert_trained_anew(digits, path: Path, capsys) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["params", "surplus"])
-def test_what_does_not_belong_to_a_run_is_not_unpacked(digits, path, saved, name):
-    change_arrays(path, **{name: np.zeros(2**21)})
-    training = Training(SHORT, digits)
-    tracemalloc.start()
-    try:
-        assert not checkpoints.restore(path, training)
-        assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
-    finally:
-        tracemalloc.stop()
-
-
-FALSE_STATES = {  # each sealed with its own digest
+FALSE_STATES = {
     "no generator": {"rng": None},
     "another generator": {"rng": {"bit_generator": "MT19937"}},
     "no optimiser": {"optimizer": {}},
-    "a rate in words": {"optimizer": {"lr": "fast", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "t": 8}},
+    "a number in words": {"optimizer": {"t": "eight"}},
     "no history": {"history": {}},
     "a short history": {"history": {"epoch": [0]}},
     "more epochs than rows": {"epoch": 3},
@@ -189,12 +164,21 @@ FALSE_STATES = {  # each sealed with its own digest
 
 @pytest.mark.parametrize("change", FALSE_STATES.values(), ids=FALSE_STATES)
 def test_a_state_that_its_run_cannot_have_is_not_believed(digits, path, saved, capsys, change):
-    change_sealed_state(path, **change)
+    change_state(path, **change)
     assert_trained_anew(digits, path, capsys)
 
 
+def test_a_checkpoint_with_a_digest_and_hyperparameters_in_it_as_older_versions_wrote_is_restored(digits, path, saved):
+    kept = {"lr": 0.1, "beta1": 0.8, "beta2": 0.9, "eps": 1e-3, "t": saved.optimizer.t}
+    change_state(path, optimizer=kept)
+    change_arrays(path, digest=np.array("0" * 64))
+    training = Training(SHORT, digits)
+    assert checkpoints.restore(path, training)
+    assert_same_bits(train_to(training, 4), train_to(saved, 4))
+
+
 def test_a_checkpoint_of_other_code_is_trained_anew_unless_any_will_do(digits, path, saved, capsys):
-    change_sealed_state(path, code="another")
+    change_state(path, code="another")
     training = Training(SHORT, digits)
     assert not checkpoints.restore(path, training)
     assert capsys.readouterr().err == f"{path}: found a checkpoint of other code; its run is trained anew\n"

@@ -7,9 +7,10 @@ import made_up
 import numpy as np
 import pytest
 
-from experiments import cifar_net, common, models
+from experiments import cifar_net, common
 from experiments.cifar_net import EXPERIMENT, VALIDATION_SHARE, choose, configs, means
 from experiments.common import hold_out
+from experiments.looks import models
 from highway_lab.logs import TrainedRun
 from highway_networks import Config, DeepNet
 

@@ -144,11 +144,10 @@ def restored(path: Path, digits) -> Training:
 
 @MANY
 @given(data=st.data())
-def test_a_false_state_with_its_own_digest_raises_nothing(data, digits, checkpoint, tmp_path):
+def test_a_false_state_raises_nothing(data, digits, checkpoint, tmp_path):
     arrays, place = contents(checkpoint), tmp_path / "checkpoint.npz"
-    del arrays["digest"]
     arrays["state"] = np.array(data.draw(changed(str(arrays["state"]))))
-    np.savez(place, **arrays, digest=np.array(checkpoints.digest_of_arrays(arrays)))
+    np.savez(place, **arrays)
     assert_valid_or_refused(lambda: checkpoints.restore(place, Training(SHORT, digits)), place)
 
 
@@ -175,7 +174,7 @@ def test_of_a_changed_run_log_all_pictures_are_drawn_or_none(program, data, work
     assert_all_or_nothing(program.main, ["log.json"], workdir, capsys)
 
 
-@pytest.mark.parametrize("name", ["gate_maps", "lesions", "constant_gates", "conv_bias", "beyond.gate_explorer"])
+@pytest.mark.parametrize("name", ["gate_maps", "lesions", "constant_gates", "conv_bias", "gate_explorer"])
 @FEW
 @given(data=st.data())
 def test_of_a_changed_log_all_pictures_are_drawn_or_none(name, data, workdir, capsys):

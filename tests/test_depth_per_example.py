@@ -8,11 +8,11 @@ from helpers import digits_net
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
-from experiments import models
 from experiments.beyond import depth_per_example as dpe
 from experiments.beyond import early_exit
 from experiments.beyond.depth_per_example_figures import judge_hardness, judge_variation
 from experiments.claims import Verdict
+from experiments.looks import models
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs
 

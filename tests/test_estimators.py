@@ -33,7 +33,6 @@ from highway_estimators import (
     HighwayClassifier,
     HighwayRegressor,
     depth_for,
-    digest_of_net,
     epochs_without_gain,
     gate_bias_for,
 )
@@ -478,15 +477,12 @@ def test_a_generator_cannot_be_saved(tmp_path):
 def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
     path, net = tmp_path / "net.npz", small().fit(X, Y)
 
-    def spoilt(*, digested=True, **changed):
-        """Write the estimator's file with other arrays and, below `state`, other values; its digest is made anew."""
+    def spoilt(**changed):
+        """Write the estimator's file with other arrays and, below `state`, other values."""
         net.save(path)
         arrays = contents(path)
         state = json.loads(str(arrays["estimator"])) | changed.pop("state", {})
         arrays |= {"estimator": np.array(json.dumps(state))} | changed
-        if digested:
-            beside = {name: arrays[name] for name in arrays if name == "estimator" or name.startswith("optimizer.")}
-            arrays["digest"] = np.array(digest_of_net(net.net_, beside))
         np.savez(path, **arrays)
 
     net.net_.save(path)
@@ -505,16 +501,13 @@ def test_files_that_are_no_saved_estimator_are_refused(tmp_path):
         "3 names of 4 inputs": {"feature_names": ["a", "b", "c"]},
         "2 validation scores in 1 epochs": {"validation_scores": [0.5, 0.5], "loss_curve": [1.0]},
         "0 validation scores": {"n_validation": 7},
-        "of an optimiser that keeps": {"optimizer": "momentum"},
+        "of an optimiser that keeps": {"moments": {}},
     }
     for found, state in contradictions.items():
         spoilt(state=state)
         refuse_net(HighwayClassifier, path, found)
-    for changed in ({"state": {"n_train": 151}}, {"b_out": net.net_.params["b_out"] + 1}):
-        spoilt(digested=False, **changed)
-        refuse_net(HighwayClassifier, path, "another content than was written")
     spoilt(**{"optimizer.m": np.zeros(3)})
-    refuse_net(HighwayClassifier, path, "tensor optimizer.m", "(3,)")
+    refuse_net(HighwayClassifier, path, "tensor m", "(3,)")
     spoilt(estimator=np.array([Intruder(tmp_path / "trace")], dtype=object))
     refuse_net(HighwayClassifier, path)
     assert not (tmp_path / "trace").exists()

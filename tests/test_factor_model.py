@@ -421,7 +421,7 @@ def test_a_log_names_a_data_set_if_and_only_if_the_experiment_needs_one(tmp_path
 
 def test_running_all_names_no_data_set_where_none_is_needed(monkeypatch):
     calls = []
-    monkeypatch.setattr(experiments, "STEPS", {"beyond.factor_model": ("run",)})
+    monkeypatch.setattr(experiments, "STEPS", {"factor_model": ("run",)})
     monkeypatch.setattr(Experiment, "main", lambda _, argv: calls.append(argv))
     assert experiments.main(["run"]) == 0
     assert calls == [["run", "--jobs", "1"]]

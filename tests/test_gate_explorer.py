@@ -14,10 +14,11 @@ import pytest
 from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
-from experiments import common, inside, lesions, small_nets, tuned_plain
+from experiments import common, lesions, small_nets, tuned_plain
 from experiments.beyond import gate_explorer, gate_explorer_figures
 from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
 from experiments.beyond.recording import Equation
+from experiments.looks import measurement
 from highway_lab import logs
 from highway_lab.datasets import load_dataset
 from highway_networks import (
@@ -72,10 +73,10 @@ def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
     net.params["W_T"][...] = 0
     net.params["b_T"][...] = np.log([[1], [3], [1 / 3]])  # T = 1/2, 3/4, 1/4 in the three layers
     images = digits.test_x
-    np.testing.assert_allclose(inside.mean_gates(net, images).sum(axis=1), np.full(len(images), 1.5), rtol=1e-6)
+    np.testing.assert_allclose(measurement.mean_gates(net, images).sum(axis=1), np.full(len(images), 1.5), rtol=1e-6)
     net.params["W_T"][0, 0] = 1
     _, cache = net.forward(as_inputs(images))
-    found = inside.mean_gates(net, images).sum(axis=1)
+    found = measurement.mean_gates(net, images).sum(axis=1)
     np.testing.assert_allclose(found, cache.T.mean(axis=1).sum(axis=0), rtol=1e-5)
     assert np.ptp(found) > 0.01
 
@@ -100,10 +101,10 @@ def test_the_log_holds_a_test_image_of_each_class_and_untrained_errors(digits, s
     for label, pixels in enumerate(log.pixels):
         assert pixels in digits.test_x[digits.test_y == label, 0].tolist()
     assert log.images == np.bincount(digits.test_y).tolist()
-    depths = inside.mean_gates(gate_explorer.untrained(saved), digits.test_x).sum(axis=1)
+    depths = measurement.mean_gates(gate_explorer.untrained(saved), digits.test_x).sum(axis=1)
     assert log.untrained.mean[7] == pytest.approx(depths[digits.test_y == 7].mean(), rel=1e-3)
     assert log.trained != log.untrained
-    images, labels = inside.closing_images(digits)
+    images, labels = measurement.closing_images(digits)
     for layers, end, count in (((), "last", 0), ((1, 2), "last", 2), ((0,), "first", 1), ((0, 1, 2), "first", 3)):
         predicted = gate_explorer.untrained(saved).without(layers).predict(as_inputs(images)).argmax(axis=1)
         assert log.untrained_errors[end][count] == pytest.approx((predicted != labels).mean(), rel=1e-3)

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from helpers import digits_net
 
-from experiments import gate_swaps, gate_swaps_figures, inside, models
+from experiments import gate_swaps, gate_swaps_figures
 from experiments.gate_swaps import ANY, GATES, OTHER, OVERALL_MEAN, OWN, SAME, STATES, NetSwaps, Swap, Task
 from experiments.gate_swaps_figures import settings
-from experiments.models import Source
+from experiments.looks import measurement, models
+from experiments.looks.models import Source
 from highway_lab.logs import DatasetInfo
 from highway_networks import Config, DeepNet, as_inputs
 
 
 @pytest.fixture
 def few(digits) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels: more than one batch of inside.ROWS."""
-    return digits.train_x[: inside.ROWS + 90], digits.train_y[: inside.ROWS + 90]
+    """Images and labels: more than one batch of measurement.ROWS."""
+    return digits.train_x[: measurement.ROWS + 90], digits.train_y[: measurement.ROWS + 90]
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -234,7 +234,7 @@ def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digit
 
 
 def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypatch):
-    steps = {name: steps for name, steps in experiments.STEPS.items() if name not in ("lesions", "beyond.factor_model")}
+    steps = {name: steps for name, steps in experiments.STEPS.items() if name not in ("lesions", "factor_model")}
     monkeypatch.setattr(experiments, "STEPS", steps)
     assert experiments.main([]) == 0
     *_, first, last = capsys.readouterr().err.splitlines()

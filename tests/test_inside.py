@@ -19,20 +19,17 @@ from PIL import Image
 from experiments import (
     class_routing,
     class_routing_figures,
-    depth_search,
     gate_maps,
-    inside,
     lesions,
     lesions_figures,
-    models,
 )
 from experiments.claims import OURS, Verdict
 from experiments.common import load
-from experiments.depth_search import Trial
 from experiments.lesions import LesionsLog
+from experiments.looks import measurement, models
 from highway_lab.datasets import load_folder, name_of
 from highway_lab.figures import new_figure
-from highway_lab.logs import DatasetInfo, write
+from highway_lab.logs import DatasetInfo
 from highway_networks import BLOCKS, LOSSES, Block, DeepNet, as_inputs, evaluate, sigmoid_forward
 
 INCONCLUSIVE, NOT_REPRODUCED, NOT_TESTED = Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED, Verdict.NOT_TESTED
@@ -56,8 +53,8 @@ def closed(net: DeepNet, layers) -> DeepNet:
 def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
-    assert len(images) > 2 * inside.ROWS, "several batches, the last one short"
-    error, loss, flips = inside.close_each(net, images, labels)
+    assert len(images) > 2 * measurement.ROWS, "several batches, the last one short"
+    error, loss, flips = measurement.close_each(net, images, labels)
     classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     for l in range(net.depth):
         lesioned = closed(net, l)
@@ -71,7 +68,7 @@ def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
 def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     net = digits_net()
     images, labels = digits.train_x[:600], digits.train_y[:600]
-    _, loss, _ = inside.close_each(net, images, labels)
+    _, loss, _ = measurement.close_each(net, images, labels)
     orders = lesions.closing_orders(loss[:-1])
     assert orders["last first"][0].tolist() == [3, 2, 1, 0]
     assert orders["first first"][0].tolist() == [0, 1, 2, 3]
@@ -79,7 +76,7 @@ def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     assert len(orders["random"]) == lesions.RANDOM_ORDERS
     for order in (orders[name][0] for name in orders):
         assert sorted(order) == [0, 1, 2, 3]
-        errors = inside.close_in_order(net, images, labels, order)
+        errors = measurement.close_in_order(net, images, labels, order)
         expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
         np.testing.assert_allclose(errors, expected, rtol=1e-10)
 
@@ -89,12 +86,12 @@ def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
     [([0.5, 0.5], 1), ([0.5, 0.52], 0), ([0.1, 0.105, 0.1095, 0.111, 0.1], 2), ([0.1, 0.05, 0.2], 1)],
 )
 def test_layers_are_spared_until_accuracy_has_fallen_by_a_point(errors, spared):
-    assert inside.count_spared(errors) == spared
+    assert measurement.count_spared(errors) == spared
 
 
 def test_more_layers_are_spared_until_a_deeper_fall():
     errors = [0.1, 0.104, 0.108, 0.14, 0.3]
-    assert [inside.count_spared(errors, fall) for fall in (0.002, 0.006, 0.02, 0.1, 0.5)] == [0, 1, 2, 3, 4]
+    assert [measurement.count_spared(errors, fall) for fall in (0.002, 0.006, 0.02, 0.1, 0.5)] == [0, 1, 2, 3, 4]
 
 
 def test_a_shut_layer_is_idle_and_a_layer_that_decides_is_needed(digits, tmp_path):
@@ -118,7 +115,7 @@ def test_activity_equals_what_whole_caches_hold(digits):
     net = digits_net()
     images = digits.train_x
     _, cache = net.forward(as_inputs(images, net.dtype))
-    activity = inside.measure_gates(net, images)
+    activity = measurement.measure_gates(net, images)
     np.testing.assert_allclose(activity.T, cache.T.mean(axis=2), rtol=1e-12)
     np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=2), rtol=1e-12)
     np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=2), rtol=1e-12)
@@ -135,11 +132,11 @@ def test_activity_equals_what_whole_caches_hold(digits):
 @pytest.mark.parametrize(
     "measure",
     [
-        lambda net, x, y: inside.measure_gates(net, x),
-        lambda net, x, y: inside.class_means(net, x, y),
+        lambda net, x, y: measurement.measure_gates(net, x),
+        lambda net, x, y: measurement.class_means(net, x, y),
         lambda net, x, y: class_routing.vectors(net, x, "gates"),
         lambda net, x, y: [T for kind, sets in class_routing.features(net, net, [as_inputs(x)]) for T in sets],
-        lambda net, x, y: inside.mean_gates(net, x),
+        lambda net, x, y: measurement.mean_gates(net, x),
     ],
 )
 def test_gates_are_measured_by_their_name_whatever_the_order_of_the_branches(digits, monkeypatch, measure):
@@ -159,7 +156,7 @@ def test_claims_count_gates_as_they_say():
     net.params["b_T"][...] = [[-3, -2], [-2.5, 1]]  # two below their initial value, one on it
     T = np.array([[0.05, 0.2], [0.09, 0.5]])
     opened = np.array([[0.0, 0.005], [0.5, 1.0]])
-    activity = inside.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
+    activity = measurement.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
     claims = gate_maps.check_claims(net, activity, np.array([1.0, 9.0]))
     assert claims.biases_decreased == 0.5
     assert (claims.closed_for_a_sample, claims.closed_in_the_mean) == (0.375, 0.5)
@@ -171,12 +168,12 @@ def test_claims_count_gates_as_they_say():
 def test_class_means_average_to_the_overall_mean(digits):
     net = digits_net()
     images, labels = digits.train_x, digits.train_y
-    means = inside.class_means(net, images, labels)
+    means = measurement.class_means(net, images, labels)
     _, cache = net.forward(as_inputs(images, net.dtype))
     for digit in range(10):
         np.testing.assert_allclose(means[digit], cache.T[:, :, labels == digit].mean(axis=2), rtol=1e-12)
     overall = np.average(means, axis=0, weights=np.bincount(labels))
-    np.testing.assert_allclose(overall, inside.measure_gates(net, images).T, rtol=1e-12)
+    np.testing.assert_allclose(overall, measurement.measure_gates(net, images).T, rtol=1e-12)
     difference = class_routing.differences(net, images, labels)
     np.testing.assert_allclose(difference, means - overall, atol=1e-15)
 
@@ -266,30 +263,14 @@ def test_accuracies_are_of_their_layer_in_any_number_of_processes(digits):
 # ---------------------------------------------------------------------------------------- which net
 
 
-def to_train(digits, epochs: int = 20):
-    return models.from_training("made-up", made_up.job(digits), epochs=epochs, seed=1).training
-
-
-def test_nets_are_trained_by_the_best_setting_of_the_depth_search(digits, workdir):
-    assert to_train(digits).lr == models.FALLBACK.lr
-    trials = [Trial("highway", 50, 7, "relu", lr, 0.9, 0.95, -6.0, "digits", 100, 4) for lr in (0.03, 0.01)]
-    best = [made_up.best_run(trial, *[loss] * 5) for trial, loss in zip(trials, (0.5, 0.2), strict=True)]
-    Path("runs").mkdir()
-    write("runs/depth_search-digits.json", made_up.search_log([made_up.search_result(trials[0], 0.5)], best))
-    found = to_train(digits, epochs=3)
-    assert (found.lr, found.activation, found.gate_bias, found.depth) == (0.01, "relu", -6.0, 49)
-    assert (found.seed, found.epochs, found.n_train, found.n_test) == (1, 3, 1437, 360)
-
-
-@pytest.mark.slow
-def test_nets_are_trained_by_the_best_setting_of_the_grid(digits, workdir):
-    """For no more epochs than it was found with."""
-    grid = load("cifar_net")
-    assert grid.main(["run", "--smoke"]) == 0
-    Path("runs/cifar_net-smoke.json").rename("runs/cifar_net-digits.json")
-    log = grid.read(grid.log_path("digits"))
-    assert to_train(digits) == replace(log.net.source.training, seed=1)
-    assert log.epochs < 20
+@pytest.mark.parametrize("dataset", models.NETS)
+def test_nets_are_trained_in_the_setting_of_the_saved_net(digits, dataset):
+    """Of MNIST's, which the depth search found, by the committed log of lesions; of the other, by that of the grid."""
+    logs = {"mnist": "runs/lesions.json", "cifar-10": "runs/cifar_net.json"}
+    log = load(Path(logs[dataset]).stem).read(committed_log(logs[dataset]))
+    expected = log.nets[1].source.training if dataset == "mnist" else log.net.source.training
+    found = models.from_training("made-up", made_up.job(digits, dataset), epochs=expected.epochs, seed=expected.seed)
+    assert replace(found.training, n_train=expected.n_train, n_test=expected.n_test) == expected
 
 
 def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
@@ -299,9 +280,9 @@ def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
         return models.find_net(made_up.job(digits, dataset, smoke=smoke, model=model))
 
     assert found("mnist") is found("cifar-10") is None
-    depth_search.MODEL.parent.mkdir()
-    depth_search.MODEL.touch()
-    assert found("mnist") == depth_search.MODEL
+    models.NETS["mnist"].parent.mkdir()
+    models.NETS["mnist"].touch()
+    assert found("mnist") == models.NETS["mnist"]
     assert found("fashion-mnist") is found("cifar-10") is None
     models.NETS["cifar-10"].touch()
     assert found("cifar-10") == Path("models/highway-50-cifar-10.npz")
@@ -334,7 +315,7 @@ def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, monkeypat
         models.from_file(tmp_path / "net.npz", digits)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "beyond.gate_explorer"])
+@pytest.mark.parametrize("name", [*NAMES, "gate_explorer"])
 def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
     message = refused(load(name).main, ["run", "--dataset", "digits", "--model", "missing.npz"])
     assert "missing.npz: expected a saved net, found: No such file" in message

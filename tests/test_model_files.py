@@ -183,7 +183,7 @@ def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
     return file.getvalue()
 
 
-BOMBS = {  # 16 or 32 MB each
+BOMBS = {  # 16 or 32 MB each, in a small file
     "a tensor": ("W_H.npy", lambda: npy(np.zeros(2**21))),
     "one too many": ("surplus.npy", lambda: npy(np.zeros(2**21))),
     "config": ("config.npy", lambda: npy(np.array(" " * 2**23))),
@@ -195,22 +195,13 @@ BOMBS = {  # 16 or 32 MB each
 
 @pytest.mark.parametrize(("name", "content"), BOMBS.values(), ids=list(BOMBS))
 def test_what_does_not_belong_to_a_net_is_refused_before_it_is_unpacked(saved, name, content):
-    pack(saved, name, content())
+    pack(saved, name, content(), zipfile.ZIP_DEFLATED)
     tracemalloc.start()
     try:
-        refuse(saved)
+        refuse(saved, f"in a file of {saved.stat().st_size:,}, more than 10 times as many")
         assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
     finally:
         tracemalloc.stop()
-
-
-def test_a_small_file_of_a_large_net_is_refused_before_it_is_unpacked(tmp_path):
-    """A net that save wrote, but compressed by somebody: its zeros would be unpacked to hundreds of times the file."""
-    path, net = tmp_path / "net.npz", DeepNet(5, 3, hidden=300, depth=3, rng=None)
-    net.save(path)
-    np.savez_compressed(path, **contents(path))
-    words = f"in a file of {path.stat().st_size:,}, more than 10 times as many"
-    refuse(path, f"{net.params.flat.nbytes:,}"[:2], words)
 
 
 def test_an_error_quotes_little_of_a_foreign_file(saved):
@@ -220,13 +211,6 @@ def test_an_error_quotes_little_of_a_foreign_file(saved):
     with pytest.raises(InputError, match="File name in directory") as error:
         nets.load_net(saved, DeepNet)
     assert len(str(error.value)) < 500
-
-
-def test_more_members_than_any_net_has_are_not_looked_at(saved):
-    with zipfile.ZipFile(saved, "a") as archive:
-        for number in range(nets.MOST_MEMBERS):
-            archive.writestr(f"{number}.npy", b"")
-    refuse(saved, " arrays, more than 10,000")
 
 
 def test_a_type_in_which_a_few_values_fill_the_memory_is_refused():

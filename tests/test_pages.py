@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
-from experiments.__main__ import STEPS, STUDIES
+from experiments.__main__ import STEPS
 from experiments.claims import OURS, Verdict, came
 from experiments.common import load
 from pages import pages
@@ -36,8 +36,10 @@ def test_a_page_asks_answers_and_says_how_sure_that_is_and_how_to_repeat_it(page
 
 
 MEASURED = [
-    name for name in STEPS if name not in STUDIES and any((ROOT / path).exists() for path in load(name).log_steps())
-]  # others are under way
+    name
+    for name in STEPS
+    if not hasattr(load(name).contents, "FIGURES") and any((ROOT / path).exists() for path in load(name).log_steps())
+]  # others are under way, or their numbers are quoted
 
 
 @pytest.mark.parametrize("name", MEASURED)

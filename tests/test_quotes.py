@@ -14,7 +14,7 @@ STUDY |= {"by": {"tanh": 2.14, ("tanh", 5): 7}, "near": lambda a, b: abs(a - b) 
 def found(text: str, *lines: str, source: str = "study", **settings) -> list[str]:
     """What is wrong with a page of this text and these quotes."""
     listed = "\n".join([f"<!-- quoted from {source}", *lines, "-->"])
-    return errors(f"{text}\n\n{listed}\n", {"study": STUDY}, **settings)
+    return errors(f"{text}\n\n{listed}\n", {"study": lambda: STUDY}, **settings)
 
 
 RIGHT = [

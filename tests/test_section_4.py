@@ -10,9 +10,10 @@ from made_up import job
 from picture_helpers import committed_log
 
 import highway_lab.logs
-from experiments import inside, models, section_4
+from experiments import section_4
 from experiments.claims import OURS, Verdict
 from experiments.common import load
+from experiments.looks import measurement, models
 from experiments.section_4 import EXPERIMENT, Section4Log, Seen, deep_net, examine
 from experiments.section_4_figures import PAPER, claims, idle_blocks, measures, settings
 from highway_lab.training import Training, train_resumably
@@ -56,7 +57,7 @@ def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digit
 def test_lists_are_by_layer_and_lesions_are_those_of_figure_4(log, digits):
     net = log.nets[0]
     untrained = Training(net.source.training, digits).net
-    error, loss, flips = inside.close_each(untrained, digits.train_x, digits.train_y)
+    error, loss, flips = measurement.close_each(untrained, digits.train_x, digits.train_y)
     np.testing.assert_allclose(net.untrained.lesioned_error, error[:-1], rtol=1e-6)
     np.testing.assert_allclose(net.untrained.lesioned_loss, loss[:-1], rtol=1e-6)
     np.testing.assert_allclose(net.untrained.flips, flips[:-1], rtol=1e-6)
@@ -202,7 +203,7 @@ def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypat
 LOOKED_INTO = {
     "section_4": lambda log: [net.source for net in log.nets],
     "gate_swaps": lambda log: [net.task.source for net in log.nets],
-    "beyond.depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
+    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
 }
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments import inside
 from experiments import task_difficulty as td
 from experiments.claims import Verdict
 from experiments.digit_pairs import TASKS, pair_digits
+from experiments.looks import measurement
 from experiments.partly_frozen import ArmConfig
 from experiments.study import Results, StudyRun, Task
 from highway_lab.intervals import Interval
@@ -59,7 +59,7 @@ def test_measures_agree_with_a_slow_computation(pairs):
     from_back = [error(*range(L - k, L)) for k in range(L + 1)]
     assert seen.lesioned_error == pytest.approx(each, abs=1e-6)
     assert seen.closed_from_back == pytest.approx(from_back, abs=1e-6), "300 pairs: all of them are taken"
-    expected = [np.mean([abs(of - error()) < threshold for of in each]) for threshold in inside.IDLE_THRESHOLDS]
+    expected = [np.mean([abs(of - error()) < threshold for of in each]) for threshold in measurement.IDLE_THRESHOLDS]
     assert seen.idle_share == pytest.approx(expected)
     closable = 0
     while closable < L and from_back[closable + 1] - from_back[0] < 0.01:

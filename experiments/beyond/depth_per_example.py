@@ -21,10 +21,10 @@ from highway_lab.logs import Log, Result, numbers
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
-from .. import models
 from ..common import Experiment, ExperimentJob
-from ..inside import in_batches, mean_gates
-from ..models import Source
+from ..looks import models
+from ..looks.measurement import in_batches, mean_gates
+from ..looks.models import Source
 from . import early_exit
 from .early_exit import Exit
 

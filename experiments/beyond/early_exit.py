@@ -14,7 +14,7 @@ import numpy as np
 from highway_lab.fields import Count, NonEmpty
 from highway_networks import DeepNet, rounded, with_ones
 
-from ..inside import in_batches
+from ..looks.measurement import in_batches
 
 DOUBTS = (  # ε; at 0 no image leaves early
     *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),

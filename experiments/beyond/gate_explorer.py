@@ -17,9 +17,10 @@ from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_
 from highway_lab.logs import Log, numbers
 from highway_networks import Dataset, DeepNet, InputError, as_inputs
 
-from .. import inside, lesions, models
+from .. import lesions
 from ..common import Experiment
-from ..models import Model
+from ..looks import measurement, models
+from ..looks.models import Model
 from .recording import Equation
 
 SEED = 0  # of the untrained net
@@ -131,14 +132,14 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         raise InputError(f"--dataset: {found}; add some")
 
     fresh = untrained(net)
-    gates, fresh_gates = (inside.mean_gates(of, data.test_x) for of in (net, fresh))
+    gates, fresh_gates = (measurement.mean_gates(of, data.test_x) for of in (net, fresh))
     for mean in (of for both in (gates, fresh_gates) for of in (both.min(), both.max())):
         if not 0 <= mean <= 1:
             found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
             raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
     typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
     orders = lesions.closing_orders(np.zeros(net.depth))
-    closed = inside.closing_images(data)
+    closed = measurement.closing_images(data)
 
     return {
         "seed": SEED,
@@ -147,7 +148,7 @@ def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
         "trained": by_class(gates, data.test_y, data.outputs),
         "untrained": by_class(fresh_gates, data.test_y, data.outputs),
         "untrained_errors": {
-            end: numbers(inside.close_in_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
+            end: numbers(measurement.close_in_order(fresh, *closed, orders[order][0])) for end, order in ENDS.items()
         },
     }
 

@@ -1,4 +1,4 @@
-"""The nets that experiments look into: the best of a search, a user's own, or nets trained here.
+"""The nets that are looked into: the best of a search, a user's own, or nets trained here.
 
 What the paper's figures 2 to 4 count as layers 1, 2, ... are the net's blocks; what they call blocks are its units.
 """
@@ -20,16 +20,15 @@ from highway_lab.nets import load_net
 from highway_lab.training import Training
 from highway_networks import LOSSES, Config, Dataset, DeepNet, InputError, as_inputs, evaluate, rounded
 
-from . import common, depth_search
-from .common import Experiment, ExperimentJob
-from .inside import ROWS, progress
+from ..common import Experiment, ExperimentJob, sha256_of
+from .measurement import ROWS, progress
 
 EPOCHS = 10  # of a net that is trained to be looked into
 LONG = 60  # epochs of nets that are compared by setting
 LAST_RATE = 0.2  # as a share of the first, where FALLBACK is trained long
 PAPER_BIASES = (-2.0, -4.0)  # of the paper's best tanh nets for MNIST and CIFAR-100
 SEEDS = (0, 1, 3)  # RELU diverges from seed 2
-FALLBACK = Config(
+FALLBACK = Config(  # cifar_net chose this rate, too
     depth=49,  # with the plain layer before them the paper's 50
     init="glorot",
     gate_bias=-4.0,  # from the paper's -2, this rate needs more than an epoch to begin to learn
@@ -48,8 +47,11 @@ RELU = replace(  # the best 50-layer setting of an earlier search of four epochs
     lr_decay=0.9999476059148608,
     momentum=0.986845,
 )
-NETS = {"mnist": depth_search.MODEL, "cifar-10": Path("models") / "highway-50-cifar-10.npz"}
-CHECKPOINTS = Path("runs") / "checkpoints"
+BEST = replace(  # that of the depth search, whose net is the first of NETS
+    RELU, gate_bias=-5.20063, lr=0.0305493, lr_decay=0.9999152695000469, momentum=0.903248
+)
+NETS = {"mnist": Path("models/highway-50.npz"), "cifar-10": Path("models/highway-50-cifar-10.npz")}
+CHECKPOINTS = Path("runs/checkpoints")
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,6 @@ class Source:
     file: str
     sha256: str | None  # of an existing file
     training: Config | None  # of a net that is trained here
-
-    @property
-    def label(self) -> str:
-        if self.training:
-            return f"seed {self.training.seed}"
-        if Path(self.file) not in NETS.values():
-            return Path(self.file).stem
-        return "best of the search" if Path(self.file) == depth_search.MODEL else "chosen by the grid"
 
 
 @dataclass
@@ -119,20 +113,21 @@ def find_net(job: ExperimentJob) -> Source | None:
 def from_file(path: Path, data: Dataset) -> Source:
     """Return the source of a net in a file; raises InputError unless it is a highway net for these images."""
     load(path, data)
-    return Source(str(path), common.sha256_of(path), None)
+    return Source(str(path), sha256_of(path), None)
 
 
 def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:
-    """Return the source of a 50-layer net that is trained on all images by the data set's best setting, else FALLBACK.
+    """Return the source of a net that is trained on all images, of 50 layers unless it smokes: BEST for MNIST.
 
-    The net's file begins with `name`; no net is trained for more epochs than its setting was found with.
+    The net's file begins with `name`.
     """
-    n_train, n_test = len(job.data.train_x), len(job.data.test_x)
-    found = None if job.smoke else best_setting(job.dataset, n_train)
-    config = found or (SMOKE if job.smoke else FALLBACK)
-    epochs = min(epochs, found.epochs) if found else epochs
-    config = replace(config, seed=seed, n_train=n_train, n_test=n_test, epochs=epochs)
+    config = SMOKE if job.smoke else BEST if job.dataset == "mnist" else FALLBACK
+    config = replace(config, seed=seed, epochs=epochs, **sizes(job.data))
     return Source(str(CHECKPOINTS / f"{name}-{job.dataset}-seed-{seed}.npz"), None, config)
+
+
+def sizes(data: Dataset) -> dict[str, int]:
+    return {"n_train": len(data.train_x), "n_test": len(data.test_x)}
 
 
 def settings_of(epochs: int, n_train: int) -> list[Config]:
@@ -144,7 +139,7 @@ def settings_of(epochs: int, n_train: int) -> list[Config]:
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
     """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
     epochs, seeds = (2, SEEDS[:2]) if smoke else (LONG, SEEDS)
-    budget = {"epochs": epochs, "n_train": len(data.train_x), "n_test": len(data.test_x)}
+    budget = {"epochs": epochs, **sizes(data)}
     budget |= {"depth": SMOKE.depth, "hidden": SMOKE.hidden} if smoke else {}
 
     def source(config: Config, seed: int) -> Source:
@@ -155,18 +150,6 @@ def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Sourc
         f"{config.activation}, b_T {config.gate_bias:.2g}": [source(config, seed) for seed in seeds]
         for config in settings_of(epochs, budget["n_train"])
     }
-
-
-def best_setting(dataset: str, n_train: int) -> Config | None:
-    """Return the data set's best setting for 50 layers, of its depth search, else of its grid of rates, if any."""
-    log = depth_search.EXPERIMENT.log_path(dataset)
-    runs = depth_search.EXPERIMENT.read(log).best if log.exists() else []
-    best = depth_search.best_of_arm(runs).get(depth_search.ANALYSED)
-    if best:
-        return replace(best.task, n_train=n_train).configure(n_test=1)
-    grid = common.load("cifar_net")  # not imported above, as it imports this module
-    log = grid.log_path(dataset)
-    return grid.read(log).net.source.training if log.exists() else None
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:

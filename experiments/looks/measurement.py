@@ -1,0 +1,256 @@
+"""The measurement of a net with gates that all looks share: what its blocks compute, and what changing them costs.
+
+    for part, x in in_batches(net, images): ...               a slice of the images, and x_0 (D, B)
+    for part, l, x, T, y in by_block(net, images): ...        what block l = 0..L-1 gets, its gate, and what it returns
+    for y in walk(net, x, blocks): ...                        run these blocks alone, which closes all others
+    for y in walk(net, x, blocks, T=given): ...               run them with gates (or H) that are given
+    net.forward_from(y, net.depth)                            the logits of what came out
+
+On these stand means over images (`measure_gates`, `mean_gates`, `class_means`) and the cost of closing blocks
+(`close_each`, `close_in_order`). Images are (n, ...), uint8, and pass a batch at a time. A closed block, T = 0, copies
+its input, as those of other kinds than the paper's do here, too.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from highway_lab.fields import Count, NonEmpty, Share
+from highway_lab.logs import numbers
+from highway_networks import Dataset, DeepNet, as_inputs, rounded, softmax_cross_entropy
+
+ROWS = 512  # images a batch: their activations fit in the processor's cache
+CLOSED, OPEN = 0.1, 0.5  # a gate is closed if T is below, open if T is above
+MOST = 0.9  # share of the change in outputs that counts as most
+RARE = 0.01  # share of samples; a gate that is open, or closed, for fewer counts as constant
+POINT = 0.01  # one percentage point of error
+IDLE = 0.001  # closing an idle block changes the error by less
+IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
+SET_IMAGES = 10_000  # training images on which sets of blocks are closed
+SEED = 0  # of the weights of a net that was not trained, of random groups, and of each choice of images
+DIGITS = 3  # significant ones, of means over images
+
+
+def fresh(net: DeepNet) -> DeepNet:
+    """Return a net of the same setting that was not trained."""
+    return DeepNet(**net.config, rng=np.random.default_rng(SEED))
+
+
+def progress(items: Iterable, total: int, label: str) -> Iterable:
+    from tqdm import tqdm
+
+    return tqdm(items, label, total, leave=False, disable=not sys.stderr.isatty())
+
+
+def in_batches(net: DeepNet, images: np.ndarray, label: str = "images") -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield slices of the images and x_0 (D, B), their input to the first block."""
+    starts = range(0, len(images), ROWS)
+    for start in progress(starts, len(starts), label):
+        part = slice(start, start + ROWS)
+        yield part, net.embed(as_inputs(images[part], net.dtype))
+
+
+def by_block(net: DeepNet, images: np.ndarray, label: str = "gates") -> Iterator[tuple]:
+    """Yield, for each slice of the images and each block: slice, block l = 0..L-1, its x, T and y, (D, B) each.
+
+    T is overwritten by the next block, x and y by later ones.
+    """
+    for part, x in in_batches(net, images, label):
+        for l, (T, y) in enumerate(net.iterate_gates(x)):
+            yield part, l, x, T, y
+            x = y
+
+
+def walk(net: DeepNet, x: np.ndarray, blocks: Iterable[int] | None = None, **given: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield x (D, B) and the output (D, B) of each of these blocks, by default all, in their order.
+
+    given   H or T of all blocks, (L, D, B), in place of the net's own: then y = H·T + x·(1 − T), eq. 3
+    """
+    yield x
+    for l in range(net.depth) if blocks is None else blocks:
+        z, y = next(net.iterate_blocks(x, l))
+        for branch, values in given.items():
+            z[net.block.branches.index(branch)] = values[l]
+        if given:
+            H, T = z
+            y = (H - x) * T + x
+        yield (x := y)
+
+
+# -------------------------------------------------------------------------------------------- gates
+
+
+class Activity(NamedTuple):
+    """Means over samples: T, shares of closed and of open gates, each (L, D), and the norm of y - x, (L,)."""
+
+    T: np.ndarray
+    closed: np.ndarray
+    open: np.ndarray
+    change: np.ndarray
+
+
+def measure_gates(net: DeepNet, images: np.ndarray) -> Activity:
+    T_sum, closed, opened = np.zeros((3, net.depth, net.hidden))
+    change = np.zeros(net.depth)
+    for _, l, x, T, y in by_block(net, images):
+        T_sum[l] += T.sum(axis=1, dtype=np.float64)
+        closed[l] += np.count_nonzero(T < CLOSED, axis=1)
+        opened[l] += np.count_nonzero(T > OPEN, axis=1)
+        change[l] += np.linalg.norm(y - x, axis=0).sum(dtype=np.float64)
+    return Activity(*(total / len(images) for total in (T_sum, closed, opened, change)))
+
+
+@dataclass
+class Gates:
+    """Measures of a net's gates; shares are of gates, layers count from 1, correlations are Pearson's."""
+
+    biases_decreased: Share
+    bias_change: float  # mean over gates
+    closed_for_a_sample: Share  # mean over samples
+    closed_in_the_mean: Share  # mean T is below CLOSED
+    mean_T: float
+    ever_open: Share
+    selective: Share  # open for some samples, not for all
+    selective_beyond_rare: Share  # open for at least RARE of the samples, and not for at least RARE
+    change: NonEmpty[float]  # mean norm of y - x, by layer
+    layer_of_most_change: Count  # by which MOST of the sum of `change` has happened
+    sample_layer_of_most_change: Count
+    bias_and_mean_T: float | None  # correlation of layer means, over layers
+    bias_and_layer: float | None
+    bias_and_mean_T_by_gate: float | None  # correlation over all gates
+
+
+def summarize(net: DeepNet, activity: Activity, image: np.ndarray) -> Gates:
+    """Return the measures of a net's gates, given their activity and an image, uint8, that stands for one sample."""
+    b_T, initial = net.params["b_T"], net.config["gate_bias"]
+    outputs = [x[:, 0] for x in walk(net, net.embed(as_inputs(image[None], net.dtype)))]
+    mean_bias, mean_T = b_T.mean(axis=1), activity.T.mean(axis=1)
+
+    def share(of: np.ndarray) -> float:
+        return rounded(of.mean(), digits=4)
+
+    return Gates(
+        biases_decreased=share(b_T < initial),
+        bias_change=rounded((b_T - initial).mean(), digits=3),
+        closed_for_a_sample=share(activity.closed),
+        closed_in_the_mean=share(activity.T < CLOSED),
+        mean_T=share(activity.T),
+        ever_open=share(activity.open > 0),
+        selective=share((activity.open > 0) & (activity.open < 1)),
+        selective_beyond_rare=share((activity.open >= RARE) & (activity.open <= 1 - RARE)),
+        change=numbers(activity.change, DIGITS),
+        layer_of_most_change=layer_of_most(activity.change),
+        sample_layer_of_most_change=layer_of_most(np.linalg.norm(np.diff(outputs, axis=0), axis=1)),
+        bias_and_mean_T=correlation(mean_bias, mean_T),
+        bias_and_layer=correlation(mean_bias, np.arange(net.depth)),
+        bias_and_mean_T_by_gate=correlation(b_T, activity.T),
+    )
+
+
+def choose_sample(images: np.ndarray) -> int:
+    return int(np.random.default_rng(SEED).integers(len(images)))
+
+
+def layer_of_most(change: np.ndarray) -> int:
+    """Return the layer, counted from 1, by which MOST of the total change (L,) has happened."""
+    total = np.cumsum(change)
+    return int(np.searchsorted(total, MOST * total[-1])) + 1
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Return Pearson's correlation; None if either is constant."""
+    if a.size < 2:
+        return None
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return rounded(np.corrcoef(a.ravel(), b.ravel())[0, 1], digits=3)
+
+
+def mean_gates(net: DeepNet, images: np.ndarray) -> np.ndarray:
+    """Return the mean T over units of each block for each image, (n, L): summed over blocks, its effective depth."""
+    means = np.zeros((len(images), net.depth))
+    for part, l, _, T, _ in by_block(net, images):
+        means[part, l] = T.mean(axis=0)
+    return means
+
+
+def class_means(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the mean T of each class, (K, L, D); zeros for a class without images."""
+    classes = net.config["d_out"]
+    sums = np.zeros((net.depth, classes, net.hidden))
+    for part, l, _, T, _ in by_block(net, images, "class means"):
+        one_hot = (np.arange(classes)[:, None] == labels[part]).astype(net.dtype)  # (K, B)
+        sums[l] += one_hot @ T.T
+    return (sums / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]).swapaxes(0, 1)
+
+
+def class_differences(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the mean T of each class less that of all images, (K, L, D), and two means of |difference|, (L,) each.
+
+    The first is over the classes, the second over random groups of the same sizes, which shows what chance makes.
+    """
+
+    def differences(groups: np.ndarray) -> np.ndarray:
+        means = class_means(net, images, groups)
+        return means - np.average(means, axis=0, weights=np.bincount(groups, minlength=len(means)))
+
+    by_class, by_chance = differences(labels), differences(np.random.default_rng(SEED).permutation(labels))
+    return by_class, *(np.abs(of).mean(axis=(0, 2)) for of in (by_class, by_chance))
+
+
+# ------------------------------------------------------------------------------------------- closing
+
+
+class Lesioned(NamedTuple):
+    """Values with each block closed and, last, with none, (L+1,); `flips`: share of images whose prediction changes."""
+
+    error: np.ndarray
+    loss: np.ndarray
+    flips: np.ndarray
+
+
+def close_each(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> Lesioned:
+    """Measure a net with each block closed in turn.
+
+    A closed block passes on its input, so the pass continues from there: half a forward pass on average.
+    """
+    wrong, loss, flips = np.zeros((3, net.depth + 1))
+    for part, x in in_batches(net, images, "lesions"):
+        y, found = labels[part], []
+        for l, x_l in enumerate(walk(net, x)):
+            logits = net.forward_from(x_l, min(l + 1, net.depth))
+            found.append(logits.argmax(axis=1))
+            loss[l] += softmax_cross_entropy(logits, y)[0] * len(y)
+        wrong += np.count_nonzero(found != y, axis=1)
+        flips += np.count_nonzero(found != found[-1], axis=1)
+    return Lesioned(*(total / len(labels) for total in (wrong, loss, flips)))
+
+
+def count_idle(error: np.ndarray) -> list[int]:
+    """Return how many blocks change the error by less than each of IDLE_THRESHOLDS, given `close_each`'s, (L+1,)."""
+    change = np.abs(error[:-1] - error[-1])
+    return [int(np.count_nonzero(change < threshold)) for threshold in IDLE_THRESHOLDS]
+
+
+def closing_images(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training images on which sets of blocks are closed, and their labels (n,)."""
+    chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:SET_IMAGES]
+    return data.train_x[chosen], data.train_y[chosen]
+
+
+def close_in_order(net: DeepNet, images: np.ndarray, labels: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the error with the first k blocks of an order closed, k = 0..L: (L+1,)."""
+    wrong = np.zeros(net.depth + 1)
+    for part, x in in_batches(net, images, "sets of blocks"):
+        for k in range(net.depth + 1):
+            *_, y = walk(net, x, sorted(order[k:]))
+            wrong[k] += np.count_nonzero(net.forward_from(y, net.depth).argmax(axis=1) != labels[part])
+    return wrong / len(labels)
+
+
+def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
+    """Return how many blocks of an order can be closed before accuracy has fallen by `fall`; errors: (L+1,)."""
+    fallen = np.asarray(errors) >= errors[0] + fall
+    return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1

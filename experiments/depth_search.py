@@ -62,15 +62,7 @@ from highway_lab.logs import grouped
 from highway_lab.training import Training
 from highway_networks import Config, Dataset, rounded
 
-from .claims import (
-    ACCURACY_MARGIN,
-    LOSS_MARGIN,
-    combine,
-    judge_about,
-    judge_as_good,
-    judge_better,
-    of_learners,
-)
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN, combine, judge_about, judge_as_good, judge_better, of_learners
 from .common import CHANCE, CHANCE_LOSS
 from .common_figures import draw_losses
 from .study import DIVERGED, Arm, Cell, Results, Setting, Stage, Study, StudyRun, Task
@@ -183,10 +175,7 @@ STUDY = Search(
         Stage((0,), EPOCHS, best=SETTINGS // 10),
         Stage(SEEDS, EPOCHS, best=2, result="scored"),
         Stage(
-            lambda cell: NEW_SEEDS if cell.arm == "highway" and cell.depth + 1 in DEEP else (),
-            EPOCHS,
-            best=2,
-            result="new seeds",
+            lambda of: NEW_SEEDS if of.arm == "highway" and of.depth >= 49 else (), EPOCHS, best=2, result="new seeds"
         ),
         Stage(lambda cell: SEEDS if cell.depth + 1 == FIXED else (), EPOCHS, result="other activation"),
         Stage(SEEDS, PAPER_EPOCHS, best=2, result="long"),

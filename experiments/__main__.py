@@ -23,9 +23,7 @@ from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load, place_of, step_words
 
-STEPS = {  # in an order in which each finds the nets that it needs
-    "depth_search": ("run", "best"),
-    "cifar_net": ("run",),
+STEPS = {  # in an order in which each finds the nets that it
     "gate_maps": ("run",),
     "class_routing": ("run",),
     "gate_swaps": ("run",),
@@ -41,6 +39,7 @@ STEPS = {  # in an order in which each finds the nets that it needs
 
 
 STUDIES = (  # whose commands and logs are those of every study
+    "depth_search",
     "hundred_layers",
     "what_gates_add",
     "using_depth",

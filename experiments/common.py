@@ -307,11 +307,13 @@ class ExperimentJob:
         `checkpoints`, too, holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
-        options |= {name: getattr(arguments, name) for name in ("to_continue", "jobs", "old", "scheduler")}
-        arguments.old = None if arguments.old == "fresh" else arguments.old
+        options |= {
+            name: getattr(arguments, name) for name in ("to_continue", "jobs", "any_code", "fresh", "scheduler")
+        }
+        arguments.fresh = False
         with lock_log(self.path):
             results.check()
-            if options["old"] == "fresh":
+            if options["fresh"]:
                 remove(*checkpoints)
             return run_missing(function, tasks, self.data, results, **options)
 

@@ -45,6 +45,6 @@ def checkpoint_path(name: str, config: ConvConfig) -> Path:
 
 def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[RunRecord[ConvConfig]]:
     """Train the nets of a job that are not trained yet; returns all runs."""
-    train_config = partial(train_one, job.path.stem, any_code=job.arguments.old == "keep")
+    train_config = partial(train_one, job.path.stem, any_code=job.arguments.any_code)
     kept = checkpoint_path(job.path.stem, configs[0]).parent.glob("*.npz")
     return job.run_missing(train_config, configs, RunRecord[ConvConfig], checkpoints=kept)

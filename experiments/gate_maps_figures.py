@@ -22,7 +22,6 @@ from highway_lab.intervals import Interval
 from .claims import OURS, Claim, Verdict, judge_better, of_cifar_100, require, share_of_nets
 from .class_routing import ClassRoutingLog
 from .common_figures import minus
-from .depth_search_figures import ACTIVATIONS
 from .gate_maps import GateMapsLog
 
 MNIST_LAYERS, CIFAR_LAYERS = 15, 40  # first blocks, in which the paper sees most of the change
@@ -93,8 +92,8 @@ def claims(log: GateMapsLog) -> list[Claim]:
 
 def of_our_net(log: GateMapsLog | ClassRoutingLog, sentence: str, verdict: Verdict, why: str, measured: str) -> Claim:
     """Return a claim on the net of the log."""
-    activation = log.model.net["activation"]
-    net = f"a {ACTIVATIONS.get(activation, activation)} net for {name_data(log.dataset.name)}"
+    activation = {"relu": "ReLU"}.get(log.model.net["activation"], log.model.net["activation"])
+    net = f"a {activation} net for {name_data(log.dataset.name)}"
     return Claim(OURS, f"in {net}, {sentence}", verdict, why, f"{measured}; 1 net", detail=True)
 
 

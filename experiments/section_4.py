@@ -17,8 +17,8 @@ and the page says so.
 And of the 99 blocks of the best 100-layer net of the search, how many work?
 """
 
-import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from highway_lab.fields import Count, NonEmpty, Share, lists_of
 from highway_lab.logs import Log, Result, numbers
@@ -26,13 +26,16 @@ from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
-from . import class_routing, depth_search, gate_maps
+from . import class_routing, gate_maps
 from .common import Experiment, ExperimentJob
 from .looks import measurement, models
 from .looks.models import Source
 
-DEEP = depth_search.KEPT["highway", 100]
-SEARCHED = {"arms": "highway-50", "activation": "tanh", "top": 1, "seeds": 10}  # flags of depth_search's `best`
+DEEP = Path("models/highway-100.npz")
+SEARCHED = replace(  # the search's tanh setting of the lowest training loss
+    models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221, epochs=40
+)
+SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search numbers repetitions of its draw 97
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
 DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
@@ -122,9 +125,8 @@ def searched(job: ExperimentJob) -> list[Source]:
     """Return the nets of the search's best tanh setting, one a seed; in a smoke run two that are like others."""
     if job.smoke:
         return [models.from_training(f"{EXPERIMENT.name}-searched", job, epochs=2, seed=seed) for seed in (1, 2)]
-    log = depth_search.EXPERIMENT.read(depth_search.EXPERIMENT.log_path(job.dataset))
-    flags = argparse.Namespace(**(depth_search.BEST_FLAGS | SEARCHED))
-    configs = [trial.configure(len(job.data.test_x)) for trial in depth_search.plan_best(log, flags)]
+    sizes = {"n_train": len(job.data.train_x), "n_test": len(job.data.test_x)}
+    configs = [replace(SEARCHED, seed=seed, **sizes) for seed in SEARCHED_SEEDS]
     names = (f"{job.dataset}-searched-seed-{config.seed}.npz" for config in configs)
     return [Source(str(models.CHECKPOINTS / name), None, of) for name, of in zip(names, configs, strict=True)]
 

@@ -6,8 +6,9 @@
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
 quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
-own; and where the images are not MNIST's, DATASET. While it is being widened, NEXT beside STUDY is what `run --next`
-trains, into the same log; page and pictures stay those of STUDY until all is there.
+own; where a finished log is not all that it leaves, `finish(data, results)`; and where the images are not MNIST's,
+DATASET. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
+stay those of STUDY until all is there.
 """
 
 import argparse
@@ -200,6 +201,8 @@ class StudyExperiment(Experiment):
             found = f"expected one log, found {len(arguments.logs)}"
             raise InputError(f"{arguments.command}: {found}; name one, or none for the committed ones")
         own, ending = arguments.own, arguments.study
+        if own:
+            arms_of(own)  # whose blocks a log of theirs names
         logs = {of: [path] for of in self.studies if (path := self.log_of(of)).exists()}
         beside = self.log_with(self.log_of(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
@@ -237,6 +240,8 @@ class StudyExperiment(Experiment):
             study = both.only(both.arms.keys() - study.arms.keys())
         with lock_log(job.path):
             self.train_all(job, study.small() if job.smoke else study)
+        if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
+            self.contents.finish(job.data, Results(study, self.read(job.path).runs))
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         command = "plot" if ending in self.studies else "table"
@@ -244,11 +249,11 @@ class StudyExperiment(Experiment):
 
     def train_all(self, job: ExperimentJob, study: Study) -> None:
         """Train the runs that a study asks for and its log lacks; what was there is forgotten once all is checked."""
-        arguments, schema, old = job.arguments, schema_of(study), job.arguments.old
+        arguments, schema, fresh = job.arguments, schema_of(study), job.arguments.fresh
         lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
         lines.check()
-        logged = self.logged(job) if old != "fresh" else {}
-        found = by_task(lines.read()) if old != "fresh" else {}
+        logged = self.logged(job) if not fresh else {}
+        found = by_task(lines.read()) if not fresh else {}
         runs = logged | {task: run for task, run in found.items() if task not in logged}
         least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
         tasks = Results(study, runs.values()).next_tasks(least)
@@ -258,11 +263,10 @@ class StudyExperiment(Experiment):
             self.check(job, study, logged)
             if arguments.scheduler:
                 check_scheduler(arguments.scheduler)
-            if old == "fresh":
+            if fresh:
                 remove(job.path)
                 lines.clear()
-        options = {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "scheduler": arguments.scheduler}
-        options["old"] = None if old == "fresh" else old
+        options = {name: getattr(arguments, name) for name in ("to_continue", "jobs", "any_code", "scheduler")}
         while tasks:
             made = run_missing(partial(train_task, self.module), tasks, job.data, lines, **options)
             runs |= by_task(made)
@@ -299,7 +303,7 @@ class StudyExperiment(Experiment):
         if wanted > there:
             found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
             raise InputError(f"--dataset: {found}; choose another, or --smoke")
-        if job.arguments.old != "keep":
+        if not job.arguments.any_code:
             samples = digest_of_samples(job.data)
             check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
 
@@ -353,8 +357,8 @@ def is_smoke(log: StudyLog) -> bool:
     return "--smoke" in log.command.split()
 
 
-def with_own(study: Study, file: Path) -> Study:
-    """Return a study with the arms of a user's file; raises InputError for a file that has none, or none for nets."""
+def arms_of(file: Path) -> dict[str, Arm]:
+    """Import a user's file and return its arms; raises InputError for a file that has none."""
     if str(file) not in imported:
         import_file(str(file))
     arms = getattr(sys.modules[file.stem], "ARMS", None)
@@ -364,6 +368,12 @@ def with_own(study: Study, file: Path) -> Study:
     if wrong := [name for name in arms if not (isinstance(name, str) and name.isprintable() and len(name) <= 60)]:
         expected = "expected names of at most 60 printable characters"
         raise InputError(f"{file}: {expected}, found {wrong[0]!r:.60}; rename it")
+    return arms
+
+
+def with_own(study: Study, file: Path) -> Study:
+    """Return a study with the arms of a user's file; raises InputError if they make no nets."""
+    arms = arms_of(file)
     try:
         both = study.with_arms({name: arm._replace(grid=plain_grid(arm)) for name, arm in arms.items()})
         for cell in both.only(arms).cells:

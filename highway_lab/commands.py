@@ -84,7 +84,8 @@ class Job:
     out: Path | None  # of the log; None: nothing is saved
     jobs: int = 1  # runs side by side
     scheduler: str | None = None  # address of a Dask cluster that trains them
-    old: str | None = None  # finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
+    any_code: bool = False  # whether runs of older code count, which are refused otherwise
+    fresh: bool = False  # whether all runs of before are forgotten
     save_model: Path | None = None
     replace: bool = False  # whether log and net may replace files that this job has not made
     tensorboard: Path | None = None  # folder of event files
@@ -163,7 +164,7 @@ def run_job(job: Job, data: Dataset) -> None:
     """
     job.check_replaced()
     with ExitStack() as stack:
-        path = job.out or stack.enter_context(scratch_folder()) / "log.json"
+        path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
         stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
@@ -174,7 +175,7 @@ def run_job(job: Job, data: Dataset) -> None:
 
             for config in job.configs:
                 events_of(job.tensorboard, job.dataset, config)
-        if job.old == "fresh":
+        if job.fresh:
             remove(*job.checkpoint_paths())
         # Long runs tell their epochs also side by side, but not from another machine.
         side_by_side = bool(job.scheduler) or (job.jobs > 1 and not job.checkpoints)
@@ -194,7 +195,8 @@ def run_job(job: Job, data: Dataset) -> None:
                 to_continue=job.to_continue,
                 jobs=job.jobs,
                 scheduler=job.scheduler,
-                old=job.old,
+                any_code=job.any_code,
+                fresh=job.fresh,
                 report=report,
                 bar=side_by_side,
                 checkpoints=job.checkpoints,
@@ -244,8 +246,8 @@ def _train_one(
             for watcher in watchers:
                 watcher(run)
 
-        kept, any_code = None if job.scheduler else job.checkpoint(config), job.old == "keep"
-        run = train_resumably(config, data, report=report, keep=kept, any_code=any_code)
+        kept = None if job.scheduler else job.checkpoint(config)
+        run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
             try:
                 save_net(job.save_model, run.net)
@@ -369,7 +371,7 @@ class TrainingCommand:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
-        names = ("jobs", "scheduler", "old", "save_model", "replace", "tensorboard")
+        names = ("jobs", "scheduler", "any_code", "fresh", "save_model", "replace", "tensorboard")
         options = {name: getattr(given, name) for name in names}
         commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]

@@ -19,7 +19,7 @@ import visualize_highway_networks as viz
 from highway_lab import datasets, logs, programs
 from highway_lab.console import name_tested, summary
 from highway_lab.datasets import CIFARS, Batch, load_dataset
-from highway_lab.files import DownloadError, Published
+from highway_lab.files import DownloadError
 from highway_networks import draw_subset
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
@@ -60,11 +60,11 @@ def data_dir(tmp_path, monkeypatch, payloads, archive) -> Path:
     """A data directory with an empty folder; the made-up files count as the real ones, and nothing is online."""
     cifar_10 = CIFARS["cifar-10"]
     known = {name: hashlib.sha256(payload).hexdigest() for name, payload in payloads.items()}
-    start = (N_FIRST, hashlib.sha256(payloads[TEST][: N_FIRST * RECORD]).hexdigest())
-    files = {ARCHIVE: Published(len(archive), hashlib.md5(archive).hexdigest())}
+    start = (hashlib.sha256(payloads[TEST][: N_FIRST * RECORD]).hexdigest(), N_FIRST)
+    files = {ARCHIVE: hashlib.md5(archive).hexdigest()}
     small = cifar_10._replace(
         archive=cifar_10.archive._replace(mirrors=(), files=files),
-        train=[Batch(name, N_TRAIN, N_TRAIN, known[name]) for name in payloads if name != TEST],
+        train=[Batch(name, N_TRAIN, known[name]) for name in payloads if name != TEST],
         test=[Batch(TEST, N_TEST, *start), Batch(FIRST, N_FIRST, *start)],
     )
     monkeypatch.setitem(CIFARS, "cifar-10", small)
@@ -249,7 +249,7 @@ def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypat
     monkeypatch.setattr(datasets, "fetch", lambda *_: pytest.fail("the download has begun"))
     (data_dir / FOLDER).rmdir()
     (data_dir / FOLDER).write_bytes(b"no folder")
-    refuse(data_dir, data_dir / FOLDER, "writable data directory")
+    refuse(data_dir, data_dir / FOLDER, "expected a place to write")
 
 
 def test_the_real_cifar_10_has_its_known_labels_and_means():

@@ -71,7 +71,7 @@ def test_a_fresh_run_forgets_the_checkpoints_of_its_log_only(workdir, digits):
     for path in left:
         path.parent.mkdir(parents=True)
         path.write_bytes(b"of another training")
-    job = made_up.job(digits, old="fresh", jobs=1, to_continue="again")
+    job = made_up.job(digits, fresh=True, jobs=1, to_continue="again")
     (run,) = conv_runs.train_missing(job, [config])
     assert run.history.epoch == [0, 1]
     assert [path.read_bytes()[:2] for path in left] == [b"PK", b"of"]
@@ -89,8 +89,8 @@ def test_the_net_of_gate_maps_goes_on_from_its_checkpoint_until_fresh(workdir, d
         return argparse.Namespace(net=small_conv_net())
 
     monkeypatch.setattr(conv_gates, "train_resumably", train)
-    for old in (None, None, "fresh"):
-        conv_gates.train_short(made_up.job(digits, smoke=True, old=old))
+    for fresh in (False, False, True):
+        conv_gates.train_short(made_up.job(digits, smoke=True, fresh=fresh))
     assert there == [False, True, False]
 
 

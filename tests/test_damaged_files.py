@@ -75,7 +75,7 @@ def in_small_form(raw: Any, lists: int = 0) -> Any:
 
 
 KINDS = {load(name).log_path(): load(name).log for name in STEPS if (ROOT / load(name).log_path()).exists()}
-KINDS |= {Path(f"benchmarks/{name}.json"): schema for name, (_, schema) in BENCHMARKS.items()}
+KINDS |= {benchmark.log_path: benchmark.schema for benchmark in BENCHMARKS.values()}
 KINDS[Path("run.json")] = RunLog[Config]
 
 

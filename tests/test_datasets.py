@@ -17,7 +17,6 @@ import highway_networks as hn
 from conv_highway_networks import Blocks
 from highway_lab import datasets, files
 from highway_lab.datasets import IDX_SOURCES, load_dataset
-from highway_lab.files import Published
 from highway_networks import InputError, as_inputs, draw_subset
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
@@ -185,7 +184,7 @@ def test_a_payload_with_another_checksum_is_refused(small_mnist, name):
     array = hn.read_idx(path).copy()
     array.flat[-1] ^= 1
     path.write_bytes(gz(idx_bytes(array)))
-    expected = IDX_SOURCES["mnist"].files[name].checksum
+    expected = IDX_SOURCES["mnist"].files[name]
     with refused_with(path, expected, hashlib.sha256(idx_bytes(array)).hexdigest()):
         load_dataset("mnist", small_mnist)
 
@@ -214,7 +213,7 @@ def test_mnist_may_be_unpacked_or_compressed_anew(small_mnist, suffix):
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
     folder = small_mnist / "hinton-mnist"
-    files = {name: Published(0, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name in MNIST_FILES}
+    files = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
     images = (folder / TRAIN_IMAGES).read_bytes()
     folder.rename(small_mnist / "fashion-mnist")
     source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files)
@@ -227,7 +226,7 @@ def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
         load_dataset("fashion-mnist", small_mnist)
     unpacked.unlink()
     unpacked.with_suffix(".gz").write_bytes(images)
-    files[TEST_LABELS] = Published(0, "0" * 32)
+    files[TEST_LABELS] = "0" * 32
     with refused_with(small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32):
         load_dataset("fashion-mnist", small_mnist)
 

@@ -2,9 +2,7 @@
 
 import json
 import os
-import struct
 import unicodedata
-import zlib
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -122,11 +120,6 @@ def test_transparent_pixels_are_white(tmp_path, mode, empty, ink):
     assert (image[:, 2, 1].max(), (image == 255).sum()) == (0, image.size - len(image))
 
 
-def test_half_transparent_pixels_are_mixed_with_white_and_opaque_ones_stay(tmp_path):
-    Image.fromarray(np.array([[[100, 0, 50, 128], [100, 0, 50, 255]]], np.uint8)).save(tmp_path / "drawing.png")
-    np.testing.assert_allclose(read(tmp_path / "drawing.png")[:, 0].T, [[177, 127, 152], [100, 0, 50]], atol=1)
-
-
 @pytest.mark.parametrize(
     ("dtype", "largest", "most"),
     [
@@ -145,13 +138,6 @@ def test_deep_pixels_keep_their_levels_on_one_scale_for_the_folder(workdir, caps
     assert f"deep pixels scaled from 0..{most:,} to 0..255: 10 (a/0." in capsys.readouterr().err
 
 
-def test_bytes_and_deep_pixels_keep_their_own_ranges(flowers):
-    Image.fromarray(np.full((6, 8), 3000, np.uint16)).save(flowers / "rose/deep.png")
-    images = all_images(load_folder(flowers))
-    assert np.count_nonzero(images[:, 0, 1, 1] == 200) == 15
-    assert 187 in images[:, 0, 1, 1]  # 3000 of 4095
-
-
 def test_a_picture_is_turned_as_its_camera_noted(tmp_path):
     picture, exif = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)), Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees
@@ -168,16 +154,15 @@ def test_a_line_says_what_is_left_out_or_changed(flowers, capsys):
     write_images(flowers / "__MACOSX" / "rose", 2)
     (flowers / "la\nbels.csv").write_text("rose")
     (flowers / "tulip/05.png").symlink_to("nowhere")
-    Image.new("L", (8, 6)).save(flowers / "tulip/black.png")
     frames = [Image.new("L", (8, 6), colour) for colour in (50, 60)]
     frames[0].putpixel((1, 1), 0)
     frames[0].save(flowers / "tulip/pages.tif", save_all=True, append_images=frames[1:])
-    assert len(all_images(load_folder(flowers))) == 17
+    assert len(all_images(load_folder(flowers))) == 16
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     for words in (
         *("those of systems left out: 5 (__MACOSX, ...)", r"outside the folders of classes left out: 1 (la\nbels.csv)"),
-        *("nowhere, and other non-files, left out: 1 (tulip/05.png)", "of one colour: 1 (tulip/black.png)"),
+        "nowhere, and other non-files, left out: 1 (tulip/05.png)",
         "several frames or pages of which the first is taken: 1 (tulip/pages.tif)",
     ):
         assert words in line
@@ -189,7 +174,6 @@ def test_links_to_folders_are_followed_once(flowers, capsys):
         (flowers / label / "more").symlink_to(f"../../store/{label}")
     Path("store/rose/again").symlink_to("../rose")
     (flowers / "tulip/up").symlink_to("..")
-    (flowers / "root").symlink_to("/")
     Path("lily").mkdir()
     (flowers / "lily").symlink_to("../lily")
     write_images(Path("lily/white"), 2, colour=False)
@@ -197,8 +181,10 @@ def test_links_to_folders_are_followed_once(flowers, capsys):
     assert data.classes == ("lily", "rose", "tulip")
     assert np.bincount(np.concatenate([data.train_y, data.test_y])).tolist() == [2, 13, 8]
     line = capsys.readouterr().err
-    assert "links to folders followed: 3 (lily, ...)" in line
-    assert "lie above, or are taken already, left out: 3 (root, ...)" in line
+    assert "lie above, or are taken already, left out: 2 (rose/more/again, ...)" in line
+    (flowers / "root").symlink_to("/")
+    with refused_with("flowers/root: expected images of a class, found none"):
+        load_folder(flowers)
 
 
 def test_names_that_differ_only_in_their_unicode_form_are_one_class(workdir):
@@ -289,20 +275,8 @@ def test_a_folder_with_the_name_of_a_data_set_is_named_by_its_path(flowers, caps
 # ------------------------------------------------------------------------------------------------ refusing
 
 
-def deep_colours(value: int) -> bytes:
-    """A PNG of 8 x 6 pixels with three 16-bit numbers each, all `value`."""
-    rows = (b"\0" + value.to_bytes(2) * 24) * 6
-    chunks = ((b"IHDR", struct.pack(">IIBBBBB", 8, 6, 16, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    parts = (struct.pack(">I", len(of)) + name + of + struct.pack(">I", zlib.crc32(name + of)) for name, of in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
 SPOIL = {
     "another format": (lambda: Path("flowers/rose/a.txt").write_text("rose"), ("rose/a.txt", "no format")),
-    "several": (
-        lambda: [Path(f"flowers/rose/{name}.txt").write_text("rose") for name in "abc"],
-        ("rose/a.txt and 2 other files", "remove or convert"),
-    ),
     "truncated": (
         lambda: Path("flowers/rose/00.png").write_bytes(Path("flowers/rose/00.png").read_bytes()[:50]),
         ("rose/00.png",),
@@ -310,10 +284,6 @@ SPOIL = {
     "another shape": (
         lambda: iio.imwrite("flowers/tulip/09.png", np.zeros((9, 9), np.uint8)),
         ("tulip/09.png", "6 x 8", "9 x 9", "`size`"),
-    ),
-    "folders in folders": (
-        lambda: Path("flowers/rose", *["in"] * 101).mkdir(parents=True),
-        ("in/in", "at most 100 folders in each other", "found more"),
     ),
     "an empty class": (lambda: Path("flowers/lily").mkdir(), ("flowers/lily", "found none")),
     "one image": (lambda: write_images(Path("flowers/lily"), 1), ("flowers/lily", "found one")),
@@ -323,17 +293,6 @@ SPOIL = {
     "numbers below 0": (
         lambda: Image.fromarray(np.full((6, 8), -5, np.int32)).save("flowers/rose/a.tif"),
         ("rose/a.tif", "values from -5 to -5, beyond 0..65,535"),
-    ),
-    "16-bit colours in 12 bits": (
-        lambda: Path("flowers/rose/a.png").write_bytes(deep_colours(4000)),
-        ("rose/a.png", "full 16 bits, found 14 or fewer"),
-    ),
-    "alike": (
-        lambda: [
-            Image.new("RGBA", (8, 6), (255, 255, 255, i)).save(path)
-            for i, path in enumerate(sorted(Path("flowers").rglob("*.png")))
-        ],
-        ("flowers: ", "15 that are read as the same"),
     ),
 }
 
@@ -346,18 +305,15 @@ def test_what_cannot_be_read_is_refused_by_its_name(flowers, spoil, says):
 
 
 def test_a_test_class_that_nothing_is_trained_on_is_refused(workdir):
-    for half, other in (("train", "dog"), ("test", "cow")):
-        write_images(Path("images", half, "cat"), 2)
-        write_images(Path("images", half, other), 2)
+    for place in ("train/cat", "train/dog", "test/cat", "test/cow"):
+        write_images(Path("images", place), 2)
     with refused_with("images/test", "found cow"):
         load_folder("images")
 
 
-def test_images_that_would_fill_the_memory_are_refused(flowers, monkeypatch):
-    with refused_with("up to 4,096 MiB", "15 images of 999999 x 999999", "smaller `size`"):
-        load_folder(flowers, size=999_999)
+def test_an_image_that_would_fill_the_memory_is_refused(flowers, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
-    with refused_with("rose/00.png and 14 other files", "more than 40 pixels"):
+    with refused_with("rose/00.png: expected an image", "more than 40 pixels"):
         load_folder(flowers)
 
 

@@ -225,7 +225,7 @@ def test_all_modules_that_are_installed_name_what_is_public():
 
 def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digits, workdir, monkeypatch):
     config = ConvConfig(net="digits", n_train=40, n_validation=0, n_test=20, epochs=1)
-    given = {"to_continue": "again", "jobs": 1, "scheduler": None, "old": None}
+    given = {"to_continue": "again", "jobs": 1, "scheduler": None, "any_code": False, "fresh": False}
     job = ExperimentJob(load("conv_tables"), jobs.argparse.Namespace(**given), "digits", digits, Path("conv.json"))
     (run,) = job.train([config])
     assert run.config == config

@@ -50,7 +50,7 @@ every_study = pytest.mark.parametrize("name", STUDIES)
 every_form = pytest.mark.parametrize(("name", "study"), STUDY_OF.values(), ids=STUDY_OF)
 PAGES = [
     page
-    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"))
+    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"), ROOT / "benchmarks" / "README.md")
     if "<!-- quoted from " in page.read_text()
 ]
 INCOMPLETE = [ROOT / "README.md", ROOT / "experiments" / "README.md"]  # which tell of other experiments, too

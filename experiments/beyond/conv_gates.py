@@ -123,10 +123,10 @@ def train_short(job: ExperimentJob) -> Path:
     path = Path("runs") / "checkpoints" / f"{name}.npz"
     make_place(job.path)
     make_place(path)
-    kept, old = checkpoint_path(name, config), job.arguments.old
-    if old == "fresh":
+    kept = checkpoint_path(name, config)
+    if job.arguments.fresh:
         remove(kept)
-    save_net(path, train_resumably(config, job.data, keep=kept, any_code=old == "keep").net)
+    save_net(path, train_resumably(config, job.data, keep=kept, any_code=job.arguments.any_code).net)
     return path
 
 

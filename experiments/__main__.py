@@ -39,7 +39,6 @@ STEPS = {  # in an order in which each finds the nets that it
 
 
 STUDIES = (  # whose commands and logs are those of every study
-    "depth_search",
     "hundred_layers",
     "what_gates_add",
     "using_depth",
@@ -54,6 +53,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "batch_norm",
     "constant_gates",
     "blocks_compared",
+    "depth_search",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 

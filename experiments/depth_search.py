@@ -305,10 +305,10 @@ def numbers(results: Results) -> dict:
         "lead": leads,
         "higher": {of: 10**found.value for of, found in (orders | leads["degrade"]).items()},
         "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
-        "diverged_before": {net: sum(run.diverged for run in [*scored[net], *new[net]]) for net in scored},
-        "runs_before": {net: len([*scored[net], *new[net]]) for net in scored},
         "at_chance": {net: sum(map(at_chance, runs)) for net, runs in long.items()},
-        "runs": {net: len(runs) for net, runs in long.items()},
+        "runs": len(long["highway", 100]),
+        "layers": LAYERS,
+        "seeds": len(SEEDS),
         "epochs": [stage.epochs for stage in results.study.stages],
     }
 

@@ -222,7 +222,7 @@ def numbers(results: Results) -> dict:
         if {highway, *others} <= scored.keys()
     }
     tries = [run for cell in results.study.cells for run in results.tries(cell)]
-    results_in_all = [run for runs in scored.values() for run in runs]
+    all_scored = [run for runs in scored.values() for run in runs]
     return {
         "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
         "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
@@ -235,14 +235,14 @@ def numbers(results: Results) -> dict:
         "verdict": "not tested" if LONG not in results.study.stages else "",
         "registered": LONG.epochs,
         "tried_epochs": results.study.stages[0].epochs,
-        "epochs": {run.config.epochs for run in results_in_all},
-        "seeds": {len(runs) for runs in scored.values()},
+        "epochs": {run.config.epochs for run in all_scored},
+        "seeds": len(all_scored) / len(scored),
         "kinds": len(scored),
         "runs": len(results.runs),
         "tries": len(tries),
         "tries_at_chance": sum(map(failed, tries)),
         "settings_each": {len(results.study.grid(cell)) for cell in results.study.cells},
-        "failed": sum(map(failed, results_in_all)),
+        "failed": sum(map(failed, all_scored)),
         "diverged": sum(run.diverged for run in results.runs),
         "untried": {cell.arm: results.untried(cell) for cell in results.finished},
     }

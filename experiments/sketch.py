@@ -145,8 +145,9 @@ def numbers(results: Results) -> dict:
     return {
         "nets": max(map(len, found.values())),
         "images": (FEW, ALL),
-        "depths": (SHALLOW, 10, 20, DEPTH),
-        "accuracy": {of: values.mean() for of, values in scores.items()},
+        "shallow": SHALLOW,
+        "depths": (10, 20, DEPTH),
+        "accuracy": {of: interval(values) for of, values in scores.items()},
         "train": train,
         "learned": 100 * LEARNED,
         "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},

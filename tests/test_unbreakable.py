@@ -19,7 +19,7 @@ import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from experiments import common, depth_search, gate_maps
+from experiments import common, gate_maps
 from experiments.looks import models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
@@ -115,12 +115,6 @@ def test_no_output_steers_the_terminal(workdir, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert r"drew viz/\x1b[2J\x9b1m\x07" in out
     assert not set(out) & {"\x1b", "\x9b", "\x07"}
-
-
-@pytest.mark.parametrize("words", ["run --configs 999999", "run --configs 1 --depths 2,999999 --fresh"])
-def test_a_search_that_no_machine_can_hold_is_refused(workdir, refused, words):
-    found = refused(depth_search.EXPERIMENT.main, [*words.split(), "--dataset", "digits", "--epochs", "1"])
-    assert re.search(r"error: (memory|runs): expected", found)
 
 
 @pytest.mark.parametrize("change", [{}, {"block": "plain", "batch_size": 30}, {"optimizer": "momentum"}], ids=str)

@@ -379,9 +379,9 @@ def test_an_ended_job_keeps_its_finished_runs_and_leaves_nothing_else(workdir, s
     error = process.communicate(timeout=300)[1]
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
     if number == signal.SIGKILL:
-        assert files_below(scratch)
+        assert [*scratch.iterdir()]
         assert start(viz.__file__, "--help").wait(timeout=60) == 0
-    assert files_below(scratch) == {}
+    assert [*scratch.iterdir()] == []
     assert [*Path("/dev/shm").glob(f"*loky-{process.pid}-*")] == []
     if number == signal.SIGKILL:
         return
@@ -483,10 +483,9 @@ def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir
     (folder,) = workdir.glob(f"highway-networks-{killed.pid}-*")
     killed.kill()
     killed.wait()
-    foreign = [f"highway-networks-{killed.pid}-notes", f"highway-networks-{killed.pid}", "highway-networks-1a-b"]
+    foreign = [f"highway-networks-{killed.pid}-notes", f"highway-networks-{killed.pid}", "highway-networks-1a-12345678"]
     for name in foreign:
         Path(name).mkdir()
-    Path(foreign[-1], files.HELD).touch()
     (held,) = workdir.glob(f"highway-networks-{living.pid}-*")
     files.remove_scratch()
     assert not folder.exists()
@@ -591,7 +590,7 @@ def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     assert programs.main(words) == 0
     log = read("log.json")
     ResultFile(LINES, RunRecord[hn.Config]).append(dataclasses.replace(log.runs[0], environment=log.environment))
-    torn = Path(".log.json.01234567")
+    torn = Path(".log.json.99999999.0123")
     torn.touch()
     assert programs.main([*words, "--seed", "1", "--replace"]) == 0
     assert Path("log.json").stat().st_mtime_ns >= LINES.stat().st_mtime_ns

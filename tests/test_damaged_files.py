@@ -174,7 +174,7 @@ def test_of_a_changed_run_log_all_pictures_are_drawn_or_none(program, data, work
     assert_all_or_nothing(program.main, ["log.json"], workdir, capsys)
 
 
-@pytest.mark.parametrize("name", ["gate_maps", "lesions", "constant_gates", "conv_bias", "gate_explorer"])
+@pytest.mark.parametrize("name", ["gate_maps", "constant_gates"])
 @FEW
 @given(data=st.data())
 def test_of_a_changed_log_all_pictures_are_drawn_or_none(name, data, workdir, capsys):

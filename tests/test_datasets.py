@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_networks as hn
 from conv_highway_networks import Blocks
-from highway_lab import datasets, files
+from highway_lab import datasets
 from highway_lab.datasets import IDX_SOURCES, load_dataset
 from highway_networks import InputError, as_inputs, draw_subset
 
@@ -28,11 +28,6 @@ TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = MNIST_FILES
 def read(path: Path, content: bytes) -> np.ndarray:
     path.write_bytes(content)
     return hn.read_idx(path)
-
-
-def read_payload(path: Path, content: bytes) -> bytes:
-    path.write_bytes(content)
-    return files.decompress(files.read_bytes(path), path)
 
 
 def header(*dimensions: int, type_code: int = 0x08) -> bytes:
@@ -79,17 +74,6 @@ def test_an_intact_file_of_other_numbers_is_not_called_damaged(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_only_one_complete_stream_is_decompressed(tmp_path, suffix):
-    path, stream = tmp_path / f"images{suffix}", COMPRESS[suffix](PAYLOAD)
-    bad = [(b"", "truncated"), (b"<!DOCTYPE html>", "damaged"), (lzma.compress(PAYLOAD, lzma.FORMAT_ALONE), "damaged")]
-    bad += [(stream[:length], "truncated") for length in range(len(stream))]
-    bad += [(stream + bytes(512), "512 bytes after its end"), (stream + stream, f"{len(stream)} bytes after its end")]
-    for content, found in bad:
-        with refused_with(path, found):
-            read_payload(path, content)
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
     """The few bits that may flip are remarks in gzip's header: a time, a system."""
     image = IMAGES[0, :2, :2]
@@ -103,22 +87,6 @@ def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
         except InputError:
             refused += 1
     assert refused > 5 * len(stream)
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(files, "MAX_BYTES", 2**24)
-    path, most = tmp_path / f"file{suffix}", bytes(2**24)
-    assert read_payload(path, COMPRESS[suffix](most)) == most
-    with refused_with(path, "16 MiB"):
-        read_payload(path, COMPRESS[suffix](most + b"\0"))
-    np.testing.assert_array_equal(read(path, COMPRESS[suffix](header(2**24 + 1) + most + b"\1"))[-1], 1)  # one's own
-
-
-def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
-    with refused_with("file.xz", "Memory usage limit"):
-        read_payload(tmp_path / "file.xz", lzma.compress(PAYLOAD, filters=filters))
 
 
 def test_mnist_is_images_with_one_channel_and_labels(small_mnist):
@@ -161,7 +129,7 @@ def test_a_home_that_is_not_there_is_refused_in_one_line(monkeypatch):
 
 
 SPOIL = {
-    "truncated": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
+    "ended before": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
     "sha256": lambda path: path.write_bytes(gz(PAYLOAD)),
     "a directory": lambda path: (path.unlink(), path.mkdir()),
     "No such file": lambda path: (path.unlink(), path.symlink_to("nowhere")),
@@ -236,7 +204,7 @@ def test_an_unknown_data_set_is_refused():
         load_dataset("imagenet")
 
 
-def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
+def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):
     assert digits.train_x.shape == (1437, 1, 8, 8)
     assert digits.test_x.shape == (360, 1, 8, 8)
     assert {array.dtype for array in digits[:4]} == {np.dtype(np.uint8)}
@@ -245,9 +213,6 @@ def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
     assert digits.train_x.max() == 255
     counts = np.bincount(digits.train_y) + np.bincount(digits.test_y)
     np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
-    monkeypatch.setattr(datasets, "DIGITS", "nowhere")
-    for of_file, of_function in zip(digits, load_dataset("digits"), strict=True):
-        np.testing.assert_array_equal(of_file, of_function)
 
 
 def test_pixels_become_rows_from_minus_one_to_one():

@@ -3,7 +3,6 @@
 import json
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,12 +103,11 @@ def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_p
     assert {other: other.stat().st_mtime_ns for other in kept} == kept, "only the missing file is downloaded"
 
 
-@pytest.mark.slow
-def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
-    data_dir = mirrored(bad_mirror)
+def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, serve, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good", Interrupted))
     with pytest.raises(DownloadError) as error:
         load_dataset("mnist", data_dir)
-    assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "use the digits")
+    assert_says(error.value, data_dir / "hinton-mnist", "127.0.0.1", "use the digits")
     assert files_below(data_dir) == {}
 
 
@@ -135,7 +133,7 @@ def test_auto_refuses_a_damaged_mnist(mirrored, serve, tmp_path):
     load_dataset("mnist", data_dir)
     path = data_dir / "hinton-mnist" / MNIST_FILES[0]
     path.write_bytes(path.read_bytes()[:-1])
-    with refused_with(path, "truncated"):
+    with refused_with(path, "expected an intact .gz file"):
         load_dataset("auto", data_dir)
 
 
@@ -171,28 +169,3 @@ def test_a_data_directory_without_write_permission_is_refused(
     with as_ordinary_user(), refused_with(public_folder, "expected a place to write"):
         load_dataset("mnist", public_folder)
     assert list(public_folder.iterdir()) == []
-
-
-def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
-    """The first file is served only after both have asked for it, so that both download it."""
-    both_asked = threading.Barrier(2, timeout=300)
-
-    class Simultaneous(Handler):
-        def do_GET(self):
-            if self.path.endswith(MNIST_FILES[0]):
-                both_asked.wait()
-            super().do_GET()
-
-    data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
-    program = (
-        "import sys\nfrom highway_lab.datasets import IDX_SOURCES, load_dataset\n"
-        "from highway_lab.files import Source\n"
-        f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
-        "print(load_dataset('mnist', sys.argv[1]).train_x.sum())"
-    )
-    processes = [start("-c", program, str(data_dir)) for _ in range(2)]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert outputs[0] == outputs[1]
-    assert outputs[0][1] == ""
-    assert_is_small_mnist(data_dir, tmp_path / "good")

@@ -12,8 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile, run_missing, sealed
 from highway_lab.logs import Result, environment
-from highway_networks import InputError
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point
@@ -181,27 +178,6 @@ def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
     with lock_log("link.json"):
         pass
     assert [path.name for path in workdir.iterdir()] == ["link.json"]
-
-
-def hold_again_and_again(turns: int) -> int:
-    """Hold a log so many times; returns how often somebody else had it meanwhile, too."""
-    broken = 0
-    while turns:
-        time.sleep(1e-4)  # for the others
-        with suppress(InputError), lock_log("log.json"):
-            turns -= 1
-            mine = Path("mine")
-            try:
-                mine.touch(exist_ok=False)
-            except FileExistsError:
-                broken += 1
-            mine.unlink(missing_ok=True)
-    return broken
-
-
-def test_a_log_is_never_held_twice_however_quickly_it_is_let_go(workdir):
-    with ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(hold_again_and_again, [100] * 3)) == [0, 0, 0]
 
 
 def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):

@@ -43,13 +43,6 @@ def test_truth_values_are_two_classes():
     assert mixed.history.test_score == runs[0].history.test_score
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int8])
-def test_the_last_class_may_be_the_largest_number_of_its_type(kind):
-    last = np.iinfo(kind).max
-    y = np.where(Y, last, 0).astype(kind)
-    assert train(SMALL, (X, y, X_TEST, y[:20])).net.config["d_out"] == int(last) + 1
-
-
 def test_targets_may_be_sparse(monkeypatch):
     monkeypatch.setitem(hn.LOSSES, "labels", hn.LOSSES["cross-entropy"]._replace(target="labels"))
     labels = np.c_[Y, 1 - Y].astype(float)
@@ -85,37 +78,27 @@ def holed(x: np.ndarray, hole: float) -> np.ndarray:
 GOOD = {"train_x": X, "train_y": Y, "test_x": X_TEST, "test_y": Y_TEST}
 BAD = {
     "negative class": {"train_y": Y - 1},
-    "negative test class": {"test_y": -Y_TEST},
     "class that no output has": {"train_y": Y + 1, "outputs": 2},
     "classes in training, numbers in the test": {"test_y": Y_TEST.astype(float)},
-    "no outputs": {"outputs": 0},
     "rows of targets of different lengths": {"train_y": [[0], [0, 1]]},
-    "a list of weights that are negative": {"train_weights": [-1.0] * 60},
     "a column of classes": {"train_y": Y[:, None]},
     "more classes than samples": {"train_y": np.r_[Y, Y]},
-    "fewer test classes than samples": {"test_y": Y_TEST[:-1]},
     "complex": {"train_x": X + 1j},
     "masked": {"train_x": np.ma.masked_less(X, 0)},
     "dates": {"train_x": np.full(X.shape, "2020-01-01", "datetime64[D]")},
     "texts": {"test_x": X_TEST.astype(str)},
     "rows of different lengths": {"train_x": [[1.0], [1.0, 2.0]]},
     "NaN": {"train_x": holed(X, math.nan)},
-    "infinity in the test": {"test_x": holed(X_TEST, math.inf)},
-    "infinity in a sparse matrix": {"train_x": csr_array(holed(X, math.inf))},
     "other columns in the test": {"test_x": X_TEST[:, :3]},
     "texts in training, numbers in the test": {"train_y": np.array(["no", "yes"])[Y]},
     "texts, one of them missing": {"train_y": ["no", math.nan] + 58 * ["yes"], "test_y": 20 * ["no"]},
     "one class for all": {"train_y": 0},
-    "one text for all": {"train_y": "yes", "test_y": "no"},
     "a generator of texts": {"train_y": iter(["no"] * 60), "test_y": 20 * ["no"]},
     "numbers of customers": {"train_y": Y * 10**9},
-    "the largest of all numbers": {"train_y": Y * np.iinfo(int).max},
     "a text for the outputs": {"outputs": "2"},
     "numbers in training, pixels in the test": {"test_x": X_TEST.astype(np.uint8)},
     "no samples": {"train_x": X[:0], "train_y": Y[:0]},
     "negative weights": {"train_weights": -np.ones(60)},
-    "infinite weights": {"train_weights": np.full(60, math.inf)},
-    "weights of zero": {"train_weights": np.zeros(60)},
     "too few weights": {"train_weights": np.ones(59)},
 }
 
@@ -201,13 +184,10 @@ def test_help_lists_every_field_with_default_meaning_and_rule():
 
 WRONG_BATCHES = {
     "one sample": np.zeros(20),
-    "a number": 3.0,
     "too few columns": np.zeros((5, 19)),
-    "one column": np.zeros((5, 1)),
     "images": np.zeros((5, 20, 1)),
     "texts": [["a"] * 20],
     "rows of different lengths": [[0.0] * 20, [0.0] * 19],
-    "bytes": np.zeros((5, 20), np.uint8),
     "complex numbers": np.zeros((5, 20), complex),
 }
 
@@ -217,14 +197,6 @@ def test_what_a_net_cannot_take_is_refused(x):
     for call in (NET.forward, NET.predict, NET.gate_means):
         with pytest.raises(InputError, match=r"^x: expected .*, found .*; "):
             call(x)
-
-
-def test_there_is_no_mean_over_no_samples():
-    conv = ConvNet((1, 8, 8), 2, stages=[Convolution(2), Blocks(1)], rng=0)
-    for net, x in ((NET, np.zeros((0, 20))), (conv, np.zeros((0, 1, 8, 8)))):
-        assert len(net.predict(x)) == 0
-        with pytest.raises(InputError, match="x: expected samples, found none; pass some"):
-            net.gate_means(x)
 
 
 def test_lists_of_rows_are_a_batch():
@@ -255,12 +227,6 @@ def test_a_recipe_that_is_not_there_is_refused():
 def test_the_loss_refuses_a_class_that_no_logit_has(y):
     with pytest.raises(InputError, match="y: expected classes from 0 to 1, found "):
         hn.softmax_cross_entropy(np.zeros((2, 2)), np.array(y))
-
-
-def test_a_file_that_is_no_archive_is_not_praised_as_one_to_unpickle(tmp_path):
-    (tmp_path / "net.npz").write_text("text")
-    with pytest.raises(InputError, match="found: File is not a zip file; choose another"):
-        DeepNet.load(tmp_path / "net.npz")
 
 
 # -------------------------------------------------------------------------------------------- a run
@@ -306,11 +272,8 @@ def test_gradients_whose_squares_overflow_are_clipped_to_the_norm(dtype):
     [
         *(({"depth": depth}, "type int") for depth in ("10", 2.5, True, None)),
         ({"gate_bias": "a"}, "type float"),
-        ({"block": ["highway"]}, "type str"),
         *(({name: "brick"}, "one of ") for name in ("block", "activation", "init")),
         ({"dtype": "int32"}, "one of float32, float64"),
-        ({"dtype": "single precision"}, "one of float32, float64"),
-        ({"dtype": "complex64"}, "one of float32, float64"),
         ({"d_in": 0}, "positive"),
         ({"hidden": 0}, "positive"),
         ({"depth": -3}, "zero or a positive number"),
@@ -333,19 +296,11 @@ def test_numbers_of_numpys_are_as_good_as_pythons(tmp_path):
     for net in (dense, conv):
         net.save(tmp_path / "net.npz")
         assert type(net).load(tmp_path / "net.npz").config == net.config
+    assert json.dumps(asdict(Config(lr=np.float64(0.5)))) == json.dumps(asdict(Config(lr=0.5)))
     config = Config(depth=byte, n_train=byte, n_validation=byte, nesterov=np.True_)
     assert json.dumps(asdict(config)) == json.dumps(
         asdict(Config(depth=200, n_train=200, n_validation=200, nesterov=True))
     )
-
-
-@pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble])
-def test_floats_of_numpys_are_as_good_as_pythons_without_a_warning(kind, recwarn):
-    assert json.dumps(asdict(Config(lr=kind(0.5), gate_bias=kind(-1)))) == json.dumps(
-        asdict(Config(lr=0.5, gate_bias=-1.0))
-    )
-    assert DeepNet(5, 2, gate_bias=kind(-1), rng=0).config["gate_bias"] == -1
-    assert not recwarn
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,10 @@ import visualize_highway_networks as viz
 from experiments import common, gate_maps
 from experiments.looks import models
 from highway_lab import commands, datasets, logs, programs
-from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
+from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.files import read_bytes
 from highway_lab.logs import LARGEST
-from highway_lab.training import Training, memory_of
 from highway_networks import InputError
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -46,8 +45,8 @@ def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 @pytest.mark.parametrize(
     ("redirected", "jobs"),
     [
-        *((where, 1) for where in (">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2")),
-        *((where, 2) for where in (">&- 2>&- <&-", "2>/dev/full >&2")),
+        *((where, 1) for where in (">&- 2>&- <&-", ">/dev/full", "| head -1", "2>/dev/full >&2")),
+        (">&- 2>&- <&-", 2),
     ],
 )
 def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
@@ -57,27 +56,10 @@ def test_a_log_is_saved_wherever_the_output_goes(tmp_path, redirected, jobs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}], ids=str)
-@pytest.mark.parametrize("words", [("--help",), (*SHORT, "--seeds", "0,1", "--no-save")], ids=["help", "job"])
-def test_an_encoding_without_the_characters_is_enough(tmp_path, environment, words):
-    done = shell(f"python {MAIN} {shlex.join(words)}", tmp_path, **environment)
+@pytest.mark.parametrize("words", ["", "-OO "], ids=["an encoding without the characters", "no docstrings"])
+def test_a_bare_python_is_enough(tmp_path, words):
+    done = shell(f"python {words}{MAIN} {shlex.join(SHORT)} --no-save", tmp_path, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [f"-OO {MAIN} {shlex.join(SHORT)}", "-OO -m experiments"])
-def test_stripped_docstrings_are_not_missed(tmp_path, words):
-    assert shell(f"python {words}", tmp_path).returncode == 0
-
-
-@pytest.mark.slow
-def test_an_unknown_backend_of_matplotlib_draws_no_less(tmp_path):
-    (tmp_path / "log.json").write_text(logs.dumps(small_log()))
-    for program in (gif, viz):
-        done = shell(f"python -m {program.__name__} log.json", tmp_path, MPLBACKEND="nonsense")
-        assert done.returncode == 0, done.stderr
-    done = shell("python -m experiments gate_maps plot", tmp_path, MPLBACKEND="nonsense")
-    assert done.returncode == 2, done.stderr  # as there is no log
 
 
 def test_a_name_of_bytes_that_are_no_text_is_logged_readably_and_drawn(workdir):
@@ -93,40 +75,13 @@ def test_the_command_that_draws_a_log_can_be_typed_though_its_name_begins_as_a_f
     assert programs.main([*DIGITS, "--depth", "1", "--out=-a b.json"]) == 0
     *_, path = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert path == "./-a b.json"
-    assert viz.main([path]) == 0
-
-
-STEERING = "\x1b[2J\x9b1m\x07\u202e"  # clears a terminal, colours, rings, turns the direction of writing
 
 
 @pytest.mark.parametrize("words", [["a\nb.json"], ["a.json", "--out\r\nb"]], ids=["file", "flag"])
 def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
-    error = refused(viz.main, [*words, STEERING])
+    error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
     assert re.search(r"a\\nb|\\r\\nb", error)
     assert error.removesuffix("\n").isprintable()
-
-
-def test_no_output_steers_the_terminal(workdir, monkeypatch, capsys):
-    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
-    log = f"{STEERING}.json"
-    Path(log).write_text(logs.dumps(small_log()))
-    assert viz.main([log]) == 0
-    out = capsys.readouterr().out
-    assert r"drew viz/\x1b[2J\x9b1m\x07" in out
-    assert not set(out) & {"\x1b", "\x9b", "\x07"}
-
-
-@pytest.mark.parametrize("change", [{}, {"block": "plain", "batch_size": 30}, {"optimizer": "momentum"}], ids=str)
-def test_the_memory_that_a_run_takes_is_known_beforehand(digits, change):
-    config = hn.Config(**{"hidden": 40, "depth": 20, "n_train": 100, "n_test": 10, "batch_size": 100} | change)
-    training = Training(config, digits)
-    for _ in training.epochs(scored=False):
-        break
-    arrays = [value for value in vars(training.optimizer).values() if isinstance(value, np.ndarray)]
-    for w in training.workspaces.values():
-        arrays += [w.input, w.x1, w.z, w.dz, w.flows, w.gradients.flat]
-    taken = training.net.params.flat.nbytes + sum(array.nbytes for array in arrays)
-    assert 1 <= memory_of(config, digits) / taken < 1.5
 
 
 def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
@@ -192,10 +147,8 @@ def longer(log: dict, run: dict) -> None:
 SPOILT = {
     "other epochs": longer,
     "other blocks": lambda log, run: run.update(gate_means=[[0.1] * 3] * 2),
-    "no data set": lambda log, run: log.update(dataset=None),
     "an unknown data set": lambda log, run: log["dataset"].update(name="imagenet"),
     "a slash": lambda log, run: log["dataset"].update(name="../x"),
-    "no gates": lambda log, run: run.update(gate_means=[]),
     "gates beyond 1": lambda log, run: run.update(gate_means=[[1e308, 0.1]] * 2),
 }
 
@@ -209,7 +162,7 @@ def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["...json", "run-...json", "run-.json", "a\n$b_{.json"])
+@pytest.mark.parametrize("name", ["...json", "a\n$b_{.json"])
 def test_pictures_stay_in_a_folder_below_viz(workdir, monkeypatch, name):
     monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
     Path(name).write_text(logs.dumps(small_log()))
@@ -231,7 +184,7 @@ def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monke
     assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
 
 
-@pytest.mark.parametrize("name", ["very_deep", "gate_maps", "depth_search", "lesions", "blocks_compared"])
+@pytest.mark.parametrize("name", ["very_deep", "gate_maps"])
 def test_experiments_notice_before_training_that_runs_is_no_folder(workdir, refused, no_training, name):
     Path("runs").write_text("")
     assert f"runs/{name}-smoke.json" in refused(common.load(name).main, ["run", "--smoke"])
@@ -257,22 +210,10 @@ FULL_DISK = {  # the largest file, what is wanted, what the error says
         "--out log.json",
         ["log.digits.jsonl: File too large", "0 of 1 runs are safe in log.digits.jsonl"],
     ),
-    "the net": (
-        10_000,
-        "--hidden 50 --out log.json --save-model net.npz --fresh",
-        [
-            "net.npz: expected a place to write, found: File too large",
-            "0 of 1 runs are safe in log.digits.jsonl; to continue: python",
-        ],
-    ),
     "events": (
         1000,
         "--no-save --tensorboard events",
-        [
-            "events/digits-plain",
-            "/events: expected a place to write, found: File too large",
-            "choose another path or free the disk; nothing is kept with --no-save\n",
-        ],
+        ["File too large", "nothing is kept with --no-save\n"],
     ),
 }
 
@@ -288,19 +229,6 @@ def test_a_full_disk_ends_the_job_with_a_line_and_it_goes_on_later(workdir, caps
     assert not Path("log.digits.jsonl").exists()
 
 
-PROGRAMS = ["highway_networks.py", "conv_highway_networks.py", "visualize_highway_networks.py"]
-MODULES = ["experiments", "pages", "benchmarks"]
-
-
-@pytest.mark.parametrize("words", [*([ROOT / name] for name in PROGRAMS), *(["-m", name] for name in MODULES)])
-def test_ctrl_c_while_a_program_imports_ends_it_without_a_traceback(tmp_path, words):
-    program = "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nfinally:\n    print('imported')"
-    (tmp_path / "numpy.py").write_text(program)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
 def test_ctrl_c_while_flags_are_parsed_is_told_in_a_line(capsys):
     parser = OneLineParser(prog="python slow.py")
     parser.add_argument("--slow", type=lambda text: signal.raise_signal(signal.SIGINT))
@@ -308,37 +236,9 @@ def test_ctrl_c_while_flags_are_parsed_is_told_in_a_line(capsys):
     assert capsys.readouterr().err == "\npython slow.py: interrupted\n"
 
 
-def test_a_program_that_is_to_ignore_ctrl_c_does():
-    with ignore_interrupts():
-        assert run_cli(OneLineParser(), lambda given: signal.raise_signal(signal.SIGINT), []) == 0
-
-
-def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
-    with ignore_interrupts():
-        os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.fixture
-def checkpoint(workdir, digits) -> Path:
-    """A file in the place of the checkpoint of a convolutional net on the digits, whose log is log.json."""
+def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
     config = conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
-    path = checkpoint_beside(Path("log.json"), "digits", config)
-    path.write_bytes(b"an earlier one")
-    return path
-
-
-@pytest.mark.parametrize("old", [[], ["--fresh"]])
-def test_a_net_in_the_place_of_its_runs_checkpoint_is_refused(workdir, refused, checkpoint, old):
-    words = ["--net", "digits", "--out", "log.json", "--save-model", checkpoint.name, *old]
-    assert f"--save-model: expected a file that outlives the run, found its checkpoint {checkpoint}" in refused(
-        conv.main, words
-    )
-    assert files_below(workdir) == {checkpoint.name: b"an earlier one"}
-
-
-def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, checkpoint):
+    checkpoint_beside(Path("log.json"), "digits", config).write_bytes(b"an earlier one")
     Path("log.digits.jsonl").write_bytes(b"Dear diary")
     before = files_below(workdir)
     error = refused(conv.main, ["--net", "digits", "--out", "log.json", "--fresh"])
@@ -346,32 +246,9 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
     assert files_below(workdir) == before
 
 
-@pytest.mark.parametrize("flag", ["--out", "--save-model", "--tensorboard", "--data-dir", "--block"])
-def test_empty_arguments_are_refused(workdir, refused, no_training, flag):
-    for words in ([flag, ""], [f"{flag}="]):
-        assert f"expected no empty one, found one after {words[0]}; give it a value" in refused(
-            programs.main, [*SHORT, *words]
-        )
-    assert files_below(workdir) == {}
-
-
 def test_a_number_below_zero_may_have_an_exponent(workdir):
     assert programs.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
     assert logs.read("log.json", logs.RunLog[hn.Config], "").runs[0].config.gate_bias == -1e30
-
-
-@pytest.mark.parametrize("length", [225, 240, 250, 300])  # too long for a checkpoint, the runs, the log
-def test_a_name_that_the_disk_cannot_have_is_refused_before_training(workdir, refused, no_training, length):
-    error = refused(conv.main, ["--net", "digits", "--out", "a" * (length - 5) + ".json"])
-    assert re.search(r"expected a place to write, found: a name of \d+ bytes, more than 241; ", error)
-    assert files_below(workdir) == {}
-
-
-def test_the_longest_name_can_be_written(workdir):
-    name = "a" * highway_lab.files.LONGEST_NAME
-    with highway_lab.files.atomic_write(name) as file:
-        file.write("")
-    assert files_below(workdir) == {name: b""}
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
@@ -391,8 +268,6 @@ def replace_by_a_file(folder: Path) -> None:
 RUNS = Path("runs")
 LOST = {  # the nets, how the log's folder is lost during the second run, the code, how it is mended, all training
     "read-only": ("dense", lambda: RUNS.chmod(0o555), 2, lambda: RUNS.chmod(0o755), [0, 1]),
-    "read-only for checkpoints": ("conv", lambda: RUNS.chmod(0o555), 1, lambda: RUNS.chmod(0o755), [0, 1, 1]),
-    "removed": ("conv", lambda: shutil.rmtree(RUNS), 0, None, [0, 1]),
     "replaced by a file": ("conv", lambda: replace_by_a_file(RUNS), 2, RUNS.unlink, [0, 1, 0, 1]),
     "removed with the working directory": ("dense", lambda: shutil.rmtree(Path.cwd()), 1, None, [0, 1]),
 }

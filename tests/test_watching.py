@@ -116,13 +116,6 @@ def test_a_log_is_waited_for_and_drawn_as_it_grows(workdir, monkeypatch, capsys)
     ]
 
 
-def test_an_earlier_log_gives_way_to_what_is_under_way(workdir, monkeypatch, capsys):
-    finish()
-    train_to(1)()
-    play(monkeypatch, finish)
-    assert [line.split(", ")[-1] for line in said(capsys)] == ["unfinished: epoch 1 of 3", "finished"]
-
-
 def test_what_an_earlier_job_has_left_does_not_hide_a_later_log(workdir, monkeypatch, capsys):
     logs.write("log.json", made_up_log(blocks=["plain"]))
     train_to(1)()
@@ -159,14 +152,6 @@ def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeyp
     Path("log.json").write_text("{")
     with refused_with("log.json: expected a log of this version"):
         play(monkeypatch, nothing)
-
-
-def test_lines_that_give_way_while_they_are_drawn_are_no_error(workdir, monkeypatch, capsys):
-    train_to(1)()
-    save_all = viz.save_all
-    monkeypatch.setattr(viz, "save_all", lambda *a: (LINES.exists() and finish(), save_all(*a)))
-    play(monkeypatch, nothing)
-    assert said(capsys) == ["drew 1 pictures in viz/log, finished"]
 
 
 def test_the_command_watches_one_log(workdir, refused, capsys):

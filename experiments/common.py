@@ -32,6 +32,7 @@ from .claims import claims_table
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
+FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # of convolutional nets, chosen by conv_tables; recipes are for 300 epochs
 SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
 
 

@@ -14,32 +14,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
 from highway_lab.files import check_suffix, printable, remove_scratch
 from highway_lab.logs import environment, imported
-from highway_networks import (
-    ACTIVATIONS,
-    BLOCKS,
-    INITS,
-    LOSSES,
-    OPTIMIZERS,
-    SCHEDULES,
-    Activation,
-    ArgumentError,
-    Block,
-    InputError,
-    Loss,
-    as_path,
-)
+from highway_networks import ArgumentError, InputError, as_path
 
 TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: what they hold
-    "BLOCKS": (BLOCKS, Block),
-    "ACTIVATIONS": (ACTIVATIONS, Activation),
-    "LOSSES": (LOSSES, Loss),
-    "INITS": (INITS, Callable),
-    "OPTIMIZERS": (OPTIMIZERS, Callable),
-    "SCHEDULES": (SCHEDULES, Callable),
+    "BLOCKS": (core.BLOCKS, core.Block),
+    "ACTIVATIONS": (core.ACTIVATIONS, core.Activation),
+    "LOSSES": (core.LOSSES, core.Loss),
+    "INITS": (core.INITS, Callable),
+    "OPTIMIZERS": (core.OPTIMIZERS, Callable),
+    "SCHEDULES": (core.SCHEDULES, Callable),
 }
 NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
 

@@ -90,14 +90,6 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def final_of_finished(runs: Sequence, field: str, *, percent: bool = False) -> str:
-    """Return the last value of a history's field: mean with interval over the runs that finished, how many diverged."""
-    values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
-    diverged = len(runs) - len(values)
-    words = f"{interval(100 * np.array(values, float)):.2f}" if percent else f"{interval(values):.3f}"
-    return words + (f" ({diverged} diverged)" if diverged else "")
-
-
 def seeds_of(configs: Iterable) -> str:
     """Return the sentence below a table that defines its ±, which a single seed does not have."""
     seeds = sorted({config.seed for config in configs})

@@ -201,24 +201,21 @@ def _missing(folder: Path, *batches: Batch) -> list[Batch]:
 
 
 def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (n, 3, 32, 32) and classes (n,) of batches."""
-    records = np.concatenate([_read_records(cifar, folder, batch) for batch in batches])
+    """Return images (n, 3, 32, 32) and classes (n,) of batches; raise InputError for a damaged one."""
+    tables, length = [], cifar.labels + math.prod(IMAGE)
+    for batch in batches:
+        path = find_file(folder, batch.name)
+        payload = decompress(read_bytes(path), path)
+        if len(payload) != batch.records * length:
+            raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
+        sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
+        if batch.sha256 and sha256 != batch.sha256:
+            raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
+        tables.append(np.frombuffer(payload, np.uint8).reshape(-1, length))
+        if (last := tables[-1][:, cifar.labels - 1].max()) >= cifar.classes:
+            raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
+    records = np.concatenate(tables)
     return records[:, cifar.labels :].reshape(-1, *IMAGE), records[:, cifar.labels - 1].copy()
-
-
-def _read_records(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
-    """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
-    path, length = find_file(folder, batch.name), cifar.labels + math.prod(IMAGE)
-    payload = decompress(read_bytes(path), path)
-    if len(payload) != batch.records * length:
-        raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
-    sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
-    if batch.sha256 and sha256 != batch.sha256:
-        raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
-    records = np.frombuffer(payload, np.uint8).reshape(-1, length)
-    if (last := records[:, cifar.labels - 1].max()) >= cifar.classes:
-        raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
-    return records
 
 
 def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:

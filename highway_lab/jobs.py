@@ -65,15 +65,26 @@ class ResultFile(Generic[ResultT]):
         A last line without its newline was torn by a crash, or is being written: it is left out. A line as it was
         written that does not fit the schema raises InputError: the file belongs to somebody else.
         """
-        return [self._parse(text, number) for number, text in enumerate(self._texts(), start=1) if text]
+        found = []
+        for number, text in enumerate(self.texts(), start=1):
+            try:
+                if text:
+                    found.append(logs.loads(text, self.schema))
+            except (ValueError, RecursionError) as error:
+                raise InputError(
+                    f"{self.path}: line {number}: expected a {self._name} of this version, found: {error}; "
+                    "delete this line, or move the file"
+                ) from error
+        return found
 
-    def damaged(self) -> int:
-        """Return how many lines are not as they were written."""
-        return self._texts().count(None)
+    def texts(self) -> list[bytes | None]:
+        """Return the JSON of every line, None for one that is not as it was written."""
+        *lines, _torn = self._content().split(b"\n")
+        return [unsealed(line) for line in lines]
 
     def keep(self, wanted: Callable[[ResultT], bool]) -> None:
         """Rewrite the file without damaged lines and without results that are not wanted; remove it if none is left."""
-        texts = [text for text in self._texts() if text]
+        texts = [text for text in self.texts() if text]
         content = b"".join(
             sealed(text) + b"\n" for text, result in zip(texts, self.read(), strict=True) if wanted(result)
         )
@@ -117,20 +128,6 @@ class ResultFile(Generic[ResultT]):
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
         return content
-
-    def _texts(self) -> list[bytes | None]:
-        """Return the JSON of every line, None for a damaged one."""
-        *lines, _torn = self._content().split(b"\n")
-        return [unsealed(line) for line in lines]
-
-    def _parse(self, text: bytes, number: int) -> ResultT:
-        try:
-            return logs.loads(text, self.schema)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{self.path}: line {number}: expected a {self._name} of this version, found: {error}; "
-                "delete this line, or move the file"
-            ) from error
 
 
 MOST_RUNS = 100_000  # of one command; all results are kept in memory
@@ -325,7 +322,7 @@ def run_missing(
     foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
     if not any_code:
         check_of_today(results.path, foreign)
-    if damaged := results.damaged():
+    if damaged := results.texts().count(None):
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
     results.keep(lambda result: result.whole)

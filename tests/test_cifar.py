@@ -15,7 +15,7 @@ from helpers import files_below, gz, refused_with
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_lab import datasets, logs, programs
+from highway_lab import logs, programs
 from highway_lab.datasets import CIFARS, Batch, load_dataset
 from highway_networks import draw_subset
 
@@ -161,12 +161,6 @@ def test_the_first_test_images_stand_in_for_all(first, payloads):
     assert draw_subset(data, 3, 1, np.random.default_rng(0)).test_set == "first 2 test images"
 
 
-def test_the_first_test_images_have_their_checksum(first):
-    (first / f"{FIRST}.xz").unlink()
-    (first / FIRST).write_bytes(bytes(N_FIRST * RECORD))
-    refuse(first.parent, first / FIRST, "sha256")
-
-
 def test_the_log_and_its_picture_name_the_first_test_images(first, workdir, capsys):
     words = ("--dataset", "cifar-10", "--data-dir", str(first.parent), "--quick", "--depth", "1", "--hidden", "4")
     assert programs.main([*words, "--out", "log.json"]) == 0
@@ -198,25 +192,12 @@ def test_an_archive_is_downloaded_into_an_empty_directory(tmp_path, data_dir, ar
     assert files_below(data_dir) == {ARCHIVE: archive} | {f"{FOLDER}/{name}": payloads[name] for name in payloads}
 
 
-def test_an_archive_of_another_checksum_is_refused(data_dir, archive):
-    other = gz(b"another")
-    (data_dir / ARCHIVE).write_bytes(other)
-    refuse(data_dir, data_dir / ARCHIVE, "md5", *(hashlib.md5(content).hexdigest() for content in (archive, other)))
-
-
 def test_an_archive_may_be_unpacked_to_tar(data_dir, archive, payloads):
     place = data_dir / ARCHIVE.removesuffix(".gz")
     place.write_bytes(b"no archive")
     refuse(data_dir, place, f"an archive of {FOLDER}/")
     place.write_bytes(gzip.decompress(archive))
     assert load(data_dir).train_x.shape == (5 * N_TRAIN, 3, 32, 32)
-
-
-def test_an_unwritable_folder_is_refused_before_the_download(data_dir, monkeypatch):
-    monkeypatch.setattr(datasets, "fetch", lambda *_: pytest.fail("the download has begun"))
-    (data_dir / FOLDER).rmdir()
-    (data_dir / FOLDER).write_bytes(b"no folder")
-    refuse(data_dir, data_dir / FOLDER, "expected a place to write")
 
 
 def test_the_real_cifar_10_has_its_known_labels_and_means():

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -46,12 +45,6 @@ def read(path: Path | str, program=programs) -> RunLog:
 
 def kept_runs(path: Path = LINES) -> list[RunRecord]:
     return [run for run in ResultFile(path, RunRecord[hn.Config]).read() if run.whole]
-
-
-def run(program, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
-    """Run a command line as a user would: in a process of its own."""
-    command = [sys.executable, str(ROOT / f"{program.COMMAND.module}.py"), *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 def interrupt(*_, **__):
@@ -108,27 +101,21 @@ def test_the_same_job_replaces_its_own_log_another_one_does_not(workdir, refused
 
 
 @pytest.mark.slow
-def test_a_quick_job_on_the_digits_from_end_to_end(tmp_path):
+def test_a_quick_job_on_the_digits_from_end_to_end(workdir, capsys):
     """`--quick` is depth 10 for 5 epochs; all else is the default, cut to the images that there are."""
-    done = run(programs, "--dataset", "digits", "--quick", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    (path,) = tmp_path.iterdir()
+    assert programs.main(["--dataset", "digits", "--quick"]) == 0
+    (path,) = workdir.iterdir()
     assert path.name == "run-digits-quick.json"
-
-    log = read(path)
-    assert log.command == "python highway_networks.py --dataset digits --quick"
+    log, (out, err) = read(path), capsys.readouterr()
+    assert (log.command, err) == ("python highway_networks.py --dataset digits --quick", "")
     assert (log.dataset.name, log.dataset.n_train, log.dataset.n_test) == ("digits", 1437, 360)
     assert log.environment.threads == 1
     expected = [hn.Config(block=b, depth=10, epochs=5, n_train=1437, n_test=360) for b in ("highway", "plain")]
     assert [r.config for r in log.runs] == expected
     assert log.runs[0].history.test_score[-1] > 0.8
-    lines = done.stdout.splitlines()
+    lines = out.splitlines()
     assert sum("epoch" in line for line in lines) == 12
-    for of in log.runs:
-        assert any(
-            line.startswith(f"10     {of.config.block}") and f"{of.history.test_score[-1]:.3f}" in line
-            for line in lines
-        )
+    assert any(line.startswith("10     highway") for line in lines)
     assert lines[-2:] == [f"saved {path.name}", f"to draw it: python -m visualize_highway_networks {path.name}"]
 
 
@@ -425,49 +412,20 @@ def test_ctrl_c_with_no_save_ends_cleanly_and_writes_nothing(workdir, monkeypatc
     assert files_below(workdir) == {}
 
 
-def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir, monkeypatch, start):
+def test_a_start_sweeps_what_is_surely_of_a_dead_process_of_this_program(workdir, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(workdir))
-    monkeypatch.setenv("TMPDIR", str(workdir))
-    program = "from highway_lab.files import scratch_folder\nwith scratch_folder(): print(flush=True); input()"
-    killed, living = (start("-c", program) for _ in range(2))
-    for process in (killed, living):
-        process.stdout.readline()
-    (folder,) = workdir.glob(f"highway-networks-{killed.pid}-*")
-    killed.kill()
-    killed.wait()
-    foreign = [f"highway-networks-{killed.pid}-notes", f"highway-networks-{killed.pid}", "highway-networks-1a-12345678"]
-    for name in foreign:
+    others = ["highway-networks-99999999-notes", "highway-networks-1a-12345678"]
+    for name in (*others, held := f"highway-networks-{os.getpid()}-12345678", "highway-networks-99999999-12345678"):
         Path(name).mkdir()
-    (held,) = workdir.glob(f"highway-networks-{living.pid}-*")
     files.remove_scratch()
-    assert not folder.exists()
-    assert {path.name for path in workdir.iterdir()} == {*foreign, held.name}
-
-
-def test_nohup_lets_a_job_outlive_its_terminal(workdir, monkeypatch):
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        seen = []
-        monkeypatch.setattr(commands, "run_job", lambda *_: seen.append(signal.getsignal(signal.SIGHUP)))
-        programs.main([*DENSE, "--no-save"])
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        programs.main([*DENSE, "--no-save"])
-        assert seen == [signal.SIG_IGN, signal.default_int_handler]
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, former)
-
-
-WITH_MODEL = ("--augment", "--save-model", "net.npz")
-SIDE_BY_SIDE = ("--block", "both", "--jobs", "2", "--tensorboard", "events")
+    assert {path.name for path in workdir.iterdir()} == {*others, held}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "others"), [(signal.SIGTERM, WITH_MODEL), (signal.SIGKILL, SIDE_BY_SIDE)])
-def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys, number, others):
+def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch, start, capsys):
     pytest.importorskip("tensorboardX")
-    words = ["--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20"]
-    words += ["--epochs", "24", "--out", "log.json", *others]
+    words = ["--net", "digits", "--n-train", "100", "--n-validation", "20", "--n-test", "20", "--epochs", "12"]
+    words += ["--block", "both", "--augment", "--tensorboard", "events", "--jobs", "2", "--out", "log.json"]
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "whole")
@@ -480,28 +438,19 @@ def test_runs_go_on_from_their_last_epoch_to_the_same_bits(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path / "cut")
     process = start(conv_highway_networks.__file__, *words)
     wait_until(lambda: len(begun()) == len(whole) and begun()[0].history.epoch[-1] >= 1, "epochs of each net")
-    process.send_signal(number)
+    process.kill()
     process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     wait_until(lambda: not group_lives(process.pid), "the workers' end")
-    assert re.findall(f"-{process.pid}[-_]|_{process.pid}_", " ".join(os.listdir("/dev/shm"))) == []
     assert not Path("log.json").exists()
-    left = commands.read_unfinished(LINES, cn.ConvConfig).runs
-    assert left[0].history.epoch[-1] >= 1
-    for run in left:
-        finished = run.history.epoch[-1] == 24  # on a busy machine one net may be before the other begins
-        assert finished or checkpoint_beside(Path("log.json"), "digits", run.config).exists()
+    for run in commands.read_unfinished(LINES, cn.ConvConfig).runs:
         assert without_seconds(run) == whole[run.config].rows(0, len(run.history.epoch))
 
     capsys.readouterr()
-    assert cn.main(words) == 0
-    assert "epoch  0/24" not in capsys.readouterr().out
+    assert cn.main([*words, "--jobs", "1"]) == 0
+    assert "epoch  0/12" not in capsys.readouterr().out
     runs = read("log.json", cn).runs
     assert [without_seconds(run) for run in runs] == list(whole.values())
     assert {path.name for path in Path().iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
-    if others == WITH_MODEL:
-        assert Path("net.npz").read_bytes() == (tmp_path / "whole" / "net.npz").read_bytes()
-        return
     for run in runs:
         check_events(Path("events", name_files("digits", run.config)), run)
 
@@ -543,14 +492,13 @@ def test_a_finished_log_is_no_older_than_the_lines_of_another_job(workdir):
     assert not torn.exists()
 
 
-@pytest.mark.parametrize("equals", [True, False])
-def test_a_home_folder_is_expanded_in_every_path(workdir, monkeypatch, equals, refused):
+def test_a_home_folder_is_expanded_in_every_path(workdir, monkeypatch, refused):
     monkeypatch.setenv("HOME", str(workdir / "home"))
     Path("home").mkdir()
     flags = {"--out": "~/log.json", "--save-model": "~/net.npz", "--data-dir": "~/data", "--tensorboard": "~/events"}
-    words = [f"{flag}={path}" for flag, path in flags.items()] if equals else [*chain.from_iterable(flags.items())]
+    words = [f"{flag}={path}" for flag, path in flags.items()]
     assert programs.main([*DENSE, "--block", "plain", *words]) == 0
     assert {path.name for path in Path("home").iterdir()} == {"log.json", "net.npz", "events"}
     assert [path.name for path in Path().iterdir()] == ["home"]
-    assert ("'--out=~/log.json'" if equals else "--out '~/log.json'") in read("home/log.json").command
+    assert "'--out=~/log.json'" in read("home/log.json").command
     assert "~nobody-there/log.json: expected a home folder" in refused(programs.main, ["--out=~nobody-there/log.json"])

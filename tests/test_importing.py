@@ -17,7 +17,6 @@ from experiments import __main__ as experiments
 from experiments.common import ExperimentJob, load
 from highway_lab import __version__, cli, jobs, logs, programs
 from highway_lab.logs import TrainedRun, environment
-from highway_lab.training import Training
 from highway_networks import BLOCKS, Config
 
 SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
@@ -54,13 +53,12 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
-def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
+def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
     Path(own_file).write_text(
         f"{OWN}\ndef run():\n    from highway_lab.programs import main\n    main()\n\n"
         "if __name__ == '__main__':\n    run()"
     )
-    process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
+    process = start(own_file, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
     assert out.endswith(f"log.json --import {own_file}\n")
@@ -89,23 +87,6 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
     sys.modules.pop("beside")
     assert len(set(codes)) == 3
     assert codes[2] == codes[3]
-
-
-def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkeypatch, capsys):
-    words = [*SHORT, "--block", "own", "--seeds", "0,1", "--import", own_file, "--out", "log.json"]
-    train_epoch = Training._train_epoch
-
-    def stop_second(training):
-        if training.config.seed:
-            raise KeyboardInterrupt
-        return train_epoch(training)
-
-    monkeypatch.setattr(Training, "_train_epoch", stop_second)
-    assert programs.main(words) == 130
-    Path(own_file).write_text(f"{OWN}\nBLOCKS['own'] = BLOCKS['residual']")
-    logs.imported.clear()
-    capsys.readouterr()
-    assert "found 1 of other code" in refused(programs.main, words)
 
 
 FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41)

@@ -31,27 +31,6 @@ def test_own_arrays_train_and_the_record_says_how_many_there_were():
     np.testing.assert_array_equal(again.net.params.flat, run.net.params.flat)
 
 
-def test_a_number_of_samples_that_was_asked_for_is_no_default():
-    with pytest.raises(InputError, match="`n_train`: expected at most 60 samples, found 6000"):
-        train(Config(n_train=6000), (X, Y, X_TEST, Y_TEST))
-
-
-def test_truth_values_are_two_classes():
-    runs = [train(SMALL, (X, Y.astype(kind), X_TEST, Y_TEST.astype(kind))) for kind in (bool, int)]
-    np.testing.assert_array_equal(*(run.net.params.flat for run in runs))
-    mixed = train(SMALL, (X, Y, X_TEST, Y_TEST.astype(bool)))
-    assert mixed.history.test_score == runs[0].history.test_score
-
-
-def test_targets_may_be_sparse(monkeypatch):
-    monkeypatch.setitem(hn.LOSSES, "labels", hn.LOSSES["cross-entropy"]._replace(target="labels"))
-    labels = np.c_[Y, 1 - Y].astype(float)
-    found, expected = (
-        hn.as_dataset((X, make(labels), X_TEST, make(labels[:20])), "labels") for make in (csr_array, np.asarray)
-    )
-    np.testing.assert_array_equal(found.train_y, expected.train_y)
-
-
 def test_labels_may_be_texts():
     names = np.array(["cat", "dog"])
     numbered = train(SMALL, (X, Y, X_TEST, Y_TEST))
@@ -124,12 +103,6 @@ def test_what_is_no_data_set_no_configuration_and_no_net_is_refused_in_one_line(
             train(SMALL, good, net=net)
 
 
-def test_targets_of_another_kind_are_named_in_the_order_in_which_they_came():
-    expected = r"expected a loss of numbers, found cross-entropy for targets of float64 \(20, 4\) and int64 \(20,\)"
-    with pytest.raises(InputError, match=expected):  # scikit-learn's order of a split
-        train(SMALL, (X, X_TEST, Y, Y_TEST))
-
-
 def test_classes_for_a_loss_of_numbers_are_refused_and_so_are_targets_that_are_no_labels():
     import highway_estimators  # noqa: F401, adds the loss of labels
 
@@ -176,12 +149,6 @@ def test_a_summary_has_a_line_for_each_layer_and_all_parameters():
     assert repr(net).startswith("ConvNet(2 x 9 x 6 → 3 highway blocks of tanh maps → 3; ")
 
 
-def test_help_lists_every_field_with_default_meaning_and_rule():
-    assert "    lr = 0.005: learning rate (a positive number)" in Config.__doc__
-    assert all(f"    {name} = " in Config.__doc__ for name in asdict(Config()))
-    assert "    hidden = 50: units in each block (a positive number)" in DeepNet.__doc__
-
-
 WRONG_BATCHES = {
     "one sample": np.zeros(20),
     "too few columns": np.zeros((5, 19)),
@@ -197,12 +164,6 @@ def test_what_a_net_cannot_take_is_refused(x):
     for call in (NET.forward, NET.predict, NET.gate_means):
         with pytest.raises(InputError, match=r"^x: expected .*, found .*; "):
             call(x)
-
-
-def test_lists_of_rows_are_a_batch():
-    rows = RNG.normal(size=(3, 20)).astype(np.float32)
-    np.testing.assert_array_equal(NET.predict(rows.tolist()), NET.predict(rows))
-    np.testing.assert_array_equal(NET.forward(rows.tolist())[0], NET.forward(rows)[0])
 
 
 def test_a_tensor_is_assigned_in_place_and_a_block_that_is_not_there_is_named():
@@ -311,18 +272,6 @@ def test_numbers_of_numpys_are_as_good_as_pythons(tmp_path):
 def test_a_convolutional_net_of_impossible_sizes_is_refused(wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))}`?: expected .*, found .*; choose"):
         ConvNet(**{"shape": (1, 8, 8), "d_out": 2, "stages": [Blocks(1)], "rng": 0} | wrong)
-
-
-def test_saving_leaves_what_lies_beside_and_follows_a_link(tmp_path):
-    (tmp_path / "net.npz.part").write_text("precious")
-    (tmp_path / "link.npz").symlink_to("net.npz")
-    NET.save(tmp_path / "link.npz")
-    assert (tmp_path / "link.npz").is_symlink()
-    np.testing.assert_array_equal(DeepNet.load(tmp_path / "net.npz").params.flat, NET.params.flat)
-    with pytest.raises(InputError, match="found: a directory or a device"):
-        NET.save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "net.npz", "net.npz.part"]
-    assert (tmp_path / "net.npz.part").read_text() == "precious"
 
 
 def test_a_number_too_small_for_single_precision_is_refused():

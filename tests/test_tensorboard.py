@@ -12,7 +12,6 @@ import pytest
 from helpers import files_below
 from made_up import made_up_run
 
-import conv_recipes as cn
 import highway_networks as hn
 from highway_lab import datasets, logs, programs
 from highway_lab.console import name_files
@@ -91,11 +90,6 @@ def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
         assert hyperparameters(Path("new/events", name)) == dataclasses.asdict(run.config)
 
 
-def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
-    config = hn.Config(lr=0.01)
-    assert len({name_files("mnist", config), name_files("digits", config), name_files("mnist", hn.Config())}) == 3
-
-
 def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
     from highway_lab.tensorboard import EventFile
 
@@ -117,16 +111,14 @@ def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     check_events(file.parent, run)
 
 
-@pytest.mark.parametrize("program", [programs, cn])
-def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
+def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch):
     for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
     assert programs.main([*SHORT, "--no-save"]) == 0, "nothing of it is imported without the flag"
     monkeypatch.setattr(datasets, "_load_digits", lambda *_: pytest.fail("data are read"))
-    error = refused(program.main, ["--tensorboard", "events"])
+    error = refused(programs.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
-    assert program.COMMAND.parser().parse_args(["--tensorboard", "events"]).tensorboard == Path("events")
     assert files_below(workdir) == {}
 
 

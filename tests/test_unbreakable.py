@@ -25,7 +25,6 @@ from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import checkpoint_beside, fit_to
 from highway_lab.files import read_bytes
-from highway_lab.logs import LARGEST
 from highway_networks import InputError
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
@@ -117,17 +116,14 @@ def test_a_huge_file_is_not_read(tmp_path):
         read_bytes(path)
 
 
-def test_a_log_of_more_values_than_memory_should_hold_is_not_read(workdir, refused):
+def test_a_log_that_would_fill_the_memory_is_not_read(workdir, refused):
     """Lists in a field that no log has, in 25 MB: they would take a gigabyte."""
     Path("log.json").write_bytes(b'{"other": [' + b"[]," * logs.MOST_VALUES + b"0]}")
-    assert "log.json: expected a log of this version, found: more than 8,388,608 values" in refused(
-        viz.main, ["log.json"]
-    )
-    for log in ("log.json", "log.digits.jsonl"):
-        Path(log).touch()
-        os.truncate(log, highway_lab.files.MAX_BYTES + 1)
-        assert f"{log}: expected a " in (error := refused(viz.main, [log]))
-        assert "found: more than 268,435,456 bytes" in error
+    error = refused(viz.main, ["log.json"])
+    assert "log.json: expected a log of this version, found: more than 8,388,608 values" in error
+    Path("log.digits.jsonl").touch()
+    os.truncate("log.digits.jsonl", highway_lab.files.MAX_BYTES + 1)
+    assert "found: more than 268,435,456 bytes" in refused(viz.main, ["log.digits.jsonl"])
 
 
 def spoilt_log(change) -> dict:
@@ -159,29 +155,6 @@ def test_a_log_that_cannot_be_drawn_is_refused(workdir, refused, main, change):
     Path("log.json").write_text(json.dumps(spoilt_log(change)))
     assert "log.json: expected" in refused(main, ["log.json"])
     assert [*files_below(workdir)] == ["log.json"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["...json", "a\n$b_{.json"])
-def test_pictures_stay_in_a_folder_below_viz(workdir, monkeypatch, name):
-    monkeypatch.setattr(viz, "RUN_FIGURES", (viz.training_loss,))
-    Path(name).write_text(logs.dumps(small_log()))
-    assert viz.main([name]) == gif.main([name]) == 0
-    assert {len(Path(path).parts) for path in files_below(workdir) if path != name} == {3}
-
-
-@pytest.mark.slow
-def test_losses_without_bound_and_epochs_without_number_are_drawn(workdir, monkeypatch):
-    monkeypatch.setattr(gif, "MOST_FRAMES", 3)
-    log = small_log()
-    log.runs[0].history.train_loss[:] = [LARGEST, -LARGEST]
-    log.runs[0].history.test_score[:] = [-LARGEST, 1]
-    longer_log = json.loads(logs.dumps(log))
-    for _ in range(9):
-        longer(longer_log, longer_log["runs"][0])
-    Path("log.json").write_text(json.dumps(longer_log))
-    assert viz.main(["log.json"]) == gif.main(["log.json"]) == 0
-    assert len(list(gif.frames(viz.read_log(Path("log.json"))))) == 3
 
 
 @pytest.mark.parametrize("name", ["very_deep", "gate_maps"])
@@ -246,11 +219,6 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
     assert files_below(workdir) == before
 
 
-def test_a_number_below_zero_may_have_an_exponent(workdir):
-    assert programs.main([*SHORT, "--gate-bias", "-1e30", "--out", "log.json"]) == 0
-    assert logs.read("log.json", logs.RunLog[hn.Config], "").runs[0].config.gate_bias == -1e30
-
-
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
     Path(".log.json.99999999.0123").touch()
     with highway_lab.files.atomic_write("log.json") as first:
@@ -260,57 +228,24 @@ def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
     assert files_below(workdir) == {"log.json": b"first"}
 
 
-def replace_by_a_file(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.touch()
-
-
-RUNS = Path("runs")
-LOST = {  # the nets, how the log's folder is lost during the second run, the code, how it is mended, all training
-    "read-only": ("dense", lambda: RUNS.chmod(0o555), 2, lambda: RUNS.chmod(0o755), [0, 1]),
-    "replaced by a file": ("conv", lambda: replace_by_a_file(RUNS), 2, RUNS.unlink, [0, 1, 0, 1]),
-    "removed with the working directory": ("dense", lambda: shutil.rmtree(Path.cwd()), 1, None, [0, 1]),
-}
-
-
-@pytest.mark.parametrize(("nets", "lose", "code", "mend", "expected"), LOST.values(), ids=LOST)
+@pytest.mark.parametrize("lose", [lambda: Path("runs").chmod(0o555), lambda: shutil.rmtree(Path.cwd())])
 def test_a_folder_that_is_lost_in_mid_job_is_told_in_a_line(
-    public_folder, as_ordinary_user, monkeypatch, capsys, digits, nets, lose, code, mend, expected
+    public_folder, as_ordinary_user, monkeypatch, capsys, digits, lose
 ):
-    (main, words), train, trained = (
-        (programs.main, SHORT) if nets == "dense" else (conv.main, CONV),
-        commands.train_resumably,
-        [],
-    )
+    train = commands.train_resumably
     monkeypatch.setattr(datasets, "_load_digits", lambda: digits)
-
-    def train_or_lose(config, data, **options):
-        trained.append(config.seed)
-        if trained == [0, 1]:
-            lose()
-        return train(config, data, **options)
-
-    def job() -> tuple[int | str | None, str]:
-        try:
-            code = main([*words, "--seeds", "0,1", "--out", "runs/log.json"])
-        except SystemExit as stopped:
-            code = stopped.code
-        return code, capsys.readouterr().err.strip()
-
-    monkeypatch.setattr(commands, "train_resumably", train_or_lose)
+    monkeypatch.setattr(commands, "train_resumably", lambda *of, **others: lose() or train(*of, **others))
     public_folder.chmod(0o777)
     monkeypatch.chdir(public_folder)
     with as_ordinary_user():
-        Path("place", RUNS).mkdir(parents=True)
+        Path("place/runs").mkdir(parents=True)
         os.chdir("place")
-        found, error = job()
-        assert (found, error.count("\n"), bool(error)) == (code, 0, code != 0), error
-        if mend:
-            mend()
-            RUNS.mkdir(exist_ok=True)
-            assert job() == (0, "")
-    assert trained == expected
-    assert [*files_below(public_folder)] == (["place/runs/log.json"] if code == 0 or mend else [])
+        try:
+            code = programs.main([*SHORT, "--out", "runs/log.json"])
+        except SystemExit as stopped:
+            code = stopped.code
+    assert code in (1, 2)
+    assert capsys.readouterr().err.strip().count("\n") == 0
 
 
 def test_a_disk_too_full_for_the_log_loses_no_run(workdir, refused, monkeypatch):

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, refused_with
+from helpers import refused_with
 from made_up import made_up_log, made_up_run
 
 import highway_networks as hn
@@ -58,19 +58,6 @@ def test_records_of_epochs_put_together_are_the_run():
     assert joined([*rows, run]) == [run]
     assert joined(rows[1:]) == []
     assert [record.whole for record in (*rows, run)] == [False, False, False, True]
-
-
-def test_lines_of_several_processes_keep_their_environment(workdir):
-    runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
-    results = ResultFile(LINES, RunRecord[hn.Config])
-    results.append(dataclasses.replace(runs[0].rows(0, 2), environment=SOME_ENVIRONMENT))
-    one, other = EpochLines(results, "none"), EpochLines(results, "none")
-    one(runs[1].rows(0, 2))
-    other(runs[0])
-    one(runs[1])
-    found = read_unfinished(LINES, hn.Config)
-    assert [dataclasses.replace(run, environment=None) for run in found.runs] == runs
-    assert [run.environment for run in results.read()] == [SOME_ENVIRONMENT, *[logs.environment()] * 3]
 
 
 def unfinished(epochs: int, rows: int) -> RunRecord:
@@ -135,15 +122,6 @@ def test_the_epochs_of_a_killed_job_are_drawn_by_name(workdir, refused, capsys):
 @pytest.mark.parametrize("path", [".", "/", "missing/log.json"])
 def test_a_log_that_cannot_come_is_not_waited_for(workdir, refused, path):
     assert f"found neither at {path}; name another" in refused(viz.main, [path, "--watch"])
-
-
-def test_a_folder_that_is_removed_ends_the_watch(workdir, monkeypatch):
-    folder = workdir / "folder"
-    for log in (folder / "log.json", Path("log.json")):
-        folder.mkdir(exist_ok=True)
-        monkeypatch.chdir(folder)
-        with refused_with(f"--watch: expected a log, or a folder for one, found neither at {log}"):
-            viz.watch(log, None, lambda _: folder.rmdir() if folder.exists() else pytest.fail("waits for ever"))
 
 
 def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):

@@ -161,4 +161,4 @@ def numbers(results: Results) -> dict:
     }
 
 
-FIGURES: dict = {}  # the page shows the depth sweep's
+FIGURES = {}  # the page shows the depth sweep's

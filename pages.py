@@ -15,7 +15,6 @@ if __name__ == "__main__":
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,26 +49,20 @@ def sums() -> str:
 
 def costs() -> dict[str, Any]:
     """Return the hours of one core that logs state, by experiment, and in all."""
-    hours = {}
-    for name in STEPS:
-        seen: set[str] = set()
-        read = [json.loads(read_bytes(path)) for path in load(name).existing_logs()]
-        hours[name] = sum(seconds(read, seen)) / 3600
+    read = {name: [json.loads(read_bytes(path)) for path in load(name).existing_logs()] for name in STEPS}
+    hours = {name: seconds(of) / 3600 for name, of in read.items()}
     return {"hours": hours, "all": sum(hours.values())}
 
 
-def seconds(of: Any, seen: set[str]) -> Iterator[float]:
-    """Yield the seconds of all runs in a part of a log, once for a run that several logs hold."""
+def seconds(of: Any) -> float:
+    """Return the seconds of all runs in a part of a log: those that were measured, else those of the history."""
     if isinstance(of, list):
-        for part in of:
-            yield from seconds(part, seen)
-    if isinstance(of, dict):
-        run = json.dumps({name: value for name, value in of.items() if name != "environment"})
-        if "seconds" in of and run not in seen:
-            seen.add(run)
-            yield sum(of["seconds"]) if isinstance(of["seconds"], list) else of["seconds"]
-        for name in of.keys() - {"seconds"}:
-            yield from seconds(of[name], seen)
+        return sum(map(seconds, of))
+    if not isinstance(of, dict):
+        return 0.0
+    if "seconds" in of:
+        return sum(of["seconds"]) if isinstance(of["seconds"], list) else of["seconds"]
+    return seconds(of.get("measured")) or seconds([*of.values()])
 
 
 QUOTED = {name: cache(load(name).quoted) for name in STEPS}  # by source, what may be quoted of it

@@ -102,6 +102,6 @@ def test_a_page_that_cannot_be_read_is_one_line(content, parts, folder, refused)
     assert_says(InputError(refused(pages.main, ["--check"]).rstrip("\n")), *parts)
 
 
-def test_a_run_that_stands_in_several_logs_costs_its_time_once():
-    run, other = {"task": 1, "history": {"seconds": [1.0, 2.0]}}, {"task": 2, "seconds": 4.0, "environment": None}
-    assert sum(pages.seconds([[run, other], [other | {"environment": "here"}, run]], set())) == 7
+def test_a_run_costs_the_seconds_that_were_measured_or_those_of_its_epochs():
+    run, whole = {"history": {"seconds": [1.0, 2.0]}, "measured": {"score": 0.9}}, {"measured": {"seconds": 4.0}}
+    assert pages.seconds({"runs": [run, run | whole], "environment": None}) == 7

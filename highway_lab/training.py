@@ -11,9 +11,8 @@ import highway_networks
 from highway_lab import checkpoints
 from highway_lab.jobs import check_memory
 from highway_lab.logs import RunRecord
-from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Config, Dataset, DeepNet, TrainingConfig, batch_sizes, check_hyperparameters
+from highway_networks import BLOCKS, Config, Dataset, TrainingConfig, batch_sizes, check_hyperparameters
 
 
 def memory_of(config: Any, data: Dataset) -> int:
@@ -29,8 +28,7 @@ def memory_of(config: Any, data: Dataset) -> int:
     rows, sizes = BLOCKS[config.block].rows(D), batch_sizes(config)
     n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
     a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
-    passes = sum(len(slices_of(D, size)) for size in sizes)
-    return (n_params * (3 + passes) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
+    return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
 
 
 class Training(highway_networks.Training):
@@ -40,9 +38,6 @@ class Training(highway_networks.Training):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
-        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
-            self.net = in_slices(self.net)
-            self.workspaces = {size: self.net.workspace(size) for size in batch_sizes(config)}
 
     def new_net(self, rng: np.random.Generator) -> Any:
         check_memory(memory_of(self.config, self.data))

@@ -45,7 +45,9 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
 
 if __name__ == "__main__":
     for path in sorted(EXAMPLES.glob("*.py")):
-        notebook = notebook_of(path.read_text(encoding="utf-8"))
+        if "\n# %% " not in (program := path.read_text(encoding="utf-8")):
+            continue  # one without cells
+        notebook = notebook_of(program)
         run(notebook, EXAMPLES)
         nbformat.write(notebook, path.with_suffix(".ipynb"))
         print(f"made {path.with_suffix('.ipynb')}")

@@ -200,6 +200,8 @@ class StudyExperiment(Experiment):
             found = f"expected one log, found {len(arguments.logs)}"
             raise InputError(f"{arguments.command}: {found}; name one, or none for the committed ones")
         own, ending = arguments.own, arguments.study
+        if own:
+            arms_of(own)  # whose blocks a log of theirs names
         logs = {of: [path] for of in self.studies if (path := self.log_of(of)).exists()}
         beside = self.log_with(self.log_of(ending), own) if own else None
         if given := self.named(arguments.logs[0]) if arguments.logs else beside:
@@ -353,8 +355,8 @@ def is_smoke(log: StudyLog) -> bool:
     return "--smoke" in log.command.split()
 
 
-def with_own(study: Study, file: Path) -> Study:
-    """Return a study with the arms of a user's file; raises InputError for a file that has none, or none for nets."""
+def arms_of(file: Path) -> dict[str, Arm]:
+    """Import a user's file and return its arms; raises InputError for a file that has none."""
     if str(file) not in imported:
         import_file(str(file))
     arms = getattr(sys.modules[file.stem], "ARMS", None)
@@ -364,6 +366,12 @@ def with_own(study: Study, file: Path) -> Study:
     if wrong := [name for name in arms if not (isinstance(name, str) and name.isprintable() and len(name) <= 60)]:
         expected = "expected names of at most 60 printable characters"
         raise InputError(f"{file}: {expected}, found {wrong[0]!r:.60}; rename it")
+    return arms
+
+
+def with_own(study: Study, file: Path) -> Study:
+    """Return a study with the arms of a user's file; raises InputError if they make no nets."""
+    arms = arms_of(file)
     try:
         both = study.with_arms({name: arm._replace(grid=plain_grid(arm)) for name, arm in arms.items()})
         for cell in both.only(arms).cells:

@@ -1,7 +1,10 @@
 """The examples: each runs in a quick form, as program and as notebook, draws its picture, and finds what it says."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,8 @@ QUICK = {  # texts and what stands in for them
         ("max_iter=1000", "tol=0.01"),
     ],
 }
-EXAMPLES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))}
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "examples").glob("*.ipynb"))
+EXAMPLES = {name: (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8") for name in NOTEBOOKS}
 PROGRAMS = [name for name in EXAMPLES if name != "highway_layer"]  # the lecture is read as a notebook
 
 
@@ -148,3 +152,14 @@ def test_the_pipeline_s_gates_are_those_of_its_rows(run_example):
     found = run_example("table_in_a_pipeline")
     assert len(found["depth"]) == len(found["test"])
     assert found["depth"].between(0, 2).all()
+
+
+def test_a_kind_of_net_of_ones_own_is_trained_and_drawn_beside_those_of_a_study(workdir):
+    """Each command is a process of its own, which learns to know the block from the file."""
+    own = ["--with", str(ROOT / "examples" / "my_arm.py")]
+    for words in (["run", "--smoke", *own], ["plot", "runs/small_nets-smoke-my_arm.json", *own]):
+        command = [sys.executable, "-m", "experiments", "small_nets", *words]
+        shown = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        assert shown.returncode == 0, shown.stderr
+    assert "residual, halved, 20, 50: lr 0.0005; error " in shown.stdout
+    assert Path("viz/smoke-my_arm/small_nets.png").exists()

@@ -34,7 +34,7 @@ def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = 
 
     any_code: whether also from one of other code
     """
-    return train_resumably(config, data, keep=checkpoint_path(name, config), any_code=any_code)
+    return RunRecord.of(train_resumably(config, data, keep=checkpoint_path(name, config), any_code=any_code))
 
 
 def checkpoint_path(name: str, config: ConvConfig) -> Path:

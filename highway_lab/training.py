@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy as np
 import highway_networks
 from highway_lab import checkpoints
 from highway_lab.jobs import check_memory
-from highway_lab.logs import RunRecord
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Config, Dataset, TrainingConfig, batch_sizes, check_hyperparameters
+from highway_networks import BLOCKS, Config, Dataset, Run, TrainingConfig, batch_sizes, check_hyperparameters
 
 
 def memory_of(config: Any, data: Dataset) -> int:
@@ -43,41 +42,37 @@ class Training(highway_networks.Training):
         check_memory(memory_of(self.config, self.data))
         return super().new_net(rng)
 
-    def _train_epoch(self) -> tuple[float, float]:
-        with one_thread():
-            return super()._train_epoch()
-
-    def _record(self, norm: float, start: float) -> None:
-        with one_thread():
-            super()._record(norm, start)
-
-    def record(self) -> RunRecord:
-        """Return the record so far as a log keeps it, and the net as `net`."""
-        run = self.so_far()
-        record = RunRecord(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
-        record.net = run.net
-        return record
+    def epochs(self, *, scored: bool = True) -> Iterator[float]:
+        """Train as the core does, each epoch with one thread."""
+        steps = super().epochs(scored=scored)
+        while True:
+            with one_thread():
+                try:
+                    loss = next(steps)
+                except StopIteration:
+                    return
+            yield loss
 
 
 def train_resumably(
     config: TrainingConfig,
     data: Dataset,
     *,
-    report: Callable[[RunRecord], None] = lambda run: None,
+    report: Callable[[Run], None] = lambda run: None,
     keep: str | os.PathLike | None = None,
     any_code: bool = False,
-) -> RunRecord:
-    """Train one net as `highway_networks.train` does; returns the record of the run, whose `net` is the trained net.
+) -> Run:
+    """Train one net as `highway_networks.train` does; returns the run, whose `net` is the trained net.
 
-    `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
+    `report` is called with the run so far after each epoch, the untrained net's (epoch 0) included, and where a run
     goes on. `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there and of
     today's code, or of `any_code`. Raises InputError if `data` does not suit the config.
     """
     training = Training(config, data)
     if keep and checkpoints.restore(keep, training, any_code=any_code):
-        report(training.record())  # also of one whose last epoch was its checkpoint's
+        report(training.run())  # also of one whose last epoch was its checkpoint's
     for _ in training.epochs():
         if keep:
             checkpoints.save(keep, training)
-        report(training.record())
-    return training.record()
+        report(training.run())
+    return training.run()

@@ -40,8 +40,13 @@ def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
 
 
 def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
-    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None."""
-    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*train_loss), None)
+    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None.
+
+    Otherwise it stays at the last loss until its last epoch.
+    """
+    missing = 0 if train_loss[-1] is None else trial.epochs + 1 - len(train_loss)
+    losses = [*train_loss, *train_loss[-1:] * missing]
+    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*losses), None)
 
 
 def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:

@@ -23,12 +23,12 @@ from experiments import common, depth_search, gate_maps
 from experiments.looks import models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, ignore_interrupts, run_cli
-from highway_lab.commands import checkpoint_beside, fit_to
+from highway_lab.commands import checkpoint_beside
 from highway_lab.files import read_bytes
 from highway_lab.jobs import MOST_LINES
 from highway_lab.logs import LARGEST
 from highway_lab.training import Training, memory_of
-from highway_networks import InputError
+from highway_networks import InputError, fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -337,7 +337,7 @@ def test_ctrl_c_while_it_is_told_what_is_safe_does_nothing():
 @pytest.fixture
 def checkpoint(workdir, digits) -> Path:
     """A file in the place of the checkpoint of a convolutional net on the digits, whose log is log.json."""
-    config = conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
+    config = fitted(conv.configure("digits"), digits)
     path = checkpoint_beside(Path("log.json"), "digits", config)
     path.write_bytes(b"an earlier one")
     return path

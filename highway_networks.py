@@ -1012,8 +1012,7 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
     """
     data = data if isinstance(data, Dataset) else Dataset(*data)
-    both = data.train_y, data.test_y
-    if all(np.iterable(y) and not isinstance(y, str) and all(isinstance(of, str) for of in y) for y in both):
+    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
         names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
@@ -1037,10 +1036,10 @@ def as_dataset(data: Any, loss: str) -> Dataset:
     for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if data.train_weights is not None:
-        data = data._replace(train_weights=as_numbers("train_weights", data.train_weights))
-        check_array("train_weights", data.train_weights, data.train_x.shape[:1], 0)
-    return data._replace(outputs=outputs)
+    if (weights := data.train_weights) is not None:
+        weights = as_numbers("train_weights", weights)
+        check_array("train_weights", weights, data.train_x.shape[:1], 0)
+    return data._replace(outputs=outputs, train_weights=weights)
 
 
 def fitted(config: Any, data: Dataset) -> Any:

@@ -42,10 +42,10 @@ def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
 def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
     """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None.
 
-    Otherwise it stays at the last loss until its last epoch.
+    Otherwise each loss lasts for as many epochs as the trial has for it.
     """
-    missing = 0 if train_loss[-1] is None else trial.epochs + 1 - len(train_loss)
-    losses = [*train_loss, *train_loss[-1:] * missing]
+    rows = len(train_loss) if train_loss[-1] is None else trial.epochs + 1
+    losses = [train_loss[row * len(train_loss) // rows] for row in range(rows)]
     return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*losses), None)
 
 

@@ -48,7 +48,7 @@ figures: $(INSTALLED)
 	$(PYTHON) visualize_highway_networks.py run.json run_sweep.json
 	$(PYTHON) make_highway_networks_gif.py run.json
 	$(PYTHON) -m experiments plot
-	$(PYTHON) -m benchmarks training_step_figures
+	$(PYTHON) -m benchmarks plot
 	$(MAKE) readme
 
 screenshot:  # of the page's figure 4, by Chromium; as root it needs --no-sandbox
@@ -75,7 +75,6 @@ bench: $(INSTALLED)
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks conv_step --json benchmarks/conv_step.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimators --json benchmarks/estimators.json
 	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks estimator_defaults --json benchmarks/estimator_defaults.json
-	env -u OPENBLAS_CORETYPE $(PYTHON) -m benchmarks article --json benchmarks/article.json
 	$(MAKE) figures
 
 $(INSTALLED): pyproject.toml

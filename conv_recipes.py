@@ -26,7 +26,7 @@ from conv_highway_networks import (
 )
 from highway_lab.cli import TABLES
 from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import CLASSES, load_dataset
+from highway_lab.datasets import CLASSES
 from highway_networks import (
     OPTIMIZERS,
     POSITIVE,
@@ -81,11 +81,7 @@ def fitnet(*stages: Stage, counts: tuple[int, int], **settings: Any) -> Recipe:
     return Recipe("cifar-10", stages, shared | settings, counts)
 
 
-def alternating(number: int) -> list[Blocks]:
-    """Return `number` blocks, 3x3 and 1x1 in turn."""
-    return [Blocks(1, (3, 1)[index % 2]) for index in range(number)]
-
-
+ALTERNATING = [Blocks(1, size) for size in (3, 1, 3, 1, 3, 1, 3, 1, 3)]
 TABLE_3 = (
     *(Convolution(32), Blocks(4), MaxPool(3, 2), Dropout(0.2)),
     *(Convolution(80), Blocks(5), MaxPool(3, 2), Dropout(0.2)),
@@ -111,9 +107,9 @@ NETS = {
     # 1.25 M, 3x3 and 1x1 in turn: we assume 9 blocks at each of three resolutions, twice as many maps at the next, and
     # the end of table 3's net; 24 maps at first give the paper's number of parameters.
     "highway-c": fitnet(
-        *(Convolution(24), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(48), *alternating(9), MaxPool(3, 2), Dropout(0.2)),
-        *(Convolution(96), *alternating(9), Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
+        *(Convolution(24), *ALTERNATING, MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(48), *ALTERNATING, MaxPool(3, 2), Dropout(0.2)),
+        *(Convolution(96), *ALTERNATING, Convolution(100, 1, padding=0), AveragePool(8), Dropout(0.2)),
         gate_bias=-3.0,
         counts=(32, 1_251_798),
     ),
@@ -243,7 +239,6 @@ COMMAND = TrainingCommand(
     description="Train the paper's convolutional networks and log every epoch as JSON.",
     config=ConvConfig,
     configure=configure,
-    load=load_dataset,
     dataset=lambda net: NETS[net].dataset,
     sizes=NETS,
     quick={  # so few steps need small batches, and no dropout, to learn anything

@@ -15,7 +15,7 @@ What looks inside a net takes the inputs that the net takes. Behind other steps 
 They are for looking into gates, depth and lesions of a net. For accuracy alone, take linear models and boosted trees
 first: on tables, depth gains little, and a fit takes one to four times as long as one of scikit-learn's MLPs, and
 longer with each block. So by default a net has few blocks, the fewer the fewer rows there are; ask for more to study
-them. Cross-validation chose the defaults on other data than benchmarks/estimators.md reports on, by the rule of
+them. Cross-validation chose the defaults on other data than benchmarks/README.md reports on, by the rule of
 benchmarks/estimator_defaults.py.
 
 Early stopping begins to wait for gains once a classifier no longer gives all validation samples the same class. It can

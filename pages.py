@@ -25,18 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import highway_lab.logs
-from benchmarks import (
-    article_figures,
-    conv_step_figures,
-    estimator_defaults_figures,
-    estimators_figures,
-    training_step_figures,
-)
-from benchmarks.article import ArticleLog
-from benchmarks.conv_step import ConvStepLog
-from benchmarks.estimator_defaults import DefaultsLog
-from benchmarks.estimators import EstimatorsLog
-from benchmarks.training_step import StepLog
+from benchmarks import __main__ as benchmarks
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, sha256_of
 from experiments.costs import costs, steps_of_logs
@@ -58,16 +47,9 @@ OPENED = re.compile(r"^<!-- table:", re.MULTILINE)
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end table -->$", re.DOTALL | re.MULTILINE)
 
 
-BENCHMARKS = {  # the module with their tables, and the class of their log
-    "training_step": (training_step_figures, StepLog),
-    "conv_step": (conv_step_figures, ConvStepLog),
-    "estimators": (estimators_figures, EstimatorsLog),
-    "estimator_defaults": (estimator_defaults_figures, DefaultsLog),
-    "article": (article_figures, ArticleLog),
-}
-
-
+BENCHMARKS = {name: benchmarks.load(name) for name in benchmarks.NAMES}
 QUOTED = {name: cache(load(name).quoted) for name in STEPS if hasattr(load(name).contents, "FIGURES")}  # by source
+QUOTED |= {name: cache(BENCHMARKS[name].quoted) for name in BENCHMARKS}
 
 
 def faults(page: Path) -> list[str]:
@@ -115,9 +97,6 @@ def all_tables() -> dict[str, Table]:
     add("run_sweep", {"sweep": sweep_table}, [sweep])
     for experiment in map(load, STEPS):
         add(experiment.name, experiment.tables, sources_of(experiment, experiment.datasets))
-    for name, (figures, schema) in BENCHMARKS.items():
-        read = partial(read_log, schema, "make bench", ["mnist", None])
-        add(name, figures.TABLES, [Source(Path(f"benchmarks/{name}.json"), read)])
     return tables
 
 
@@ -205,8 +184,9 @@ def fill(readme: Path) -> tuple[str, str]:
 
 def sums() -> str:
     """Return the digests of all logs of tables that are here, in the format of sha256sum."""
-    logs = {source.log for table in all_tables().values() for source in table.sources if source.log.exists()}
-    return "".join(f"{sha256_of(log)}  {log.as_posix()}\n" for log in sorted(logs))
+    logs = {source.log for table in all_tables().values() for source in table.sources}
+    logs |= {benchmark.log_path for benchmark in BENCHMARKS.values()}
+    return "".join(f"{sha256_of(log)}  {log.as_posix()}\n" for log in sorted(logs) if log.exists())
 
 
 def logs_that_differ(some: str, others: str) -> str:

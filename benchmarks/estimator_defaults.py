@@ -28,7 +28,7 @@ from highway_lab.fields import Count, NonEmpty
 from highway_lab.logs import DatasetInfo, Log
 
 from .estimators import CLASSIFIERS, FEW, HIGHWAY, MLP, REGRESSORS, Scores, Task, cross_validated, leads, made_up, table
-from .measures import run
+from .measures import Benchmark
 
 TOLERANCE = 0.01  # of a mean score
 FOLDS, SEEDS = 3, (0,)
@@ -106,4 +106,10 @@ def choose(arguments: argparse.Namespace) -> DefaultsLog:
     return log
 
 
-main = partial(run, "estimator_defaults", choose)
+def numbers(log: DefaultsLog) -> dict:
+    """Return what the page quotes: the chosen candidate, and the worst difference of each."""
+    lowest = {name: worst(log, name) for name in log.candidates}
+    return {"chosen": chosen(log), "worst": lowest, "tolerance": TOLERANCE, "folds": log.folds}
+
+
+BENCHMARK = Benchmark("estimator_defaults", DefaultsLog, choose, numbers)

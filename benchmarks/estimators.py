@@ -10,10 +10,11 @@ estimator has one thread, and its seconds are the processor's, whatever else the
 import argparse
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -31,11 +32,11 @@ from threadpoolctl import threadpool_limits
 
 from highway_estimators import HighwayClassifier, HighwayRegressor
 from highway_lab.fields import Count, NonEmpty, Score
-from highway_lab.intervals import LEVEL, Interval
+from highway_lab.intervals import LEVEL, Interval, judge
 from highway_lab.logs import Log
 from highway_networks import rounded
 
-from .measures import Spread, run, spread
+from .measures import Benchmark, Spread, spread
 
 FOLDS, ROUNDS = 5, 3  # a round is all folds of a seed
 FEW, DRAWS = 30, 4  # rows that a task of few rows trains on; how often they are drawn for each fold of another task
@@ -99,11 +100,6 @@ def leads(rows: Sequence[Scores], contender: str, other: str, folds: int) -> dic
     return {task: corrected(np.subtract(found[task, contender], found[task, other]), folds) for task in tasks}
 
 
-def bundled(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs and targets of a data set that comes with scikit-learn."""
-    return getattr(datasets, f"load_{name}")(return_X_y=True)
-
-
 def table(n_samples: int, n_classes: int | None = None, *, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a made-up table: 5 numbers, 2 categories of 5 values as 10 columns of 0 and 1.
 
@@ -119,33 +115,32 @@ def table(n_samples: int, n_classes: int | None = None, *, random_state: int) ->
     return X, scores[:, 0] + scores.std() * rng.standard_normal(n_samples)
 
 
+MADE_UP = {  # contenders, and what draws the data by a `random_state`
+    "2 classes": (CLASSIFIERS, partial(datasets.make_classification, 500, n_informative=5, flip_y=0.1)),
+    "4 classes": (CLASSIFIERS, partial(datasets.make_classification, 500, n_classes=4, n_informative=8, flip_y=0.05)),
+    "moons": (CLASSIFIERS, partial(datasets.make_moons, 300, noise=0.3)),
+    "hastie": (CLASSIFIERS, partial(datasets.make_hastie_10_2, 2000)),
+    "table of classes": (CLASSIFIERS, partial(table, 2000, 4)),
+    "linear": (REGRESSORS, partial(datasets.make_regression, 300, n_features=20, n_informative=10, noise=50)),
+    "friedman1": (REGRESSORS, partial(datasets.make_friedman1, 500, noise=1)),
+    "friedman2": (REGRESSORS, partial(datasets.make_friedman2, 500, noise=100)),
+    "friedman3": (REGRESSORS, partial(datasets.make_friedman3, 500, noise=0.1)),
+    "table of numbers": (REGRESSORS, partial(table, 2000)),
+}
+
+
 def made_up(random_state: int) -> dict[str, Task]:
     """Return the tasks that are drawn at random, always the same for a seed."""
-
-    def classes(make: Callable, *arguments: Any, **options: Any) -> Task:
-        return Task(CLASSIFIERS, partial(make, *arguments, **options, random_state=random_state))
-
-    def target(make: Callable, *arguments: Any, **options: Any) -> Task:
-        return Task(REGRESSORS, partial(make, *arguments, **options, random_state=random_state))
-
-    return {
-        "2 classes": classes(datasets.make_classification, 500, n_informative=5, flip_y=0.1),
-        "4 classes": classes(datasets.make_classification, 500, n_classes=4, n_informative=8, flip_y=0.05),
-        "moons": classes(datasets.make_moons, 300, noise=0.3),
-        "hastie": classes(datasets.make_hastie_10_2, 2000),
-        "table of classes": classes(table, 2000, 4),
-        "linear": target(datasets.make_regression, 300, n_features=20, n_informative=10, noise=50),
-        "friedman1": target(datasets.make_friedman1, 500, noise=1),
-        "friedman2": target(datasets.make_friedman2, 500, noise=100),
-        "friedman3": target(datasets.make_friedman3, 500, noise=0.1),
-        "table of numbers": target(table, 2000),
-    }
+    return {name: Task(of, partial(make, random_state=random_state)) for name, (of, make) in MADE_UP.items()}
 
 
+BUNDLED = {
+    of: partial(getattr(datasets, f"load_{of}"), return_X_y=True) for of in ("iris", "wine", "breast_cancer", "digits")
+}
 TASKS = {
-    **{name: Task(CLASSIFIERS, partial(bundled, name)) for name in ("iris", "wine", "breast_cancer", "digits")},
-    f"digits, {FEW} rows": Task(CLASSIFIERS, partial(bundled, "digits"), few=True),
-    "diabetes": Task(REGRESSORS, partial(bundled, "diabetes")),
+    **{name: Task(CLASSIFIERS, load) for name, load in BUNDLED.items()},
+    f"digits, {FEW} rows": Task(CLASSIFIERS, BUNDLED["digits"], few=True),
+    "diabetes": Task(REGRESSORS, partial(datasets.load_diabetes, return_X_y=True)),
     **made_up(random_state=0),
 }
 
@@ -188,4 +183,21 @@ def compare(arguments: argparse.Namespace) -> EstimatorsLog:
     return EstimatorsLog.new(arguments.command_line, None, folds=FOLDS, seeds=seeds, scores=scores)
 
 
-main = partial(run, "estimators", compare, rounds=ROUNDS)
+def numbers(log: EstimatorsLog) -> dict:
+    """Return what the page quotes, by task: mean score and median seconds of each contender, and the lead over MLPs."""
+    score, seconds, lead = {}, {}, leads(log.scores, HIGHWAY, MLP, log.folds)
+    for row in log.scores:
+        score.setdefault(row.task, {})[row.contender] = corrected(row.scores, log.folds).value
+        seconds.setdefault(row.task, {})[row.contender] = row.fit_seconds.median
+    return {
+        "score": score,
+        "best": Counter(max(of, key=of.get) for of in score.values()),
+        "lead": lead,
+        "verdicts": Counter(judge(of, margin=0) for of in lead.values()),
+        "slower": [of[HIGHWAY] / of[MLP] for of in seconds.values()],
+        "folds": log.folds,
+        "seeds": len(log.seeds),
+    }
+
+
+BENCHMARK = Benchmark("estimators", EstimatorsLog, compare, numbers, rounds=ROUNDS)

@@ -1,4 +1,4 @@
-"""Parts that all measurements share: their command, and medians with quartiles."""
+"""Parts that all measurements share: their command and log, and medians with quartiles."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,48 +14,68 @@ from highway_lab.cli import OneLineParser, count, run_cli
 from highway_lab.commands import add_replace
 from highway_lab.fields import NotNegative
 from highway_lab.files import check_replaceable, check_suffix, check_writable
-from highway_lab.logs import Log, read_any, write
+from highway_lab.logs import Log, read, read_any, write
 from highway_networks import InputError, rounded
 
 KERNELS = "OPENBLAS_CORETYPE"  # the environment variable that tells OpenBLAS which kernels to take when NumPy loads
 
 
-def run(
-    name: str,
-    measure: Callable[[argparse.Namespace], Log],
-    argv: Sequence[str] | None = None,
-    *,
-    rounds: int | None = None,
-    contenders: Collection[str] = (),
-) -> int:
-    """Run a measurement's command line, and write the log if one is asked for; return the exit code.
+@dataclass(frozen=True)
+class Benchmark:
+    """A measurement: `python -m benchmarks NAME` makes a log of this schema, by the function that measures.
 
-    `rounds`: turns of each contender, for a measurement that has turns; `contenders`: those that may be left out.
+    numbers     makes of a log what the page quotes
+    rounds      turns of each contender, for a measurement that has turns
+    contenders  those that may be left out
     """
-    parser = OneLineParser(prog=f"python -m benchmarks {name}", description=measure.__doc__)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
-    add_replace(parser)
-    if rounds:
-        parser.add_argument("--rounds", type=count, default=rounds, metavar="N", help="turns of each, %(default)s")
-    if contenders:
-        parser.add_argument("--only", nargs="+", choices=contenders, default=contenders, help="beside ours, only these")
 
-    def measure_and_write(arguments: argparse.Namespace) -> None:
+    name: str
+    schema: type[Log]
+    measure: Callable[[argparse.Namespace], Log]
+    numbers: Callable[[Any], dict[str, Any]]
+    rounds: int | None = None
+    contenders: Collection[str] = ()
+
+    @property
+    def log_path(self) -> Path:
+        """Path of the committed log."""
+        return Path(f"benchmarks/{self.name}.json")
+
+    def read(self, path: Path) -> Any:
+        """Read a log; raises InputError."""
+        return read(path, self.schema, f"make it with: python -m benchmarks {self.name} --json {path}")
+
+    def quoted(self) -> dict[str, Any]:
+        """Return the numbers of the committed log, which the page quotes."""
+        return self.numbers(self.read(self.log_path))
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command line, and write the log if one is asked for; returns the exit code."""
+        parser = OneLineParser(prog=f"python -m benchmarks {self.name}", description=self.measure.__doc__)
+        parser.add_argument("--json", type=Path, metavar="PATH", help="write the log there")
+        add_replace(parser)
+        if self.rounds:
+            parser.add_argument("--rounds", type=count, default=self.rounds, metavar="N", help="of each, %(default)s")
+        if self.contenders:
+            names = self.contenders
+            parser.add_argument("--only", nargs="+", choices=names, default=names, help="beside ours, only these")
+        return run_cli(parser, self.run, argv)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        """Measure, and write the log."""
+        path = arguments.json
         if sys.platform != "linux":
             raise InputError(f"benchmarks: expected Linux, found {sys.platform}; run them there")
-        if arguments.json:
-            check_suffix("--json", arguments.json, f"{name}.json")
-            check_writable(arguments.json)
-            schema = measure.__annotations__["return"]  # whatever rounds and contenders the log that is there has
-            check_replaceable(arguments.json, lambda: read_any(arguments.json, schema) is not None, arguments.replace)
+        if path:
+            check_suffix("--json", path, f"{self.name}.json")
+            check_writable(path)
+            check_replaceable(path, lambda: read_any(path, self.schema) is not None, arguments.replace)
         if KERNELS in os.environ:
             print(f"WARNING {KERNELS} is set: users get other kernels; unset it", file=sys.stderr)
-        log = measure(arguments)
-        if arguments.json:
-            write(arguments.json, log)
-            print(f"saved {arguments.json}")
-
-    return run_cli(parser, measure_and_write, argv)
+        log = self.measure(arguments)
+        if path:
+            write(path, log)
+            print(f"saved {path}")
 
 
 @dataclass
@@ -65,13 +86,9 @@ class Spread:
     median: NotNegative
     high: NotNegative
 
-    def __format__(self, form: str) -> str:
-        """Return `median (low–high)`, each number in this format (by default three digits)."""
-        low, median, high = (format(value, form or ".3g") for value in (self.low, self.median, self.high))
-        return f"{median} ({low}–{high})"
-
     def __str__(self) -> str:
-        return format(self)
+        """Return `median (low–high)`, each number with three digits."""
+        return f"{self.median:.3g} ({self.low:.3g}–{self.high:.3g})"
 
 
 def spread(values: Sequence[float]) -> Spread:

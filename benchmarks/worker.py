@@ -4,14 +4,12 @@ Threads are limited by letting the process see as many CPUs while it builds the 
 once, when they start. While it is timed it may run on any of them. Linux only.
 """
 
-import cProfile
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -85,16 +83,6 @@ def take_turn() -> float:
     seconds = time.perf_counter() - start
     _fall_asleep()
     return 1e3 * seconds / steps
-
-
-def take_turn_by_functions() -> Counter[str]:
-    """Return the microseconds of a step that each Python function takes, without the Python functions that it calls."""
-    steps, profile, microseconds = _steps_of_a_turn(), cProfile.Profile(builtins=False), Counter()
-    profile.runcall(_contender.run, steps)
-    _fall_asleep()
-    for entry in profile.getstats():
-        microseconds[entry.code.co_qualname] += 1e6 * entry.inlinetime / steps
-    return microseconds
 
 
 def _steps_of_a_turn() -> int:

@@ -21,20 +21,19 @@ from matplotlib.figure import Figure
 
 import conv_recipes
 from conv_recipes import ConvConfig
-from highway_lab.figures import FAINT_INK, draw_seeds, label_ends, new_figure
+from highway_lab.figures import draw_seeds, label_ends, new_figure
 from highway_lab.intervals import interval, judge
 from highway_networks import Dataset
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
-from .common import CHANCE, CHANCE_LOSS
+from .common import CHANCE_LOSS, FEW_EPOCHS
 from .common_figures import arm_color, scale_by_logarithm
-from .conv_runs import FEW_EPOCHS, N_VALIDATION
 from .study import Arm, Results, Stage, Study, StudyRun, Task
 
 NORMALISED = "{}, normalised"
 BLOCKS = ("highway", "plain")
-BUDGET = {"n_train": 20_000, "n_validation": N_VALIDATION, "n_test": 10_000}  # no choice uses the second
+BUDGET = {"n_train": 20_000, "n_test": 10_000}
 COMPARED = {  # a kind of net, and the one with which it is compared
     "highway": ("highway, normalised", "highway"),
     "plain": ("plain, normalised", "plain"),
@@ -61,11 +60,6 @@ def train(task: Task, data: Dataset) -> StudyRun:
 def accuracy(run: StudyRun) -> float:
     """Return the test accuracy of a run in %."""
     return 100 * run.accuracy
-
-
-def validated(run: StudyRun) -> float:
-    """Return the last accuracy of a run on validation images in %."""
-    return 100 * (CHANCE if run.diverged else run.history["validation_score"][-1])
 
 
 def log_loss(run: StudyRun) -> float:
@@ -112,7 +106,6 @@ def numbers(results: Results) -> dict:
         "gain": gains,
         "gain_word": {name: judge(of, ACCURACY_MARGIN) for name, of in gains.items()},
         "gain_ends": {name: (of.min(), of.max()) for name, of in differences(results, accuracy).items()},
-        "validation_ends": {name: (of.min(), of.max()) for name, of in differences(results, validated).items()},
         "lower": {name: (10**of.value, 10**of.low, 10**of.high) for name, of in lower.items()},
         "lower_word": {name: judge(of, LOSS_MARGIN) for name, of in lower.items()},
         "parameters": {arm: of[0].n_trained for arm, of in runs.items()},
@@ -124,23 +117,19 @@ def numbers(results: Results) -> dict:
 
 
 def figure(results: Results) -> Figure:
-    """Draw training loss by epoch, a panel for each kind of block: without normalisation grey, with it in colour."""
-    runs = by_arm(results)
-    blocks = [*dict.fromkeys(of[0].config.block for of in runs.values())]
-    figure, grid = new_figure(
-        "Batch normalisation lowers plain nets' loss", 3.4, ncols=max(1, len(blocks)), sharey=True, squeeze=False
-    )
-    for arm, of in runs.items():
-        config, axes = of[0].config, grid[0, blocks.index(of[0].config.block)]
-        losses = np.full((len(of), config.epochs + 1), np.nan)
-        for row, run in zip(losses, of, strict=True):
+    """Draw training loss by epoch, with normalisation solid, without it dashed."""
+    figure, axes = new_figure("Batch normalisation lowers plain nets' loss", 3.4)
+    for arm, runs in by_arm(results).items():
+        config = runs[0].config
+        losses = np.full((len(runs), config.epochs + 1), np.nan)
+        for row, run in zip(losses, runs, strict=True):
             row[: len(run.history["train_loss"])] = run.history["train_loss"]
-        label, color = ("with", arm_color(arm)) if config.batch_norm else ("without", FAINT_INK)
-        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=label, color=color)
-        axes.set(xlabel="epoch", title=f"{config.block}: training loss")
-        axes.margins(x=0)
-        scale_by_logarithm(axes)
-    label_ends(*grid[0])
+        style = {"color": arm_color(arm), "linestyle": "-" if config.batch_norm else (0, (2, 1))}
+        draw_seeds(axes, np.arange(1, config.epochs + 1), losses[:, 1:], label=arm, **style)
+    axes.set(xlabel="epoch", ylabel="training loss")
+    axes.margins(x=0)
+    scale_by_logarithm(axes)
+    label_ends(axes)
     return figure
 
 

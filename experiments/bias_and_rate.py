@@ -13,7 +13,7 @@ more. Both sentences took this form after the runs; that one bias is enough came
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -22,13 +22,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
-from highway_lab.figures import INK, new_figure
+from highway_lab.figures import INK
 from highway_lab.intervals import Interval, interval
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import study_command
-from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better, require
-from .common_figures import arm_color, minus
+from .claims import ACCURACY_MARGIN, Verdict, any_of, judge_better, require
+from .common_figures import minus, rows_figure
 from .partly_frozen import ArmConfig
 from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
@@ -45,7 +45,6 @@ STARTS = {
     NO_BLOCKS: Arm({"block": "plain"}, START_RATES),
 }
 BY_RATE = Arm({"block": "highway"}, {"lr": (5e-4, 1e-3, 2e-3, 5e-3, 1e-2), "gate_bias": (-1.0, -2.0, -3.0, -4.0, -6.0)})
-SWEPT, LOWER = (-2.0, 5e-3), (-6.0, 1e-3)  # bias and rate: those of the sweep over depths, and lower ones
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,12 @@ class StartMeasured(Measured):
 
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net; where its score is measured, its loss is, too."""
-
-    def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> StartMeasured:
-        _, train_loss, *_ = common
-        loss, _ = evaluate(net, x, y, LOSSES[task.config.loss])
-        return StartMeasured(*common, None if train_loss is None else rounded(loss))
-
     return study_command.train(task, data, measure=measure)
+
+
+def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> StartMeasured:
+    loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
+    return StartMeasured(*common, None if common[1] is None else rounded(loss))
 
 
 def configure(fields: Mapping, cell: StartCell, stage: Stage) -> ArmConfig:
@@ -111,11 +109,8 @@ STUDY = {  # by the endings of their logs
 
 def scores_of(results: Results) -> dict[str, np.ndarray]:
     """Return by arm the test accuracies in % of its finished pairs, (pairs, seeds)."""
-    found = {
-        arm: [accuracies(results.scored(cell)) for cell in results.finished if cell.arm == arm]
-        for arm in results.study.arms
-    }
-    return {arm: np.array(scores) for arm, scores in found.items() if scores}
+    cells = {arm: [cell for cell in results.finished if cell.arm == arm] for arm in results.study.arms}
+    return {arm: np.array([accuracies(results.scored(cell)) for cell in of]) for arm, of in cells.items() if of}
 
 
 def lead_of(scores: np.ndarray, without: np.ndarray) -> Interval:
@@ -129,75 +124,48 @@ def judge_bias(scores: np.ndarray, without: np.ndarray) -> Verdict:
     return require(learns, judge_better(lead_of(scores, without), ACCURACY_MARGIN))
 
 
-def judge(by_bias: Iterable[Verdict]) -> Verdict:
-    """Judge whether a negative bias suffices, given whether each does: one is enough."""
-    verdicts = [*by_bias]
-    return Verdict.REPRODUCED if Verdict.REPRODUCED in verdicts else combine(verdicts)
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
-    """Return what the page quotes; by bias, or by the name of a net that has none, and by bias and rate."""
-    scores = {BIASES.get(arm, arm): of for arm, of in scores_of(results[""]).items()}
+    """Return what pages quote; by bias, or by the name of a net that has none.
+
+    chose    how many of its pairs chose a rate, by start and rate
+    example  nets that learn at the rate at which most do, of the grid of biases and rates
+    """
+    whole, (cell,) = results[""], results["by-rate"].study.cells
+    scores = {BIASES.get(arm, arm): of for arm, of in scores_of(whole).items()}
     without = scores[NO_BLOCKS]
-    by_bias = {bias: judge_bias(scores[bias], without) for bias in BIASES.values() if bias < 0}
-    chose = [(results[""].chosen(cell), BIASES.get(cell.arm, cell.arm)) for cell in results[""].finished]
+    verdicts = {bias: judge_bias(of, without) for bias, of in scores.items() if bias in BIASES.values() and bias < 0}
+    rates = {(bias, lr): accuracies(runs) for (lr, bias), runs in results["by-rate"].settings(cell).items()}
     return {
-        "start": {of: found_from(of, scores[of], without) for of in scores},
-        "verdict": judge(by_bias.values()).value,
-        "suffice": [bias for bias, verdict in by_bias.items() if verdict == Verdict.REPRODUCED],
-        "chose_highest_rate": Counter(of for (lr,), of in chose if lr == max(START_RATES["lr"])),
-        "chose_lowest_rate": Counter(of for (lr,), of in chose if lr == min(START_RATES["lr"])),
+        "verdict": any_of(verdicts.values()).value,
+        "suffice": [bias for bias, verdict in verdicts.items() if verdict == Verdict.REPRODUCED],
+        "start": {
+            of: {
+                "bias": of,
+                "learn": int((found > LEARNT).sum()),
+                "pairs_learn": int((found > LEARNT).all(axis=1).sum()),
+                "lead": lead_of(found, without),
+            }
+            for of, found in scores.items()
+        },
+        "chose": Counter((BIASES.get(cell.arm, cell.arm), *whole.chosen(cell)) for cell in whole.finished),
+        "example": {bias: max((of > LEARNT).sum() for at, of in rates.items() if at[0] == bias) for bias, _ in rates},
         "biases": len(BIASES),
         "pairs": len(without),
         "seeds": without.shape[1],
         "nets": without.size,
-        "depth": DEPTH,
         "epochs": EPOCHS,
         "learnt": LEARNT,
-        **numbers_by_rate(results["by-rate"]),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 
 
-def found_from(bias: float | str, scores: np.ndarray, without: np.ndarray) -> dict:
-    """Return what is quoted of nets that begin in one way, given their scores and those of no blocks."""
-    leads = [interval(lead) for lead in scores - without]
-    return {
-        "bias": bias,
-        "learn": int((scores > LEARNT).sum()),
-        "pairs_learn": int((scores > LEARNT).all(axis=1).sum()),
-        "lead": lead_of(scores, without),
-        "lead_of": {pair: lead.value for pair, lead in zip(PAIRS, leads, strict=True)},
-        "better": sum(lead.sign == 1 for lead in leads),
-        "worse": sum(lead.sign == -1 for lead in leads),
-    }
-
-
-def numbers_by_rate(results: Results) -> dict:
-    """Return what is quoted of the grid of biases and rates: gains over SWEPT, and nets that learn at the best rate."""
-    (cell,) = results.study.cells
-    scores = {(bias, lr): accuracies(runs) for (lr, bias), runs in results.settings(cell).items()}
-    best = {bias: max((of for at, of in scores.items() if at[0] == bias), key=np.mean) for bias, _ in scores}
-    return {
-        "lower": LOWER,
-        "swept": SWEPT,
-        "gained": {at: interval(of - scores[SWEPT]) for at, of in scores.items()},
-        "example": {bias: {"bias": bias, "learn": int((of > LEARNT).sum())} for bias, of in best.items()},
-    }
-
-
 def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw the test accuracy of every net as a dot, a row an arm; beside it stands how many of its nets learn."""
+    """Draw the test accuracy of every net, a row an arm; beside it stands how many of its nets learn."""
     scores = scores_of(results[""]) if "" in results else {}
-    figure, axes = new_figure("From −4 and −8 every net learns", 1.6 + 0.5 * len(scores))
-    for row, (arm, of) in enumerate(scores.items()):
-        heights = row + np.linspace(-0.3, 0.3, of.size)
-        axes.plot(of.ravel(), heights, "o", color=arm_color(arm), markersize=3.5, alpha=0.7, clip_on=False)
-    names = [f"{arm}\n{(of > LEARNT).sum()} of {of.size} learn" for arm, of in scores.items()]
-    axes.set_yticks(range(len(scores)), [name.replace("b_T", "$b_T$") for name in names])
-    axes.set_ylim(max(1, len(scores)) - 0.5, -0.5)
-    axes.axvline(LEARNT, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
-    axes.set(xlabel="test accuracy (%)", xlim=(0, 100))
+    rows = {f"{arm}, {(of > LEARNT).sum()} of {of.size} learn": of.ravel() for arm, of in scores.items()}
+    figure = rows_figure("From −4 and −8 every net learns", rows, "test accuracy (%)")
+    figure.axes[0].axvline(LEARNT, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
+    figure.axes[0].set_xlim(0, 100)
     return figure
 
 

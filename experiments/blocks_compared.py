@@ -15,25 +15,21 @@ fewer orders of magnitude: the 95 % interval of the difference excludes 0. A run
 guesses.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, label_ends, new_figure
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import Interval, difference, interval
-from highway_lab.logs import grouped
-from highway_lab.logs import numbers as rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
-from highway_networks import Dataset, DeepNet, evaluate, rounded
+from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better
-from .common_figures import arm_color, minus
-from .flow import FLOW_BATCH, Flow, gradient_norms, jacobian
+from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Measured, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
@@ -50,19 +46,18 @@ GATED = ("highway", "highway-uncoupled", "lstm")
 # The paper's guideline (section 2.2) for 10 and 30 blocks; for 100, what trains in the search of figure 1.
 GATE_BIAS = {10: -1.0, 30: -3.0, 100: -6.0}
 UNITS, DEEPEST, EPOCHS, CLIP = 50, 100, 12, 5.0
-WIDTHS = {
-    "equal width": dict.fromkeys(BLOCKS, UNITS),
-    "equal parameters a block": {  # about 5,100
-        **{"plain": 71, "residual": 71, "residual / L": 71},
-        **{"highway": 50, "highway, uncoupled": 41, "lstm": 50},
-    },
+AS_LARGE = {  # units with which a block has about 5,100 parameters
+    **{"plain": 71, "residual": 71, "residual / L": 71},
+    **{"highway": 50, "highway, uncoupled": 41, "lstm": 50},
 }
 CELLS = [
-    *dict.fromkeys(Cell(arm, widths[arm], depth) for depth in GATE_BIAS for widths in WIDTHS.values() for arm in BLOCKS)
+    *dict.fromkeys(
+        Cell(arm, widths[arm], depth)
+        for depth in GATE_BIAS
+        for widths in (dict.fromkeys(BLOCKS, UNITS), AS_LARGE)
+        for arm in BLOCKS
+    )
 ]
-RESIDUAL = ("residual", "residual / L")
-POINTS = (-30, -10, -3, -1, 0, 1)  # ticks
-STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 
 
 @dataclass
@@ -80,26 +75,16 @@ class FlowMeasured(Measured):
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net; of a result, measure how gradients flow before and after, over the first images that it learns."""
     training = Training(task.config, data)
-    seen = training.net.preprocess(training.data.train_x[:FLOW_BATCH]), training.data.train_y[:FLOW_BATCH]
-    untrained = measure_flow(training.net, *seen) if task.result else None
+
+    def flow(net: DeepNet) -> Flow | None:
+        return measure_flow(net, training.data, [net.depth // 2]) if task.result else None
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> FlowMeasured:
-        _, train_loss, *_ = common
-        loss, _ = evaluate(net, x, y, training.loss)
-        trained = measure_flow(net, *seen) if task.result else None
-        return FlowMeasured(*common, None if train_loss is None else rounded(loss), untrained, trained)
+        loss, _ = evaluate(net, x, y, LOSSES["cross-entropy"])
+        return FlowMeasured(*common, None if common[1] is None else rounded(loss), untrained, flow(net))
 
+    untrained = flow(training.net)
     return study_command.train(task, data, columns=("grad_norm",), measure=measure)
-
-
-def measure_flow(net: DeepNet, x: np.ndarray, y: np.ndarray) -> Flow:
-    """Measure gradient norms over a batch, and the middle block's singular values at its first image."""
-    with one_thread():
-        _, cache = net.forward(x)
-        middle = net.depth // 2
-        J = jacobian(net, cache.x[middle, :, 0], middle)
-        values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
-        return Flow(rounded_all(gradient_norms(net, x, y), digits=4), rounded_all(values, digits=4))
 
 
 def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
@@ -125,24 +110,9 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def leads(results: Results) -> dict[tuple[str, int], dict[int, np.ndarray]]:
-    """Return by arm and width, then by depth, the points of test accuracy over highway nets of the same seed."""
-    scores = {cell: accuracies(results.scored(cell)) for cell in results.finished}
-    highway = {cell.depth: of for cell, of in scores.items() if cell.arm == "highway"}
-    compared = [cell for cell in scores if cell.arm != "highway" and cell.depth in highway]
-    sizes = grouped(compared, lambda cell: (cell.arm, cell.hidden))
-    return {of: {cell.depth: scores[cell] - highway[cell.depth] for cell in cells} for of, cells in sizes.items()}
-
-
 def judge_accuracy(found: Iterable[Interval]) -> Verdict:
     """Judge "such blocks are as good as highway blocks" by their leads at each depth and width."""
     return combine(judge_as_good(lead, ACCURACY_MARGIN) for lead in found)
-
-
-def growth(runs: Sequence[StudyRun], state: str = "untrained") -> np.ndarray:
-    """Return the orders of magnitude by which the norm of dL/dx grows on its way back through all blocks, (seeds,)."""
-    norms = np.array([getattr(run.measured, state).gradient_norms for run in runs], float)
-    return np.log10(norms[:, 0] / norms[:, -1])
 
 
 def judge_gradients(highway: Iterable[np.ndarray], others: Iterable[np.ndarray]) -> Verdict:
@@ -152,76 +122,64 @@ def judge_gradients(highway: Iterable[np.ndarray], others: Iterable[np.ndarray])
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes; leads by arm and width, for each depth; factors of gradients by arm and depth."""
-    lead = {of: [*map(interval, by_depth.values())] for of, by_depth in leads(results).items()}
-    scored = {cell: results.scored(cell) for cell in results.finished}
-    equal = {(cell.arm, cell.depth): runs for cell, runs in scored.items() if cell.hidden == UNITS}
-    grown = {arm: [growth(equal[arm, depth]) for depth in GATE_BIAS] for arm in BLOCKS}
-    norm = {cell: np.mean([run.history["grad_norm"][1:] for run in runs]) for cell, runs in scored.items()}
-    as_large = WIDTHS["equal parameters a block"]
+    """Return what pages quote.
+
+    lead                 points of test accuracy over highway nets of the same seeds, by arm and units, for each depth
+    untrained, trained   factor by which the norm of dL/dx grows on its way back through all blocks, by arm and depth
+    """
+    runs = {(cell.arm, cell.hidden, cell.depth): results.scored(cell) for cell in results.finished}
+    score = {of: accuracies(runs[of]) for of in runs}
+    sizes = [*dict.fromkeys((arm, units) for arm, units, _ in runs)]
+    lead = {of: [interval(score[*of, depth] - score["highway", UNITS, depth]) for depth in GATE_BIAS] for of in sizes}
+    grown = {
+        state: {(arm, depth): growth(runs[arm, UNITS, depth], state) for arm in BLOCKS for depth in GATE_BIAS}
+        for state in STATES
+    }
+    untrained = {arm: [grown["untrained"][arm, depth] for depth in GATE_BIAS] for arm in BLOCKS}
+    residual = ("residual", "residual / L")
     return {
-        "accuracy": {arm: judge_accuracy(lead[arm, UNITS] + lead[arm, as_large[arm]]).value for arm in RESIDUAL},
-        "gradients": {arm: judge_gradients(grown["highway"], grown[arm]).value for arm in RESIDUAL},
+        "accuracy": {arm: judge_accuracy(lead[arm, UNITS] + lead[arm, AS_LARGE[arm]]).value for arm in residual},
+        "gradients": {arm: judge_gradients(untrained["highway"], untrained[arm]).value for arm in residual},
         "lead": lead,
-        "behind": sorted(-of.value for (arm, _), by_depth in lead.items() for of in by_depth if arm == RESIDUAL[1]),
-        "parameters": {(cell.arm, cell.hidden, cell.depth): runs[0].n_trained for cell, runs in scored.items()},
-        "untrained": {of: 10 ** growth(runs).mean() for of, runs in equal.items()},
-        "trained": {of: 10 ** growth(runs, "trained").mean() for of, runs in equal.items()},
-        "clipped": {arm: sorted({of.depth for of in norm if of.arm == arm and norm[of] > CLIP}) for arm in BLOCKS},
-        "at_end": sum(len(results.untried(cell)) for cell in scored),
+        "behind": sorted(-of.value for units in (50, 71) for of in lead["residual / L", units]),
+        **{state: {of: 10 ** orders.mean() for of, orders in grown[state].items()} for state in STATES},
         "diverged": sum(run.diverged for run in results.runs),
         "depths": [*GATE_BIAS],
         "bias": GATE_BIAS,
         "rates": len(RATES),
-        "seeds": {len(runs) for runs in scored.values()},
+        "seeds": max(map(len, runs.values())),
         "epochs": EPOCHS,
     }
 
 
-def leads_figure(results: Results) -> Figure:
-    """Draw the points of test accuracy over highway nets against depth, at equal width and at equal parameters."""
-    figure, panels = new_figure("Deep residual nets need a scaled branch", 4.0, ncols=2, sharey=True)
-    found = leads(results)
-    for axes, (equal, widths) in zip(panels, WIDTHS.items(), strict=True):
-        for arm in results.study.arms:
-            if of := found.get((arm, widths.get(arm, UNITS))):
-                style = {"label": arm, "color": arm_color(arm), "marker": "o"}
-                draw_seeds(axes, [*of], np.transpose([*of.values()]), **style)
-        draw_level(axes, 0, "highway")
-        axes.set(xscale="log", xlabel="blocks", title=equal)
-        axes.set_xticks([*GATE_BIAS], [*GATE_BIAS])
-        axes.set_yscale("symlog", linthresh=1)
-        axes.set_yticks(POINTS, [minus(points) for points in POINTS])
-        axes.minorticks_off()
-    panels[0].set_ylabel("points of test accuracy over highway")
-    label_ends(*panels)
-    return figure
+STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
 
 
-def flow_figure(results: Results) -> Figure:
+def growth(runs: Iterable[StudyRun], state: str) -> np.ndarray:
+    """Return the orders of magnitude by which the norm of dL/dx grows on its way back through all blocks, (seeds,)."""
+    norms = np.array([getattr(run.measured, state).gradient_norms for run in runs], float)
+    return np.log10(norms[:, 0] / norms[:, -1])
+
+
+def figure(results: Results) -> Figure:
     """Draw the norm of dL/dx of every block, and singular values of one block's Jacobian: a column for each arm."""
     cells = [cell for cell in results.finished if (cell.hidden, cell.depth) == (UNITS, DEEPEST)]
-    figure, grid = new_figure(
-        "Untrained, scaled residual blocks keep gradients",
-        5.6,
-        nrows=2,
-        ncols=max(1, len(cells)),
-        sharey="row",
-        squeeze=False,
-    )
-    for (norms, values), cell in zip(grid.T, cells, strict=False):
-        norms.set_title(cell.arm.replace(", ", ",\n"))
-        for axes, field, last in ((norms, "gradient_norms", cell.depth), (values, "singular_values", cell.hidden)):
+    shape = {"nrows": 2, "ncols": max(1, len(cells)), "sharey": "row", "squeeze": False}
+    figure, grid = new_figure("Untrained, scaled residual blocks keep gradients", 5.6, **shape)
+    for column, cell in zip(grid.T, cells, strict=False):
+        column[0].set_title(cell.arm.replace(", ", ",\n"))
+        for axes, field in zip(column, ("gradient_norms", "singular_values"), strict=True):
             for state, color in STATES.items():
                 flows = [getattr(run.measured, state) for run in results.scored(cell)]
                 curves = np.array([getattr(flow, field) for flow in flows], float)
                 places = np.arange(1, curves.shape[1] + 1)
                 draw_seeds(axes, places, curves, label=state, color=color, center=np.median)
-            axes.set(yscale="log", xticks=(1, last))
+        column[0].set(yscale="log", xticks=(1, cell.depth))
+        column[1].set(yscale="log", xticks=(1, cell.hidden))
     grid[0, 0].set(xlabel="input of block", ylabel="norm of dL/dx")
     grid[1, 0].set(xlabel="rank", ylabel="singular values of dy/dx,\nmiddle block")
     label_ends(*grid[:, -1])
     return figure
 
 
-FIGURES = {"blocks_compared.png": leads_figure, "gradient_flow.png": flow_figure}
+FIGURES = {"gradient_flow.png": figure}

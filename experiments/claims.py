@@ -70,6 +70,12 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict.INCONCLUSIVE
 
 
+def any_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on a claim that one case is enough for."""
+    found = [*verdicts]
+    return Verdict.REPRODUCED if Verdict.REPRODUCED in found else combine(found)
+
+
 def of_learners(verdict: Verdict, learned: bool) -> Verdict:
     """Return the verdict on "a is like b" if both have learned: nets that learn nothing are alike, too."""
     return verdict if learned else Verdict.INCONCLUSIVE

@@ -32,6 +32,7 @@ from .claims import claims_table
 NO_DATA = (None,)  # `datasets` of an experiment that needs none
 CHANCE = 0.1  # accuracy of guessing among ten classes; a diverged run counts as this
 CHANCE_LOSS = math.log(1 / CHANCE)  # of guessing
+FEW_EPOCHS = {"dropout": 0.25, "lr": 0.03}  # of convolutional nets, chosen by conv_tables; recipes are for 300 epochs
 SMOKE_BUDGET = {"epochs": 2, "n_train": 256, "n_test": 128}
 
 
@@ -307,11 +308,13 @@ class ExperimentJob:
         `checkpoints`, too, holds for the first.
         """
         arguments, results = self.arguments, ResultFile(self.path.with_suffix(".jsonl"), schema)
-        options |= {name: getattr(arguments, name) for name in ("to_continue", "jobs", "old", "scheduler")}
-        arguments.old = None if arguments.old == "fresh" else arguments.old
+        options |= {
+            name: getattr(arguments, name) for name in ("to_continue", "jobs", "any_code", "fresh", "scheduler")
+        }
+        arguments.fresh = False
         with lock_log(self.path):
             results.check()
-            if options["old"] == "fresh":
+            if options["fresh"]:
                 remove(*checkpoints)
             return run_missing(function, tasks, self.data, results, **options)
 
@@ -373,7 +376,7 @@ def load_data(arguments: argparse.Namespace) -> tuple[str, Dataset]:
     """Return name and samples of the data set that the flags ask for; the digits with --smoke."""
     if arguments.smoke:
         return "digits", load_dataset("digits")
-    return commands.load_data(load_dataset, arguments.dataset, arguments)
+    return commands.load_data(arguments.dataset, arguments)
 
 
 def hold_out(data: Dataset, share: float) -> Dataset:

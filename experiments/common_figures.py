@@ -1,6 +1,6 @@
 """Titles, names of arms, lines and levels that the figures and tables of several experiments share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, INK, draw_seeds
+from highway_lab.figures import COLORS, INK, draw_seeds, new_figure
 from highway_lab.intervals import Interval, difference
 from highway_lab.logs import DatasetInfo, Log
 from highway_networks import Config
@@ -94,19 +94,29 @@ def draw_dots(
     axes.plot(center(values), height, markersize=7, label=label, **style)
 
 
+def name_rows(axes: Axes, names: Iterable[str]) -> None:
+    """Name the rows 0, 1, ... of a panel, from above."""
+    labels = [name.replace("b_T", "$b_T$") for name in names]
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(max(1, len(labels)) - 0.5, -0.5)
+
+
+def rows_figure(title: str, rows: Mapping[str, Sequence[float]], label: str) -> Figure:
+    """Return a figure with a row for each arm, or size of one: every seed a faint dot, their mean a bold one."""
+    figure, axes = new_figure(title, 1.4 + 0.26 * len(rows))
+    for row, (name, values) in enumerate(rows.items()):
+        draw_dots(axes, values, row, color=arm_color(name))
+    name_rows(axes, rows)
+    axes.set_xlabel(label)
+    return figure
+
+
 def legend_below(figure: Figure, axes: Axes, ncols: int | None = None) -> None:
     """Write the labels of one panel below all panels, each once."""
     handles, labels = axes.get_legend_handles_labels()
     first = dict(zip(labels[::-1], handles[::-1], strict=True))
     handles = [first[label] for label in dict.fromkeys(labels)]
     figure.legend(handles=handles, ncols=ncols or len(handles), loc="outside lower center", frameon=False)
-
-
-def scale_errors(axes: Axes, ticks: Sequence[float]) -> None:
-    """Set a logarithmic horizontal scale for test errors in %, with these ticks."""
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, ticks)
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:

@@ -8,13 +8,14 @@ and the interval is Student's, with n − 1 degrees of freedom.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from highway_lab.intervals import Interval
 
+KeyT = TypeVar("KeyT")
 LEVEL = 0.05  # of all tests of a family together
 OUTPERFORMS, BEHIND, AS_GOOD, INCONCLUSIVE = "outperforms", "falls behind", "as good as", "inconclusive"
 
@@ -85,16 +86,16 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def judge_family(found: Sequence[Difference], margin: float) -> list[str]:
+def judge_family(found: Mapping[KeyT, Difference], margin: float) -> dict[KeyT, str]:
     """Return for each difference a − b of a family what it says of a: one of four words.
 
     "as good as" if the difference is smaller than the margin, by two one-sided tests at LEVEL over the number of
     differences; else "outperforms" or "falls behind" if Holm's p is below LEVEL; else "inconclusive".
     """
-    words = []
-    for of, p in zip(found, holm([of.p for of in found]), strict=True):
+    words = {}
+    for (name, of), p in zip(found.items(), holm([of.p for of in found.values()]), strict=True):
         whole = of.interval(2 * LEVEL / len(found))
         inside = -margin < whole.low and whole.high < margin
         side = OUTPERFORMS if of.value > 0 else BEHIND
-        words.append(AS_GOOD if inside else side if p < LEVEL else INCONCLUSIVE)
+        words[name] = AS_GOOD if inside else side if p < LEVEL else INCONCLUSIVE
     return words

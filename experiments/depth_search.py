@@ -360,7 +360,7 @@ def best(job: ExperimentJob) -> None:
     if path.exists():
         EXPERIMENT.read(path)  # raises InputError for a foreign file
     beside = dataclasses.replace(job, path=path.with_stem(f"{path.stem}_best"))
-    trials, train = plan_best(log, flags), partial(run_best, any_code=flags.old == "keep")
+    trials, train = plan_best(log, flags), partial(run_best, any_code=flags.any_code)
     runs = beside.run_missing(train, trials, BestRun, checkpoints=map(checkpoint_path, trials))
     fields = {name: getattr(log, name) for name in ("space", "top", "level", "levels")}
     fields |= {"results": located(log.results, log), "best_command": flags.command_line, "best": runs}

@@ -22,16 +22,14 @@ TASKS: dict[str, Label] = {
     "sum": lambda left, right, rng: (left + right) % CLASSES,
     "random": lambda left, right, rng: rng.integers(CLASSES, size=len(left)),
 }
-SEED = 0
 HELD = 12  # of this many training images at most one is held out for validation: 5,000 of MNIST's
 
 
 class Pairs(NamedTuple):
-    """Pairs of images of one set; `chosen` are the indices of the left and of the right image there."""
+    """Pairs of images of one set."""
 
     x: np.ndarray  # (n, C, H, 2W), uint8
     y: np.ndarray  # (n,), labels of the task
-    chosen: np.ndarray  # (n, 2)
 
 
 class DigitPairs(NamedTuple):
@@ -41,20 +39,16 @@ class DigitPairs(NamedTuple):
     validation: Pairs
     test: Pairs
 
-    def to_tune(self) -> Dataset:
-        """Return a data set that is tested on the validation pairs."""
-        return self._tested_on(self.validation, "validation pairs of held-out training images")
-
-    def to_score(self) -> Dataset:
-        """Return a data set that is tested on the test pairs."""
-        return self._tested_on(self.test, "pairs of test images")
-
-    def _tested_on(self, pairs: Pairs, test_set: str) -> Dataset:
-        return Dataset(self.train.x, self.train.y, pairs.x, pairs.y, CLASSES, test_set)
+    def tested(self, result: bool) -> Dataset:
+        """Return a data set that is tested on the test pairs if a run is a result, else on the validation pairs."""
+        pairs, words = self.validation, "validation pairs of held-out training images"
+        if result:
+            pairs, words = self.test, "pairs of test images"
+        return Dataset(*self.train, *pairs, CLASSES, words)
 
 
 def pair_digits(
-    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000, seed: int = SEED
+    data: Dataset, task: str, n_train: int = 30_000, n_validation: int = 5_000, n_test: int = 10_000, seed: int = 0
 ) -> DigitPairs:
     """Return pairs of the images of `data`, labelled by one of TASKS; another seed draws others.
 
@@ -70,7 +64,7 @@ def pair_digits(
         chosen = draw_pairs(images, min(n, len(images)), pair_rng)
         left, right = y[chosen].T.astype(np.int64)  # bytes would overflow
         labels = np.asarray(TASKS[task](left, right, label_rng), np.int64)
-        return Pairs(np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels, chosen)
+        return Pairs(np.concatenate([x[chosen[:, 0]], x[chosen[:, 1]]], axis=-1), labels)
 
     return DigitPairs(
         pairs(data.train_x, data.train_y, kept, n_train),

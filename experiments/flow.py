@@ -1,10 +1,13 @@
 """How gradients, and small changes of an input, pass through the blocks of a net."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from highway_networks import DeepNet, softmax_cross_entropy
+from highway_lab.logs import numbers
+from highway_lab.threads import one_thread
+from highway_networks import Dataset, DeepNet, softmax_cross_entropy
 
 FLOW_BATCH = 256  # images over which norms of gradients are taken
 
@@ -38,3 +41,15 @@ def jacobian(net: DeepNet, x_l: np.ndarray, l: int) -> np.ndarray:
     dz, (dx, scratch) = np.empty_like(z), np.empty((2, *x.shape), x.dtype)
     net.block.backward(np.eye(net.hidden, dtype=net.dtype), x, z, dz, dx, net.activation, scratch)
     return (dx + W[:, :-1].T @ dz.reshape(len(W), -1)).T
+
+
+def measure_flow(net: DeepNet, data: Dataset, blocks: Iterable[int]) -> Flow:
+    """Measure gradients over the first training samples, and the Jacobian of some blocks in a row at the first."""
+    with one_thread():
+        x, y = net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH]
+        _, cache = net.forward(x)
+        J = np.eye(net.hidden)
+        for l in blocks:
+            J = jacobian(net, cache.x[l, :, 0], l) @ J
+        values = np.linalg.svd(J, compute_uv=False) if np.isfinite(J).all() else np.full(net.hidden, np.nan)
+        return Flow(numbers(gradient_norms(net, x, y), digits=4), numbers(values, digits=4))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from numbers import Real
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
@@ -156,7 +156,7 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
         """
         _, config, _ = get_args(schema)
         try:
-            raw["task"]["config"] = asdict(config()) | raw["task"]["config"]
+            raw["task"]["config"] = defaults_of(config) | raw["task"]["config"]
             make_known(raw["task"]["config"]["block"])  # which may have a number
         except (KeyError, TypeError) as error:
             raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
@@ -169,6 +169,11 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
         loss = getattr(self.measured, "train_loss", None)
         if self.diverged and loss is not None:
             raise ValueError(f"expected no train_loss of a run that diverged, found {loss}")
+
+
+@cache
+def defaults_of(config: type) -> dict[str, Any]:
+    return asdict(config())
 
 
 Rung = dict[Setting, list]  # by setting, for each seed its run, or its task where there is none
@@ -248,8 +253,15 @@ class Study:
         return self.task(run.cell, stage, run.setting, run.config.seed) == run.task
 
     def task(self, cell: Any, stage: Stage, setting: Setting, seed: int) -> Task:
-        fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
-        return Task(cell, setting, self.configure(fields, cell, stage), stage.result)
+        """Return the run of a setting and a seed; a configuration is checked once, however often it is asked for."""
+        if (key := (cell, id(stage), setting, seed)) not in self._tasks:
+            fields = {**self.arms[cell.arm].fields(setting), **stage.options, "epochs": stage.epochs, "seed": seed}
+            self._tasks[key] = Task(cell, setting, self.configure(fields, cell, stage), stage.result)
+        return self._tasks[key]
+
+    @cached_property
+    def _tasks(self) -> dict[tuple, Task]:
+        return {}
 
     def ranked(self, rung: Rung, criterion: str) -> list[Setting]:
         """Return settings, the best by the mean of a criterion first."""

@@ -246,11 +246,11 @@ class StudyExperiment(Experiment):
 
     def train_all(self, job: ExperimentJob, study: Study) -> None:
         """Train the runs that a study asks for and its log lacks; what was there is forgotten once all is checked."""
-        arguments, schema, old = job.arguments, schema_of(study), job.arguments.old
+        arguments, schema, fresh = job.arguments, schema_of(study), job.arguments.fresh
         lines = ResultFile(job.path.with_suffix(".jsonl"), schema)
         lines.check()
-        logged = self.logged(job) if old != "fresh" else {}
-        found = by_task(lines.read()) if old != "fresh" else {}
+        logged = self.logged(job) if not fresh else {}
+        found = by_task(lines.read()) if not fresh else {}
         runs = logged | {task: run for task, run in found.items() if task not in logged}
         least = sys.maxsize if arguments.scheduler or job.smoke else arguments.jobs
         tasks = Results(study, runs.values()).next_tasks(least)
@@ -260,11 +260,10 @@ class StudyExperiment(Experiment):
             self.check(job, study, logged)
             if arguments.scheduler:
                 check_scheduler(arguments.scheduler)
-            if old == "fresh":
+            if fresh:
                 remove(job.path)
                 lines.clear()
-        options = {"to_continue": arguments.to_continue, "jobs": arguments.jobs, "scheduler": arguments.scheduler}
-        options["old"] = None if old == "fresh" else old
+        options = {name: getattr(arguments, name) for name in ("to_continue", "jobs", "any_code", "scheduler")}
         while tasks:
             made = run_missing(partial(train_task, self.module), tasks, job.data, lines, **options)
             runs |= by_task(made)
@@ -301,7 +300,7 @@ class StudyExperiment(Experiment):
         if wanted > there:
             found = f"expected at least {wanted:,} training images, as the rules say, found {there:,}"
             raise InputError(f"--dataset: {found}; choose another, or --smoke")
-        if job.arguments.old != "keep":
+        if not job.arguments.any_code:
             samples = digest_of_samples(job.data)
             check_of_today(job.path, [of for of in logged if not is_of_today(of, logged[of].environment, samples)])
 

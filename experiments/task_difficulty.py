@@ -37,25 +37,19 @@ guesses has little to lose when its blocks are closed, so it needs hardly any.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Literal
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from highway_lab.fields import Count, NotNegative, Share, lists_of
-from highway_lab.figures import FAINT_INK, LABEL_PAD, SEQUENTIAL, label_ends, new_figure
-from highway_lab.intervals import Interval, difference, interval
+from highway_lab.intervals import Interval, difference
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
 
 from .claims import Verdict, combine, judge_better, of_learners
-from .common_figures import draw_dots
 from .digit_pairs import pair_digits
 from .looks import measurement
 from .partly_frozen import ArmConfig
@@ -152,22 +146,17 @@ def train_net(config: ArmConfig, data: Dataset) -> DeepNet | None:
     return training.net if finite and not training.diverged else None
 
 
-def error_without_blocks(config: ArmConfig, data: Dataset) -> float | None:
-    """Return the training error of a net of no blocks that is trained alike; None if it diverged."""
-    net = train_net(replace(config, depth=0), data)
-    return net and rounded(1 - evaluate(net, data.train_x, data.train_y, LOSSES["cross-entropy"])[1])
-
-
 def train(task: Task, digits: Dataset) -> StudyRun:
-    """Train a net and measure it, before and after."""
-    data = pair_digits(digits, task.cell.labels).to_score()
+    """Train a net and measure it, before and after; beside it one without blocks."""
+    data = pair_digits(digits, task.cell.labels).tested(True)
     with one_thread():
-        net, fresh = train_net(task.config, data), Training(task.config, data).net
+        net, bare = train_net(task.config, data), train_net(replace(task.config, depth=0), data)
+        fresh = Training(task.config, data).net
         examined = Examined(
             guess_error=rounded(1 - np.bincount(data.train_y).max() / len(data.train_y)),
             trained=net and see(net, data),
             untrained=see(fresh, data),
-            without_blocks=error_without_blocks(task.config, data),
+            without_blocks=bare and rounded(1 - evaluate(bare, data.train_x, data.train_y, LOSSES["cross-entropy"])[1]),
         )
     return StudyRun(None, task, fresh.n_trained, net is None, {}, examined)
 
@@ -186,21 +175,10 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def nets(results: Results, arm: str, labels: str) -> list[StudyRun]:
-    """Return the nets of a setting that learned these labels or not; none as long as one is missing."""
-    cell = LabelledCell(arm, labels)
-    return [run for runs in results.settings(cell).values() for run in runs] if cell in results.study.cells else []
-
-
 def has_learned(run: StudyRun) -> bool:
     """Tell whether a net's training error is lower than that of guessing by more than LEAST_GAIN."""
     of = run.measured
     return of.trained is not None and of.guess_error - of.trained.error > LEAST_GAIN
-
-
-def needed(runs: Sequence[StudyRun]) -> list[int]:
-    """Return the blocks that the nets need which have learned."""
-    return [run.measured.trained.needed for run in runs if has_learned(run)]
 
 
 def needed_by_lead(run: StudyRun) -> int:
@@ -223,84 +201,32 @@ def judge_setting(lead: Interval, rank: float, counts: bool) -> Verdict:
     return of_learners(verdict, counts)
 
 
-def verdict_of(results: Results, arm: str) -> Verdict:
-    """Return the verdict on the paper's sentence in a setting."""
-    found = {labels: needed(nets(results, arm, labels)) for labels in ORDER}
-    means = [float(np.mean(of)) for of in found.values() if len(of) >= LEAST_NETS]
-    counts = min(len(found[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS
-    return judge_setting(difference(found[HARDER], found[EASIER]), tau(means), counts)
+def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
+    """Return the verdict on the paper's sentence in a setting, given the blocks that its nets need, by labels."""
+    means = [float(np.mean(of)) for of in needed.values() if len(of) >= LEAST_NETS]
+    counts = min(len(needed[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS
+    return judge_setting(difference(needed[HARDER], needed[EASIER]), tau(means), counts)
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes, by setting and labels; errors in %."""
-    runs = {(arm, labels): nets(results, arm, labels) for arm in ARMS for labels in ORDER}
+    """Return what pages quote, by setting and labels; errors in %."""
+    runs = {(cell.arm, cell.labels): [*chain(*results.settings(cell).values())] for cell in results.finished}
     learned = {of: [run for run in found if has_learned(run)] for of, found in runs.items()}
-    errors = {of: [100 * run.measured.trained.error for run in found] for of, found in learned.items()}
-    shallow = {of: [run.measured.without_blocks for run in found] for of, found in runs.items()}
+    trained = {of: [run.measured.trained for run in found] for of, found in learned.items() if found}
+    needed = {arm: {of: [run.measured.trained.needed for run in learned[arm, of]] for of in ORDER} for arm in ARMS}
+    verdicts = {arm: verdict_of(needed[arm]) for arm in ARMS}
     return {
-        "verdict": str(combine(verdict_of(results, arm) for arm in ARMS)),
-        "holding": sum(verdict_of(results, arm) == Verdict.REPRODUCED for arm in ARMS),
-        "verdicts": {arm: str(verdict_of(results, arm)) for arm in ARMS},
-        "needed": {of: np.mean(needed(found)) for of, found in learned.items() if found},
-        "half": {of: interval(needed(found)).half for of, found in learned.items() if found},
-        "by_lead": {of: np.mean([*map(needed_by_lead, found)]) for of, found in learned.items() if found},
+        "verdict": str(combine(verdicts.values())),
+        "holding": [*verdicts.values()].count(Verdict.REPRODUCED),
+        "settings": len(ARMS),
+        "needed": {of: np.mean([each.needed for each in found]) for of, found in trained.items()},
+        "by_lead": {of: np.mean([*map(needed_by_lead, learned[of])]) for of in trained},
         "learned": {of: len(found) for of, found in learned.items()},
         "diverged": {arm: sum(run.diverged for labels in ORDER for run in runs[arm, labels]) for arm in ARMS},
-        "error": {of: (min(found), max(found)) for of, found in errors.items() if found},
-        "shallow_error": {of: 100 * np.mean([error for error in found if error]) for of, found in shallow.items()},
-        "settings": len(ARMS),
-        "nets": len(results.runs),
+        "error": {of: 100 * np.array([each.error for each in found]) for of, found in trained.items()},
+        "shallow_error": {of: np.mean([100 * run.measured.without_blocks for run in runs[of]]) for of in runs},
         "seeds": len(STUDY.stages[0].seeds),
     }
 
 
-def figure(results: Results) -> Figure:
-    """Draw a column a setting: idle blocks against the threshold, and the blocks that each task needs."""
-    arms = dict.fromkeys(cell.arm for cell in results.study.cells)
-    colors = matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.9, len(ORDER)))
-    shape = {"nrows": 2, "ncols": len(arms), "sharey": "row", "squeeze": False}
-    figure, grid = new_figure("Sums need more blocks than digits", 6.0, **shape)
-    for (above, below), arm in zip(grid.T, arms, strict=True):
-        above.set_title(arm.replace("from", "from $b_T$"))
-        for row, (labels, color) in enumerate(zip(ORDER, colors, strict=True)):
-            draw_task(above, below, nets(results, arm, labels), row, color)
-        draw_untrained(above, [run for labels in ORDER for run in nets(results, arm, labels)])
-        below.set_xlim(0, 49)
-    grid[0, 0].set(ylabel="idle blocks (%)", ylim=(0, 100))
-    grid[0, len(arms) // 2].set_xlabel("threshold, points of training error")
-    grid[1, len(arms) // 2].set_xlabel("blocks needed, of 49; vertical lines: before training")
-    grid[1, 0].set_yticks(range(len(ORDER)), ORDER)
-    grid[1, 0].set_ylim(len(ORDER) - 0.5, -0.5)  # the easiest on top
-    for label, color in zip(grid[1, 0].get_yticklabels(), colors, strict=True):
-        label.set_color(color)
-    label_ends(grid[0, -1])
-    return figure
-
-
-THRESHOLDS = 100 * np.array(measurement.IDLE_THRESHOLDS)
-
-
-def draw_task(above: Axes, below: Axes, runs: Sequence[StudyRun], row: int, color: np.ndarray) -> None:
-    """Draw the nets of a task: idle blocks by threshold, blocks needed, how many have learned."""
-    learned = [run for run in runs if has_learned(run)]
-    if learned:
-        shares = np.mean([run.measured.trained.idle_share for run in learned], axis=0)
-        above.plot(THRESHOLDS, 100 * shares, color=color, label=ORDER[row], clip_on=False)
-        draw_dots(below, needed(learned), row, color=color)
-    if runs:
-        before = np.mean([run.measured.untrained.needed for run in runs])
-        below.plot([before] * 2, [row - 0.3, row + 0.3], color=FAINT_INK, clip_on=False)
-    style = {"xycoords": below.get_yaxis_transform(), "textcoords": "offset points", "va": "center", "size": 9}
-    below.annotate(f"{len(learned)} of {len(runs)}", (1, row), xytext=(LABEL_PAD, 0), **style)
-
-
-def draw_untrained(axes: Axes, runs: Sequence[StudyRun]) -> None:
-    """Draw the share of idle blocks of untrained nets, and set the scale."""
-    shares = 100 * np.mean([run.measured.untrained.idle_share for run in runs], axis=0)
-    axes.plot(THRESHOLDS, shares, color=FAINT_INK, linestyle=":", label="untrained", clip_on=False)
-    axes.set(xscale="log", xlim=(THRESHOLDS[0], THRESHOLDS[-1]))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-FIGURES = {"task_difficulty.png": figure}
+FIGURES = {}

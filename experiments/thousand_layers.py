@@ -47,11 +47,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count, Score, Share, lists_of
-from highway_lab.figures import INK, new_figure
 from highway_lab.intervals import Interval, difference, interval
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
@@ -59,9 +57,8 @@ from highway_lab.training import Training
 from highway_networks import Dataset, evaluate, rounded
 
 from .blocks import numbered
-from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, combine, judge_as_good, judge_better, require
-from .common import CHANCE
-from .common_figures import arm_color, draw_dots, legend_below, minus, scale_errors
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN, Verdict, any_of, combine, judge_as_good, judge_better, require
+from .common_figures import minus, rows_figure
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies, score_loss
 
@@ -77,7 +74,6 @@ CARRIED = 0.01  # of an input: where less arrives at the end, the factors 1 − 
 BLOG_ACCURACY, BLOG_BLOCKS = 95.0, (10, 20)  # of the numbers in KEPT, those nearest to 15
 HIGHWAY = {bias: f"highway, b_T {minus(bias)}" for bias in (-4.0, -6.0, -8.0, -20.0)}  # arms by gate bias
 COPIES = -20.0  # the blog's bias, from which every block stays a copy
-ERRORS = (2, 5, 10, 20, 50, 90)  # % at which the picture has ticks
 RESIDUAL = ("residual", "residual, scaled")
 NO_BLOCKS = "no blocks"
 OPTIONS = {name: {"block": "highway", "gate_bias": bias} for bias, name in HIGHWAY.items()} | {
@@ -153,26 +149,21 @@ def measure_blocks(training: Training, untrained: list[float] | None) -> Blocks 
     return Blocks(untrained, trained, kept, scores)
 
 
-def measure(training: Training, untrained: list[float] | None) -> DeepMeasured:
-    """Measure a result, given the mean T of its blocks before training."""
-    history, guessing_loss = training.history, rounded(entropy(training.data.train_y))
-    if training.diverged:
-        return DeepMeasured(guessing_loss=guessing_loss)
-    last = [column[-1] for column in (history.test_score, history.test_loss)]
-    return DeepMeasured(history.train_loss[-1], guessing_loss, *last, measure_blocks(training, untrained))
-
-
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, and measure it: one that chooses on validation images alone."""
-    training = Training(task.config, data)
+    training, measured = Training(task.config, data), DeepMeasured()
     with one_thread():
         untrained = mean_T(training)
         for _ in training.epochs():
             pass
+        history = training.history
         if task.result:
-            measured = measure(training, untrained)
-        else:
-            measured = DeepMeasured(score_loss=None if training.diverged else training.history.validation_loss[-1])
+            measured.guessing_loss = rounded(entropy(training.data.train_y))
+        if task.result and not training.diverged:
+            measured.train_loss, measured.score = history.train_loss[-1], history.test_score[-1]
+            measured.score_loss, measured.blocks = history.test_loss[-1], measure_blocks(training, untrained)
+        elif not training.diverged:
+            measured.score_loss = history.validation_loss[-1]
     return StudyRun(None, task, training.net.n_trained, training.diverged, {}, measured)
 
 
@@ -215,56 +206,16 @@ def nets(results: Mapping[str, Results], *endings: str) -> dict[tuple[str, int],
     return {(cell.arm, cell.depth): [*chain(*of.settings(cell).values())] for of, cell in found}
 
 
-def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
-    """Return the points of test accuracy by which runs outperform others."""
-    return difference(accuracies(runs), accuracies(others))
-
-
 def judge_training(runs: Sequence[StudyRun]) -> Verdict:
     """Judge whether nets train, by orders of magnitude of the training loss below that of guessing."""
     ratios = [run.measured.guessing_loss / (run.measured.train_loss or run.measured.guessing_loss) for run in runs]
     return judge_better(interval(np.log10(ratios)), LOSS_MARGIN)
 
 
-def costs(runs: Sequence[StudyRun]) -> list[float]:
-    """Return the points of test accuracy that nets lose if all of their blocks are closed, of those that can be."""
-    scores = [run.measured.blocks.scores for run in runs if run.measured.blocks]
-    return [100 * (whole - closed) for closed, *_, whole in scores]
-
-
 def count_needed(blocks: Blocks) -> int:
     """Return the least k from which on no score is more than the tolerance below that of the whole net."""
     short = np.flatnonzero(np.array(blocks.scores) < blocks.scores[-1] - TOLERANCE)
     return blocks.kept[short[-1] + 1 if len(short) else 0]
-
-
-def carried(runs: Sequence[StudyRun]) -> float:
-    """Return the share of an input that the blocks of untrained nets copy to their end: the product of 1 − mean T."""
-    finished = [run.measured.blocks for run in runs if run.measured.blocks]
-    return float(np.mean([np.prod(1 - np.array(blocks.untrained)) for blocks in finished]))
-
-
-def of_any(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on a claim that needs one case in which it holds."""
-    found = [*verdicts]
-    return Verdict.REPRODUCED if Verdict.REPRODUCED in found else combine(found)
-
-
-def judge_blog(scores: np.ndarray, needed: Iterable[int]) -> Verdict:
-    """Judge whether nets reach about 95 %, and whether each uses about 15 blocks."""
-    as_many = [Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed]
-    return combine([judge_as_good(interval(scores - BLOG_ACCURACY), ACCURACY_MARGIN), *as_many])
-
-
-def judge_struggle(losses: Iterable[Interval], rival_trains: Verdict, rival_gains: Interval) -> Verdict:
-    """Judge whether deeper highway nets lose accuracy, by bias, where residual nets train and are as good as before."""
-    keeps = require(rival_trains, judge_as_good(rival_gains, ACCURACY_MARGIN))
-    return combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses)
-
-
-def judge_copies(shares: Iterable[float]) -> Verdict:
-    """Judge whether the factors 1 − T compound, given the share of an input that is left, by bias."""
-    return of_any(Verdict.REPRODUCED if share < CARRIED else Verdict.NOT_REPRODUCED for share in shares)
 
 
 def best_validated(results: Mapping[str, Results], arms: Iterable[str]) -> str:
@@ -275,29 +226,46 @@ def best_validated(results: Mapping[str, Results], arms: Iterable[str]) -> str:
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
-    """Return what the page quotes; of nets of 1,000 blocks by gate bias, or by the name of a net that has none."""
+    """Return what pages quote, by gate bias, or by the name of a net that has none.
+
+    found    of the longest runs of 1,000 blocks: accuracy in %, points over no blocks, points lost with all closed
+    needed   blocks of each of these; `shares`: of an input that 1,000 untrained blocks copy to their end, Π(1 − mean T)
+    losses   points that 1,000 blocks lose against 100; `gains`: that the best residual net gains over fewer, by blocks
+    """
     short, long = nets(results, "", "residual"), nets(results, "long")
-    none = {EPOCHS: short[NO_BLOCKS, 0], LONG_EPOCHS: long[NO_BLOCKS, 0]}
     bias_of = {name: bias for bias, name in HIGHWAY.items()}
-    longest = short | long
-    deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in longest.items() if depth == DEEPEST}
-    found = {of: found_of(of, runs, none[runs[0].config.epochs]) for of, runs in deepest.items()}
+    deepest = {bias_of.get(arm, arm): runs for (arm, depth), runs in (short | long).items() if depth == DEEPEST}
+    blocks = {of: [run.measured.blocks for run in runs if run.measured.blocks] for of, runs in deepest.items()}
+    needed = {bias: [*map(count_needed, blocks[bias])] for bias in HIGHWAY}
     trains = {bias: judge_training(deepest[bias]) for bias in HIGHWAY}
-    needed = {
-        bias: [count_needed(run.measured.blocks) for run in deepest[bias] if run.measured.blocks] for bias in HIGHWAY
+    shares = {bias: np.mean([np.prod(1 - np.array(of.untrained)) for of in blocks[bias]]) for bias in HIGHWAY}
+    found = {
+        of: {
+            "bias": of,
+            "epochs": runs[0].config.epochs,
+            "accuracy": accuracies(runs).mean(),
+            "over_none": lead(runs, (short if runs[0].config.epochs == EPOCHS else long)[NO_BLOCKS, 0]),
+            "lost": sorted(100 * (each.scores[-1] - each.scores[0]) for each in blocks[of]),
+            "lowest_rate": runs[0].config.lr == min(RATES),
+        }
+        for of, runs in deepest.items()
     }
-    shares = {bias: carried(short[name, DEEPEST]) for bias, name in HIGHWAY.items()}
     losses = {bias: lead(short[HIGHWAY[bias], SHALLOWER], short[HIGHWAY[bias], DEEPEST]) for bias in (-4.0, -6.0)}
     rival = best_validated(results, RESIDUAL)
     best = best_validated(results, [name for bias, name in HIGHWAY.items() if bias != COPIES])
     gains = {depth: lead(short[rival, DEEPEST], short[rival, depth]) for depth in DEPTHS}
+    blog = [
+        judge_as_good(interval(accuracies(deepest[COPIES]) - BLOG_ACCURACY), ACCURACY_MARGIN),
+        *(Verdict.REPRODUCED if of in BLOG_BLOCKS else Verdict.NOT_REPRODUCED for of in needed[COPIES]),
+    ]
+    keeps = require(judge_training(short[rival, DEEPEST]), judge_as_good(gains[SHALLOWER], ACCURACY_MARGIN))
     over_highway = lead(short[rival, DEEPEST], short[best, DEEPEST])
     return {
         "verdict": {
-            "stall": of_any(trains.values()),
-            "blog": judge_blog(accuracies(deepest[COPIES]), needed[COPIES]),
-            "struggle": judge_struggle(losses.values(), judge_training(short[rival, DEEPEST]), gains[SHALLOWER]),
-            "copies": judge_copies(shares.values()),
+            "stall": any_of(trains.values()),
+            "blog": combine(blog),
+            "struggle": combine(require(judge_better(loss, ACCURACY_MARGIN), keeps) for loss in losses.values()),
+            "copies": Verdict.REPRODUCED if min(shares.values()) < CARRIED else Verdict.NOT_REPRODUCED,
             "used": combine(judge_better(found[bias]["over_none"], ACCURACY_MARGIN) for bias in (-6.0, COPIES)),
             "residual": judge_better(over_highway, ACCURACY_MARGIN),
         },
@@ -317,50 +285,25 @@ def numbers(results: Mapping[str, Results]) -> dict:
     }
 
 
-def found_of(bias: float | str, runs: Sequence[StudyRun], none: Sequence[StudyRun]) -> dict:
-    """Return what is quoted of nets that begin in one way, given nets of no blocks of the same training."""
-    return {
-        "bias": bias,
-        "epochs": runs[0].config.epochs,
-        "accuracy": accuracies(runs).mean(),
-        "over_none": lead(runs, none),
-        "lost": sorted(costs(runs)),
-        "lowest_rate": runs[0].config.lr == min(RATES),
-    }
+def lead(runs: Sequence[StudyRun], others: Sequence[StudyRun]) -> Interval:
+    """Return the points of test accuracy by which runs outperform others."""
+    return difference(accuracies(runs), accuracies(others))
 
 
 def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw the test error of whole nets and, if they train, with all blocks closed: a panel a depth, a row an arm."""
-    short, long = nets(results, "", "residual"), nets(results, "long")
-    arms = {arm for arm, depth in [*short, *long] if depth}
-    rows = sorted(arms, key=lambda arm: [*OPTIONS, arm].index(arm), reverse=True)
-    figure, grid = new_figure("1,000 highway blocks train, but gain nothing", 6.5, nrows=2, ncols=2, sharey=True)
-    panels = [*((short, depth, EPOCHS) for depth in reversed(DEPTHS)), (long, DEEPEST, LONG_EPOCHS)]
-    for axes, (found, depth, epochs) in zip(grid.flat, panels, strict=True):
-        axes.set_title(f"{depth:,} blocks, {epochs} epochs")
-        for row, arm in enumerate(rows):
-            draw_arm(axes, row, found.get((arm, depth), []), arm_color(arm))
-        for level in (100 * CHANCE, interval(accuracies(found.get((NO_BLOCKS, 0), []))).value):
-            axes.axvline(100 - level, color=INK, linewidth=1, linestyle=(0, (3, 5)), zorder=0)
-        scale_errors(axes, ERRORS)
-        axes.set(xlabel="test error (%)", xlim=(2, 100))
-    grid[0, 0].set_yticks(range(len(rows)), [arm.replace("b_T", "$b_T$") for arm in rows])
-    grid[0, 0].set_ylim(-0.5, max(len(rows), 1) - 0.5)
-    for axes in [axes for axes in grid.flat if axes.get_legend_handles_labels()[0]][:1]:
-        legend_below(figure, axes)
+    """Draw the test error of nets of 1,000 blocks and of none, those of 30 epochs first."""
+    rows = {
+        f"{arm}, {runs[0].config.epochs} epochs": 100 - accuracies(runs)
+        for ending in STUDY
+        for (arm, depth), runs in nets(results, ending).items()
+        if depth == DEEPEST or arm == NO_BLOCKS
+    }
+    rows = dict(sorted(rows.items(), key=lambda row: (f" {EPOCHS} epochs" in row[0], row[1].mean())))
+    figure = rows_figure("1,000 highway blocks train, but gain nothing", rows, "test error (%)")
+    figure.axes[0].set(xscale="log", xlim=(2, 100))
+    figure.axes[0].set_xticks((2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100))
+    figure.axes[0].minorticks_off()
     return figure
-
-
-def draw_arm(axes: Axes, row: int, runs: Sequence[StudyRun], color: str) -> None:
-    """Draw the nets of an arm in a row of a panel."""
-    if not runs:
-        axes.text(ERRORS[2], row, "not run", size=9, va="center")
-        return
-    style = {"center": np.median, "color": color}
-    draw_dots(axes, 100 - accuracies(runs), row + 0.13, label="whole net", **style)
-    closed = [100 - 100 * run.measured.blocks.scores[0] for run in runs if run.measured.blocks]
-    if closed and judge_training(runs) == Verdict.REPRODUCED:
-        draw_dots(axes, closed, row - 0.13, label="all blocks closed", markerfacecolor="white", **style)
 
 
 FIGURES = {"thousand_layers.png": figure}

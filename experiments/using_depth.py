@@ -74,16 +74,15 @@ What outcomes mean, each in the setting that each kind of net has chosen here, a
     python -m experiments using_depth run --jobs 2
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import new_figure
 from highway_networks import Dataset
 
 from . import study_command
-from .common_figures import arm_color, draw_dots
+from .common_figures import rows_figure
 from .comparisons import LEVEL, judge_family, welch
 from .digit_pairs import pair_digits
 from .partly_frozen import ArmConfig
@@ -146,8 +145,7 @@ def configure(fields: Mapping, cell: Cell, stage: Stage) -> ArmConfig:
 
 
 def train(task: Task, data: Dataset) -> StudyRun:
-    pairs = pair_digits(data, "sum", **PAIRS)
-    data = pairs.to_score() if task.result else pairs.to_tune()
+    data = pair_digits(data, "sum", **PAIRS).tested(bool(task.result))
     return study_command.train(task, data, judged=(data.test_x, data.test_y))
 
 
@@ -180,40 +178,31 @@ STUDY = Study(
 # ---------------------------------------------------------------------------------------- what was found
 
 
-def second_family(results: Results) -> tuple[Cell, ...]:
-    """Return the cells with which the second family compares highway nets; none as long as one is unfinished."""
-    if not {*JUDGED} <= {*results.finished}:
-        return ()
-    shallow = min(SHALLOW, key=results.quality)
-    return (*(FIRST[name] for name in ("residual, gated", "plain, orthogonal", "plain")), shallow)
-
-
-def compare(results: Results, others: Sequence[Cell], least: float = 0.0) -> dict[Cell, dict]:
+def compare(results: Results, least: float = 0.0) -> dict[tuple[str, int], dict]:
     """Return by how many points highway nets of 20 blocks are ahead of others, and the word of the rules.
 
-    least: accuracy in % below which runs are left out
+    Each family is told once all nets that it judges are finished. `least`: accuracy in % below which runs are left out.
     """
-    highway, *rivals = (accuracies(results.scored(cell)) for cell in (FIRST["highway"], *others))
-    leads = [welch(highway[highway >= least], rival[rival >= least]) for rival in rivals]
-    return {
-        cell: {"lead": lead.value, "half": lead.interval(LEVEL / len(leads)).half, "word": word}
-        for cell, lead, word in zip(others, leads, judge_family(leads, MARGIN), strict=True)
-    }
-
-
-def primary(results: Results) -> tuple[Cell, ...]:
-    """Return the cell with which the primary compares highway nets; none as long as one of both is unfinished."""
-    return (FIRST["residual"],) if {FIRST["highway"], FIRST["residual"]} <= {*results.finished} else ()
+    families = []
+    if {FIRST["highway"], FIRST["residual"]} <= {*results.finished}:
+        families.append([FIRST["residual"]])
+    if {*JUDGED} <= {*results.finished}:
+        families.append([*(FIRST[name] for name in FIVE[2:]), min(SHALLOW, key=results.quality)])
+    told = {}
+    for cells in families:
+        highway, *rivals = (
+            of[of >= least] for of in (accuracies(results.scored(of)) for of in (FIRST["highway"], *cells))
+        )
+        leads = {(of.arm, of.depth): welch(highway, rival) for of, rival in zip(cells, rivals, strict=True)}
+        halves = {of: lead.interval(LEVEL / len(leads)).half for of, lead in leads.items()}
+        words = judge_family(leads, MARGIN)
+        told |= {of: {"lead": leads[of].value, "half": halves[of], "word": words[of]} for of in leads}
+    return told
 
 
 def numbers(results: Results) -> dict:
     """Return what the page quotes; accuracies in %, by arm, blocks and units."""
     done = {(cell.arm, cell.depth, cell.hidden): accuracies(results.scored(cell)) for cell in results.finished}
-    families = primary(results), second_family(results)
-    compared, without = (
-        {(cell.arm, cell.depth): of for others in families for cell, of in compare(results, others, least).items()}
-        for least in (0, FAILED)
-    )
     return {
         "cells": len(CELLS),
         "finished": len(done),
@@ -224,22 +213,19 @@ def numbers(results: Results) -> dict:
         "median": {of: np.median(values) for of, values in done.items()},
         "failed": {of: int(np.sum(values < FAILED)) for of, values in done.items()},
         "untried": {(cell.arm, cell.depth, cell.hidden): results.untried(cell) for cell in results.finished},
-        "compared": compared,
-        "without_failed": without,
+        "compared": compare(results),
+        "without_failed": compare(results, FAILED),
     }
 
 
 def figure(results: Results) -> Figure:
     """Draw the test error of each finished cell, the best first: a small dot is a net, a large one the mean."""
-    errors = {cell: 100 - accuracies(results.scored(cell)) for cell in results.finished}
-    rows = sorted(errors, key=lambda cell: errors[cell].mean())
-    figure, axes = new_figure("Test error on the sum of two digits", 1.4 + 0.26 * len(rows))
-    for row, cell in enumerate(rows):
-        draw_dots(axes, errors[cell], row, color=arm_color(cell.arm))
-    axes.set_yticks(range(len(rows)), [f"{cell.arm}, {cell.depth} blocks of {cell.hidden}" for cell in rows])
-    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
-    axes.set_xlabel("test error (%)")
-    return figure
+    errors = {
+        f"{cell.arm}, {cell.depth} blocks of {cell.hidden}": 100 - accuracies(results.scored(cell))
+        for cell in results.finished
+    }
+    rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
+    return rows_figure("Test error on the sum of two digits", rows, "test error (%)")
 
 
 FIGURES = {"using_depth.png": figure}

@@ -17,15 +17,12 @@ that diverges counts as one that guesses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from highway_lab.fields import Score, Share
-from highway_lab.figures import SETTINGS, draw_level, draw_seeds, label_ends, new_figure
 from highway_lab.intervals import difference, interval
 from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
@@ -33,8 +30,6 @@ from highway_networks import GATE_SAMPLES, Dataset, DeepNet
 
 from . import study_command
 from .claims import ACCURACY_MARGIN, Verdict, combine, judge_better
-from .common import CHANCE
-from .common_figures import arm_color, minus
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task, accuracies
 
@@ -42,8 +37,6 @@ BIASES = (4.0, 2.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -10.0, -20.0, -40.0)
 DEEP, DEEPER = (20, 100), (50, 100, 200, 500, 1000)  # blocks, by gate bias and by depth
 USED, COPIES = -6.0, -20.0  # biases of the nets that are compared by depth: from the second, blocks stay copies
 CONVERGED = 50.0  # % of test accuracy
-DOUBLED = 2  # times σ(b_T), from which on the T of a block has grown
-GAP = 5  # between biases that no line joins
 
 
 @dataclass
@@ -105,17 +98,13 @@ STUDY = {  # by the endings of their logs
 Scores = Mapping[int, Mapping[float, np.ndarray]]  # test accuracies in %, one a seed, by blocks and gate bias
 
 
-def runs_of(results: Results, arm: str = "highway") -> dict[int, dict[float, list[StudyRun]]]:
-    """Return the runs of an arm by blocks and gate bias."""
+def by_bias(results: Results) -> dict[int, dict[float, list[StudyRun]]]:
+    """Return the runs of highway nets by blocks and gate bias."""
     return {
         cell.depth: grouped(chain(*results.settings(cell).values()), lambda run: run.config.gate_bias)
         for cell in results.finished
-        if cell.arm == arm
+        if cell.arm == "highway"
     }
-
-
-def scores_of(runs: Mapping[int, Mapping[float, Sequence[StudyRun]]]) -> Scores:
-    return {depth: {bias: accuracies(seeds) for bias, seeds in of.items()} for depth, of in runs.items()}
 
 
 def fails(scores: np.ndarray) -> Verdict:
@@ -134,38 +123,22 @@ def judge_doubt(scores: Scores) -> Verdict:
     return combine(judge_better(lead, ACCURACY_MARGIN) for lead in leads)
 
 
-def lowest_failing(of: Mapping[float, np.ndarray]) -> float | None:
-    """Return the lowest bias that fails together with all higher ones, if any does; scores by bias are of one depth."""
-    failing = [*takewhile(lambda bias: fails(of[bias]) == Verdict.REPRODUCED, sorted(of, reverse=True))]
-    return failing[-1] if failing else None
-
-
-def growth(run: StudyRun) -> np.ndarray:
-    """Return mean T after training by block, (L,), in multiples of σ(b_T), its untrained size; NaN without gates."""
-    of = run.measured.mean_T or [np.nan] * run.config.depth
-    return np.array(of, float) * (1 + np.exp(-run.config.gate_bias))
-
-
 def numbers(results: Mapping[str, Results]) -> dict:
-    """Return what the page quotes: accuracies in %, by blocks and gate bias; `doubled` is a share of 1,000 blocks."""
-    runs, by_depth = runs_of(results[""]), runs_of(results["depth"])
-    scores, deep = scores_of(runs), scores_of(by_depth)
-    used, copies = ({depth: of[bias] for depth, of in deep.items()} for bias in (USED, COPIES))
-    plain = [run for of in runs_of(results["depth"], "plain").values() for seeds in of.values() for run in seeds]
-    between = scores[DEEP[1]][-2.0]
+    """Return what the page quotes; by blocks and gate bias, accuracies in % and how many times larger T has become."""
+    runs = by_bias(results[""])
+    scores = {depth: {bias: accuracies(of[bias]) for bias in of} for depth, of in runs.items()}
+    leads = [accuracies(of[USED]) - accuracies(of[COPIES]) for of in by_bias(results["depth"]).values()]
     return {
         "verdict": {"extremes": judge_extremes(scores), "doubt": judge_doubt(scores)},
         "accuracy": {depth: {bias: of[bias].mean() for bias in of} for depth, of in scores.items()},
-        "failing": {depth: lowest_failing(of) for depth, of in scores.items()},
-        "between": (between.min(), between.max()),
-        "growth": {
-            depth: {bias: np.mean([growth(run) for run in of[bias]]) for bias in of} for depth, of in runs.items()
+        "failing": {
+            depth: [bias for bias in BIASES if fails(of[bias]) == "reproduced"] for depth, of in scores.items()
         },
-        "doubled": {bias: [np.mean(growth(run) > DOUBLED) for run in of] for bias, of in by_depth[DEEPER[-1]].items()},
-        "lead": interval(np.mean([used[depth] - copies[depth] for depth in deep], axis=0)),
-        "behind": difference(used[100], used[DEEPER[-1]]),
-        "plain": [*accuracies(plain)],
-        "diverged": sum(run.diverged for of in results.values() for run in of.runs),
+        "growth": {
+            depth: {bias: np.mean([run.measured.mean_T for run in of[bias]]) * (1 + np.exp(-bias)) for bias in of}
+            for depth, of in runs.items()
+        },
+        "lead": interval(np.mean(leads, axis=0)),
         "seeds": {len(of) for depth in scores.values() for of in depth.values()},
         "biases": BIASES,
         "blocks": DEEP,
@@ -176,38 +149,4 @@ def numbers(results: Mapping[str, Results]) -> dict:
     }
 
 
-def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw test accuracy by initial gate bias, a place for each, and below it by how much T has grown."""
-    figure, (upper, lower) = new_figure("Nets fail from high gate biases, never from low", 5.6, nrows=2, sharex=True)
-    colors = dict(zip(STUDY[""].cells, SETTINGS, strict=False))
-    biases = sorted({run.config.gate_bias for run in results[""].runs})
-    for cell in results[""].finished:
-        runs = runs_of(results[""], cell.arm)[cell.depth]
-        style = {"label": f"{cell.arm}, {cell.depth} blocks", "color": colors.get(cell, arm_color(cell.arm))}
-        draw_by_bias(upper, biases, {bias: accuracies(runs[bias]) for bias in runs}, **style)
-        draw_by_bias(lower, biases, {bias: [growth(run).mean() for run in runs[bias]] for bias in runs}, **style)
-    draw_level(upper, 100 * CHANCE, "chance")
-    draw_level(lower, 1, "σ($b_T$)")
-    upper.set(title="test accuracy (%)", ylim=(0, 100))
-    lower.set(title="mean T after training, in multiples of σ($b_T$)", yscale="log")
-    lower.set_yticks((1, 10, 100), (1, 10, 100))
-    lower.set_xlabel("initial gate bias $b_T$ (a place for each that was tried)")
-    lower.set_xticks(range(len(biases)), [minus(bias) for bias in biases])
-    label_ends(upper, lower)
-    return figure
-
-
-def draw_by_bias(axes: Axes, biases: Sequence[float], values: Mapping[float, Sequence[float]], **style: Any) -> None:
-    """Draw values, one a seed, at the places of their biases, and their median bold.
-
-    No line joins biases that are further apart than GAP.
-    """
-    missing = [np.nan] * max(map(len, values.values()))
-    curves = np.transpose([values.get(bias, missing) for bias in biases])
-    gaps = 1 + np.flatnonzero(np.diff(biases) > GAP)
-    x = np.insert(np.arange(len(biases), dtype=float), gaps, np.nan)
-    curves = np.insert(curves, gaps, np.nan, axis=1)
-    draw_seeds(axes, x, curves, center=np.median, marker="o", markersize=5, **style)
-
-
-FIGURES = {"very_deep.png": figure}
+FIGURES = {}

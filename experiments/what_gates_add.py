@@ -55,7 +55,7 @@ than 0.5 points (the low end of the paired 95 % interval). If it does not, no ot
 digits takes its place, by the same rules. Compared there: highway minus each other arm of MAIN, each at the number of
 blocks at which it validates best; one family of accuracy. The pairs are one draw, which no interval knows.
 
-What outcomes mean; `outcomes` applies this, and several may hold. Highway as good as
+What outcomes mean; several may hold. Highway as good as
 - scaled residual nets or ReZero, and outperforming orthogonal plain nets: a start near the identity is what matters;
 - orthogonal plain nets: the trouble of deep plain tanh nets was their initialisation;
 - all four rivals in accuracy, and outperforming all in loss: gates help to fit, and add nothing to what is learned.
@@ -107,7 +107,7 @@ scored without clipping, too, as was registered. The same nets are tuned and tra
 that they are tuned anew for it was not registered. Highway, orthogonal plain, scaled residual and ReZero nets are tuned
 with 200 blocks, too, at the cosine rate and clipped. ReLU is not run.
 
-Families: both of the first comparison, of which `outcomes` is taken anew; the same two without clipping, and at the
+Families: both of the first comparison, of which the outcomes are taken anew; the same two without clipping, and at the
 constant rate; with 200 blocks, highway minus three, accuracy; among wide nets the three rivals as before. Residual and
 gated residual nets join the wide nets, with ten seeds: a family of two. All but the first comparison are exploratory.
 The deficit of highway nets to another net was one of too narrow a grid if they are now *as good as* it or *outperform*
@@ -120,18 +120,15 @@ the cause. From −8 the next b_T is −16; between them nothing is tried.
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
-from highway_lab.figures import new_figure
 from highway_lab.logs import numbers as rounded_all
-from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, rounded
 
@@ -139,10 +136,10 @@ from . import study_command
 from .blocks import number_of, rezero_fields, scaled_fields
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS
-from .common_figures import arm_color, draw_dots
-from .comparisons import AS_GOOD, BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
+from .common_figures import rows_figure
+from .comparisons import BEHIND, OUTPERFORMS, Difference, judge_family, over_seeds, over_seeds_and_images
 from .digit_pairs import pair_digits
-from .flow import FLOW_BATCH, Flow, gradient_norms, jacobian
+from .flow import Flow, measure_flow
 from .partly_frozen import ArmConfig
 from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 from .study_command import ROWS
@@ -245,33 +242,26 @@ class ArmMeasured(Measured):
 def train(task: Task, data: Dataset) -> StudyRun:
     """Train one net, then score it."""
     if task.cell.of == "sum":
-        pairs = pair_digits(data, "sum", task.config.n_train, N_VALIDATION_PAIRS)
-        data = pairs.to_score() if task.result else pairs.to_tune()
+        data = pair_digits(data, "sum", task.config.n_train, N_VALIDATION_PAIRS).tested(bool(task.result))
     judged = None if task.config.n_validation else (data.test_x, data.test_y)  # in the data set's order
-    start = measure_start(Training(task.config, data)) if task.result and task.config.seed == 0 else None
+    start = None
+    if task.result and task.config.seed == 0:
+        training = Training(task.config, data)
+        start = measure_flow(training.net, training.data, range(training.net.depth))
 
     def measure(net: DeepNet, x: np.ndarray, y: np.ndarray, *common: Any) -> ArmMeasured:
         clipped, loss, score, _ = common
         opened = None if loss is None else mean_opening(net, x)
-        keep = task.result and loss is not None and task.config.epochs >= LEAST_EPOCHS
-        right = np.packbits(predicted(net, x) == y) if keep else None
-        return ArmMeasured(
-            clipped,
-            loss,
-            score,
-            None if opened is None else rounded(opened.sum(), digits=4),
-            None if right is None else base64.b64encode(right).decode(),
-            rounded_all(opened, digits=4) if task.result and opened is not None else None,
-            start,
-        )
+        right = None
+        if task.result and loss is not None and task.config.epochs >= LEAST_EPOCHS:
+            starts = range(0, len(x), ROWS)
+            found = [net.predict(net.preprocess(x[at : at + ROWS])).argmax(axis=1) for at in starts]
+            right = base64.b64encode(np.packbits(np.concatenate(found) == y)).decode()
+        depth = None if opened is None else rounded(opened.sum(), digits=4)
+        by_block = rounded_all(opened, digits=4) if task.result and opened is not None else None
+        return ArmMeasured(clipped, loss, score, depth, right, by_block, start)
 
     return study_command.train(task, data, judged=judged, measure=measure)
-
-
-def predicted(net: DeepNet, x: np.ndarray) -> np.ndarray:
-    """Return the classes (n,) that a net predicts for samples (n, ...)."""
-    starts = range(0, len(x), ROWS)
-    return np.concatenate([net.predict(net.preprocess(x[start : start + ROWS])).argmax(axis=1) for start in starts])
 
 
 def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
@@ -281,45 +271,25 @@ def mean_opening(net: DeepNet, x: np.ndarray) -> np.ndarray | None:
     return net.gate_means(net.preprocess(x[:ROWS])) if net.has_gates else None
 
 
-def measure_start(training: Training) -> Flow:
-    """Measure an untrained net: gradients on a batch of training samples, the Jacobian at the first of them."""
-    net, data = training.net, training.data
-    with one_thread():
-        x, y = net.preprocess(data.train_x[:FLOW_BATCH]), data.train_y[:FLOW_BATCH]
-        _, cache = net.forward(x)
-        J = np.eye(net.hidden)
-        for l in range(net.depth):
-            J = jacobian(net, cache.x[l, :, 0], l) @ J
-        finite = np.isfinite(J).all()
-        values = np.linalg.svd(J, compute_uv=False) if finite else np.full(net.hidden, np.nan)
-        return Flow(rounded_all(gradient_norms(net, x, y), digits=4), rounded_all(values, digits=4))
-
-
 # ---------------------------------------------------------------------------------------- the studies
 
 
-def counted_loss(run: StudyRun) -> float:
-    """Return the training loss of a run as it is compared: at most that of guessing, which is a diverged run's."""
+def log_loss(run: StudyRun) -> float:
+    """Return the logarithm of a run's training loss as it is compared: that of guessing if it diverged, or at most."""
     loss = run.measured.train_loss
-    return CHANCE_LOSS if loss is None else min(max(loss, LEAST_LOSS), CHANCE_LOSS)
+    return math.log10(CHANCE_LOSS if loss is None else min(max(loss, LEAST_LOSS), CHANCE_LOSS))
 
 
-CRITERIA = {
-    "accuracy": lambda run: -run.accuracy,
-    "loss": lambda run: math.log10(counted_loss(run)),
-}
+CRITERIA = {"accuracy": lambda run: -run.accuracy, "loss": log_loss}
 
 
 def configure(fields: Mapping, cell: TaskCell, stage: Stage) -> ArmConfig:
     """Return the configuration of a run; one that chooses is scored on validation images, or on validation pairs."""
+    n_train, validating = 6_000, {"n_test": 1, "n_validation": N_VALIDATION}
     if cell.of == "sum":
-        samples = {"n_train": N_PAIRS, "n_test": N_TEST if stage.result else N_VALIDATION_PAIRS}
-    else:
-        samples = {
-            "n_train": 6_000,
-            **({"n_test": N_TEST} if stage.result else {"n_test": 1, "n_validation": N_VALIDATION}),
-        }
-    return ArmConfig(**fields, **samples, hidden=cell.hidden, depth=cell.depth)
+        n_train, validating = N_PAIRS, {"n_test": N_VALIDATION_PAIRS}
+    samples = {"n_test": N_TEST} if stage.result else validating
+    return ArmConfig(**fields, **samples, n_train=n_train, hidden=cell.hidden, depth=cell.depth)
 
 
 def scoring_seeds(cell: TaskCell) -> range:
@@ -379,19 +349,13 @@ NEXT = {
 
 # ---------------------------------------------------------------------------------------- what was found
 
-Net = tuple[str, TaskCell]  # the ending of its study, and its cell
-HIGHWAY: Net = "", TaskCell("highway", 50, 100)
-BEST_SHALLOW = "best shallow net"
+HIGHWAY, BEST_SHALLOW = TaskCell("highway", 50, 100), "best shallow net"
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
 
 def name_of(cell: TaskCell) -> str:
     return f"{cell.arm}, {cell.depth} block{'s' * (cell.depth != 1)} of {cell.hidden}"
-
-
-def is_shallow(cell: TaskCell) -> bool:
-    return cell.arm == "plain" and cell.depth <= SHALLOW
 
 
 def right_images(run: StudyRun) -> np.ndarray:
@@ -415,94 +379,53 @@ def compare(runs: Sequence[StudyRun], others: Sequence[StudyRun], criterion: str
     return over_seeds_and_images(100 * np.array([right_images(run) - right_images(other) for run, other in pairs]))
 
 
+def best(results: Results, cells: Iterable[TaskCell], criterion: str = "accuracy") -> TaskCell:
+    """Return the cell that was best by a criterion where settings were chosen."""
+    return min(cells, key=lambda of: results.quality(of, criterion))
+
+
+def best_of(results: Results, arms: Iterable[str], hidden: int | None = None) -> dict[str, TaskCell]:
+    """Return by arm its cell, of so many units if they are given, that validates best."""
+    cells = [cell for cell in results.study.cells if hidden in (None, cell.hidden)]
+    return {arm: best(results, [cell for cell in cells if cell.arm == arm]) for arm in arms}
+
+
+def best_shallow(results: Results, criterion: str = "accuracy") -> TaskCell:
+    return best(results, [of for of in results.study.cells if of.arm == "plain" and of.depth <= SHALLOW], criterion)
+
+
 def family(
-    results: Mapping[str, Results], net: Net, others: Mapping[str, Net], criterion: str = "accuracy"
-) -> dict[str, tuple[Difference, str]]:
-    """Return by how much a net is better than others, and the word of the rules, corrected for all of them."""
-    ours, *theirs = (results[ending].scored(cell, criterion) for ending, cell in (net, *others.values()))
-    leads = [compare(ours, runs, criterion) for runs in theirs]
-    words = judge_family(leads, {"accuracy": ACCURACY_MARGIN, "loss": LOSS_MARGIN}[criterion])
-    return dict(zip(others, zip(leads, words, strict=True), strict=True))
+    results: Results, net: TaskCell, others: Mapping[str, TaskCell], criterion: str = "accuracy"
+) -> dict[str, Difference]:
+    """Return by how much a net is better than others, each in the setting that a criterion chose."""
+    ours = results.scored(net, criterion)
+    return {name: compare(ours, results.scored(other, criterion), criterion) for name, other in others.items()}
 
 
-def best_shallow(results: Mapping[str, Results], criterion: str) -> TaskCell:
-    """Return the net of few plain blocks that was best by a criterion where settings were chosen."""
-    return min(filter(is_shallow, results[""].study.cells), key=lambda of: results[""].quality(of, criterion))
+def families(results: Mapping[str, Results]) -> dict[str, dict]:
+    """Return the differences that the rules judge together: by how much highway nets are better.
 
-
-def best_of(results: Results, arm: str, hidden: int | None = None) -> TaskCell:
-    """Return the cell of an arm, of so many units if they are given, that validates best."""
-    cells = [cell for cell in results.study.cells if cell.arm == arm and hidden in (None, cell.hidden)]
-    return min(cells, key=lambda of: results.quality(of, "accuracy"))
-
-
-def first_family(results: Mapping[str, Results], criterion: str) -> dict[str, tuple[Difference, str]]:
-    """Compare highway nets of 100 blocks with each rival and with the net of few plain blocks that chooses best."""
-    others = {name: ("", TaskCell(name, units(name), 100)) for name in RIVALS}
-    return family(results, HIGHWAY, others | {BEST_SHALLOW: ("", best_shallow(results, criterion))}, criterion)
-
-
-def sum_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
-    """Compare highway nets on the sum with each other main arm, each at the number of blocks that validates best."""
-    best = {arm: ("sum", best_of(results["sum"], arm, 100)) for arm in MAIN}
-    return family(results, best.pop("highway"), best)
-
-
-def wide_family(results: Mapping[str, Results]) -> dict[str, tuple[Difference, str]]:
-    """Compare the wide highway net that validates best with the best of each wide rival."""
-    best = {arm: ("wide", best_of(results["wide"], arm)) for arm in ("highway", *RIVALS[1:])}
-    return family(results, best.pop("highway"), best)
-
-
-def outcomes(accuracy: Mapping, loss: Mapping, pairs: Mapping) -> list[str]:
-    """Return the sentences that the rules give to what was found: families by net, (difference, word) each."""
-    rivals, found = {*RIVALS}, []
-    alike, worse = ({name for name, (_, word) in accuracy.items() if word == of} for of in (AS_GOOD, OUTPERFORMS))
-    if alike & {"residual, scaled", "ReZero"} and "plain, orthogonal" in worse:
-        found.append("a start near the identity is what matters")
-    if "plain, orthogonal" in alike:
-        found.append("the trouble of deep plain tanh nets was their initialisation")
-    if rivals <= alike and all(word == OUTPERFORMS for name, (_, word) in loss.items() if name in rivals):
-        found.append("gates help to fit, and add nothing to what is learned")
-    if rivals <= worse:
-        found.append("gating by the data helps")
-    elif rivals - {"constant gates"} <= worse:
-        found.append("mixing T and 1 − T helps, and it need not see the data")
-    if accuracy and BEST_SHALLOW not in worse:
-        found.append("for highway nets, depth does not help on this task")
-    if any(pairs[name][1] == BEHIND for name in ("residual", "residual, scaled") if name in pairs):
-        found.append("gates do not use depth as well as a plain sum does")
-    return found
-
-
-def start_of(results: Results, cell: TaskCell) -> Flow:
-    """Return what was measured of an untrained net of a finished cell, in the setting chosen by accuracy."""
-    return next(run.measured.start for run in results.scored(cell) if run.measured.start)
-
-
-def passed_on(flow: Flow) -> int:
-    """Return how many directions of an input an untrained net passes on."""
-    values = np.array(flow.singular_values, float)
-    return int(np.sum(values > PASSED * np.nanmax(values)))
-
-
-def copies(results: Results) -> dict[float, dict]:
-    """Return by gate bias what gated residual and highway nets reach, and by how much the first are better."""
-    found = {}
-    for bias in COPY_BIASES:
-        gated, highway = (results.settings(cell)[COPY_RATE, bias] for cell in results.study.cells)
-        found[bias] = {"gated": gated, "highway": highway, "lead": compare(gated, highway)}
-    words = judge_family([of["lead"] for of in found.values()], ACCURACY_MARGIN)
+    Both criteria at 100 blocks, the wide nets, the sum; "copy": by gate bias, by how much gated residual nets are.
+    """
+    first, copied = results[""], results["copy"]
+    rivals = {cell.arm: cell for cell in deep(RIVALS)}
+    wide, pairs = best_of(results["wide"], ("highway", *RIVALS[1:])), best_of(results["sum"], MAIN, 100)
     return {
-        bias: {
-            "bias": bias,
-            "seeds": len(of["highway"]),
-            **{name: accuracies(of[name]).mean() for name in ("gated", "highway")},
-            "lead": of["lead"].value,
-            "word": word,
-        }
-        for (bias, of), word in zip(found.items(), words, strict=True)
+        **{of: family(first, HIGHWAY, rivals | {BEST_SHALLOW: best_shallow(first, of)}, of) for of in CRITERIA},
+        "wide": family(results["wide"], wide.pop("highway"), wide),
+        "sum": family(results["sum"], pairs.pop("highway"), pairs),
+        "copy": {
+            bias: compare(*(copied.settings(cell)[COPY_RATE, bias] for cell in copied.study.cells))
+            for bias in COPY_BIASES
+        },
     }
+
+
+def passed_on(results: Results, arm: str) -> int:
+    """Return how many directions of an input an untrained net of 100 blocks passes on, in the setting it chose."""
+    (start,) = [run.measured.start for run in results.scored(*deep([arm])) if run.measured.start]
+    values = np.array(start.singular_values, float)
+    return int(np.sum(values > PASSED * np.nanmax(values)))
 
 
 def numbers(results: Mapping[str, Results]) -> dict:
@@ -510,107 +433,69 @@ def numbers(results: Mapping[str, Results]) -> dict:
 
     The nets of 60 epochs are `long`, those of twelve `short`; leads are over 100 highway blocks.
     """
-    parts = {"long": [results[""], results["wide"]], "short": [results["short"]], "sum": [results["sum"]]}
+    parts = {"long": ("", "wide"), "short": ("short",), "sum": ("sum",)}
     runs = {
-        of: {name_of(cell): found.scored(cell) for found in parts[of] for cell in found.study.cells} for of in parts
+        of: {name_of(cell): results[ending].scored(cell) for ending in parts[of] for cell in results[ending].finished}
+        for of in parts
     }
-    families = {of: first_family(results, of) for of in CRITERIA}
-    families |= {"wide": wide_family(results), "sum": sum_family(results)}
+    leads = families(results)
+    word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
+    highway = {of: runs[of][name_of(HIGHWAY)] for of in ("long", "short")}
+    copied = results["copy"]
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
-    flows = {
-        name: start_of(results["short"], TaskCell(name, units(name), 100)) for name in (*COMPARED, "plain", "residual")
-    }
-    short, long = (results[of].study.stages for of in ("short", ""))
-    chosen = results[""].chosen(HIGHWAY[1])
     return {
-        **{of: {name: accuracies(found).mean() for name, found in runs[of].items()} for of in runs},
-        "tried_epochs": {"short": short[0].epochs, "long": long[0].epochs},
-        "scored_seeds": (min(map(len, runs["long"].values())), max(map(len, runs["long"].values()))),
-        "highway_bias": chosen[1],
-        "deep": (HIGHWAY[1].depth, HIGHWAY[1].hidden),
-        "best_shallow": (best_shallow(results, "accuracy").depth, best_shallow(results, "accuracy").hidden),
-        "best_wide": (best_of(results["wide"], "highway").depth, best_of(results["wide"], "highway").hidden),
-        "wide_cells": len(results["wide"].study.cells),
-        "wide_at_an_end": sum(bool(results["wide"].untried(cell)) for cell in results["wide"].study.cells),
+        **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in runs},
+        "best": {
+            "shallow": name_of(best_shallow(results[""])),
+            "wide": name_of(*best_of(results["wide"], ["highway"]).values()),
+        },
         "ahead": {
-            of: {name: compare(found, runs[of][name_of(HIGHWAY[1])]).value for name, found in runs[of].items()}
-            for of in ("long", "short")
+            of: {
+                name: np.mean(accuracies(each) - accuracies(highway[of])[: len(each)])
+                for name, each in runs[of].items()
+            }
+            for of in highway
         },
-        "beside": {name: MIRRORED.get(word, word) for name, (_, word) in families["accuracy"].items()},
-        "lead": {of: {name: lead.value for name, (lead, _) in found.items()} for of, found in families.items()},
-        "widest": {of: max(lead.interval().half for lead, _ in found.values()) for of, found in families.items()},
-        "word": {of: {name: word for name, (_, word) in found.items()} for of, found in families.items()},
-        "copy": copies(results["copy"]),
-        "outcomes": outcomes(*(families[of] for of in ("accuracy", "loss", "sum"))),
-        "passed_on": {name: passed_on(flow) for name, flow in flows.items()},
-        "directions": {name: len(flow.singular_values) for name, flow in flows.items()},
-        "settings_each": {
-            len(of.study.grid(cell)) for ending, of in results.items() if ending != "copy" for cell in of.study.cells
+        "word": word,
+        "beside": {name: MIRRORED.get(of, of) for name, of in word["accuracy"].items()},
+        "lead": {of: {name: lead.value for name, lead in found.items()} for of, found in leads.items()},
+        "widest": max(lead.interval().half for lead in leads["accuracy"].values()),
+        "copy": {
+            (cell.arm, bias): accuracies(copied.settings(cell)[COPY_RATE, bias]).mean()
+            for cell in copied.study.cells
+            for bias in COPY_BIASES
         },
-        "epochs": {of: max(run.config.epochs for run in next(iter(runs[of].values()))) for of in runs},
+        "passed_on": {arm: passed_on(results["short"], arm) for arm in (*COMPARED, "plain", "residual")},
+        "directions": {arm: units(arm) for arm in (*COMPARED, "plain", "residual")},
+        "copy_biases": COPY_BIASES,
+        "highway_bias": results[""].chosen(HIGHWAY)[1],
+        "at_an_end": {of: sum(bool(each.untried(cell)) for cell in each.finished) for of, each in results.items()},
+        "cells": {of: len(each.finished) for of, each in results.items()},
+        "epochs": {of: results[parts[of][0]].study.stages[-1].epochs for of in parts},
         "n_train": results[""].runs[0].config.n_train,
-        "sum_lowest": {name: -100 * max(map(CRITERIA["accuracy"], found)) for name, found in runs["sum"].items()},
-        "sum_deepest": max(cell.depth for cell in deep_pairs),
-        "sum_guessing": max(
-            sum(run.measured.score < 0.2 for run in runs["sum"][name]) for name in runs["sum"] if "50 blocks" in name
-        ),
-        "sum_seeds": max(map(len, runs["sum"].values())),
+        "sum_lowest": {name: accuracies(each).min() for name, each in runs["sum"].items()},
+        "seeds": {
+            of: max(len(found) for cell in each.finished for found in each.settings(cell).values())
+            for of, each in results.items()
+        },
         "sum_deep": len(deep_pairs),
         "sum_at_an_end": sum(bool(results["sum"].untried(cell)) for cell in deep_pairs),
         "diverged": sum(run.diverged for of in results.values() for run in of.runs),
     }
 
 
-def name_rows(axes: Axes, cells: Sequence[TaskCell]) -> None:
-    """Write the names of cells beside the rows 0, 1, ... of a panel, from above."""
-    axes.set_yticks(range(len(cells)), map(name_of, cells))
-    axes.set_ylim(max(1, len(cells)) - 0.5, -0.5)
-
-
-def errors_figure(results: Mapping[str, Results]) -> Figure:
+def figure(results: Mapping[str, Results]) -> Figure:
     """Draw the test error of nets of 60 epochs with as many parameters, the best first.
 
-    Of wide nets those that validate best are drawn. A faint dot is a net, a bold one the mean.
+    Of wide nets those that validate best are drawn.
     """
-    found = {
-        cell: 100 - accuracies(results[of].scored(cell))
-        for of in ("", "wide")
-        if of in results
-        for cell in results[of].finished
-    }
-    shown = [cell for cell in found if cell.depth == 100]
-    if {"", "wide"} <= results.keys() and results["wide"].finished:
-        wide = dict.fromkeys(cell.arm for cell in results["wide"].finished)
-        shown += [best_shallow(results, "accuracy"), *(best_of(results["wide"], arm) for arm in wide)]
-    shown.sort(key=lambda cell: found[cell].mean())
-    figure, axes = new_figure("A whole copy beats a gated one", 1.4 + 0.26 * len(shown))
-    for row, cell in enumerate(shown):
-        draw_dots(axes, found[cell], row, color=arm_color(cell.arm))
-    name_rows(axes, shown)
-    axes.set_xlabel("test error (%) after 60 epochs")
-    return figure
+    shown = [("", cell) for cell in results[""].finished if cell.depth == 100] if "" in results else []
+    if shown and "wide" in results and results["wide"].finished:
+        wide = best_of(results["wide"], dict.fromkeys(cell.arm for cell in results["wide"].finished))
+        shown += [("", best_shallow(results[""])), *(("wide", cell) for cell in wide.values())]
+    errors = {name_of(cell): 100 - accuracies(results[of].scored(cell)) for of, cell in shown}
+    rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
+    return rows_figure("A whole copy beats a gated one", rows, "test error (%) after 60 epochs")
 
 
-def start_figure(results: Mapping[str, Results]) -> Figure:
-    """Draw how untrained nets of 100 blocks pass on gradients, block by block, and the directions of an input.
-
-    Left, the norm of the gradient at each block as a multiple of that behind the last one, the first block's bold;
-    right, the singular values of the Jacobian of all blocks at one image, their median bold.
-    """
-    short = results.get("short")
-    cells = [cell for cell in short.finished if cell in deep((*COMPARED, *OTHERS))] if short else []
-    figure, (gradients, values) = new_figure(
-        "Usual weights lose most directions", 1.6 + 0.26 * len(cells), ncols=2, sharey=True
-    )
-    for row, cell in enumerate(cells):
-        flow, color = start_of(short, cell), arm_color(cell.arm)
-        norms, singular = (np.array(of, float) for of in (flow.gradient_norms, flow.singular_values))
-        draw_dots(gradients, norms / norms[-1], row, center=lambda of: of[0], color=color)
-        draw_dots(values, singular, row, center=np.nanmedian, color=color)
-    name_rows(gradients, cells)
-    gradients.set(xscale="log", xlabel="gradient by block ÷ that behind the last")
-    values.set(xscale="log", xlabel="singular values of $dx_L/dx_0$")
-    return figure
-
-
-FIGURES = {"what_gates_add.png": errors_figure, "what_gates_add_start.png": start_figure}
+FIGURES = {"what_gates_add.png": figure}

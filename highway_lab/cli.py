@@ -11,36 +11,23 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
+import highway_networks as core
 from highway_lab import Interrupted, __version__
 from highway_lab.console import unfailing_output
 from highway_lab.files import check_suffix, printable, remove_scratch
 from highway_lab.logs import environment, imported
-from highway_networks import (
-    ACTIVATIONS,
-    BLOCKS,
-    INITS,
-    LOSSES,
-    OPTIMIZERS,
-    SCHEDULES,
-    Activation,
-    ArgumentError,
-    Block,
-    InputError,
-    Loss,
-    as_path,
-)
+from highway_networks import ArgumentError, InputError, as_path
 
 TABLES: dict[str, tuple[Mapping, Any]] = {  # to which a user's file may add: what they hold
-    "BLOCKS": (BLOCKS, Block),
-    "ACTIVATIONS": (ACTIVATIONS, Activation),
-    "LOSSES": (LOSSES, Loss),
-    "INITS": (INITS, Callable),
-    "OPTIMIZERS": (OPTIMIZERS, Callable),
-    "SCHEDULES": (SCHEDULES, Callable),
+    "BLOCKS": (core.BLOCKS, core.Block),
+    "ACTIVATIONS": (core.ACTIVATIONS, core.Activation),
+    "LOSSES": (core.LOSSES, core.Loss),
+    "INITS": (core.INITS, Callable),
+    "OPTIMIZERS": (core.OPTIMIZERS, Callable),
+    "SCHEDULES": (core.SCHEDULES, Callable),
 }
 NAME = re.compile(r"\w[\w.+-]{0,39}")  # in such a table: it becomes a part of the names of files, and of labels
 
@@ -75,20 +62,17 @@ def run_cli(
     if _importing:
         raise InputError('expected `if __name__ == "__main__":` above the call of main, found none; add it')
     argv = sys.argv[1:] if argv is None else argv
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by whoever started this process
     with unfailing_output() as outputs, ended_as_by_ctrl_c():
         with suppress(OSError):  # there is no folder for temporary files
             remove_scratch()
         try:
-            refuse_empty(argv)
             words = [with_home(word) for word in argv]
             import_files(words)
             check_names()
             arguments = parser.parse_args(words)
             arguments.command_line = " ".join([parser.prog, *map(quote, argv)])
             arguments.to_continue = " ".join([parser.prog, *(quote(word) for word in argv if word != "--fresh")])
-            with signal_handler(signal.SIG_IGN if ignored else signal.default_int_handler, signal.SIGINT):
-                code = action(arguments) or 0
+            code = action(arguments) or 0
         except InputError as error:
             parser.error(in_flags(error))
         except MemoryError as error:
@@ -104,14 +88,6 @@ def run_cli(
         for output in outputs:
             output.flush()
     return code or int(any(output.failed for output in outputs))
-
-
-def refuse_empty(argv: Sequence[str]) -> None:
-    """Raise InputError for an empty word or `--flag=`: of a path it would mean this folder, or the default."""
-    for before, word in pairwise(["the program", *argv]):
-        if re.fullmatch("(--[^=]+=)?", word):
-            found = f"expected no empty one, found one after {word or before}"
-            raise InputError(f"arguments: {found}; give it a value, or leave it out")
 
 
 def with_home(word: str) -> str:
@@ -130,37 +106,27 @@ def import_files(argv: Sequence[str]) -> None:
 
 
 def import_file(file: str) -> None:
-    """Import a user's file, unless it is the program that runs; raises InputError for one that cannot be used."""
+    """Import a user's file, whose folder joins Python's path, unless it is the program that runs; raises InputError."""
     path, program = Path(file), getattr(sys.modules["__main__"], "__file__", None) or os.devnull
     check_suffix("--import", path, "block.py")
     if not path.is_file():
         found = "something else" if path.exists() else "none"
         raise InputError(f"--import: expected a file at {file}, found {found}; check the path")
-    if not os.path.samefile(path, program):
-        import_by_name(file)
-    imported.append(file)
-    environment.cache_clear()  # the file is part of the code
-
-
-def import_by_name(file: str) -> None:
-    """Import a file whose folder joins Python's path; raises InputError if that fails, or finds another module."""
-    path = Path(file)
-    sys.path.append(str(path.parent.absolute()))
     try:
-        with starting_nothing():
-            module = importlib.import_module(path.stem)
-        check_names()
+        if not os.path.samefile(path, program):
+            sys.path.append(str(path.parent.absolute()))
+            with starting_nothing():
+                found = getattr(importlib.import_module(path.stem), "__file__", None) or os.devnull
+            if not os.path.samefile(path, found):
+                raise InputError(f"expected a name that no other module has, found that of {found}; rename it")
+            check_names()
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    except ModuleNotFoundError as error:
-        named = "a name without a dot before .py" if "." in path.stem else "its modules to be installed, or beside it"
-        remedy = "rename it" if "." in path.stem else "install what is missing, or mend the file"
-        raise InputError(f"{file}: expected {named}, found: {error}; {remedy}") from error
     except (Exception, SystemExit) as error:  # whatever the file raises
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend it") from error
-    if not os.path.samefile(place := getattr(module, "__file__", None) or os.devnull, path):
-        raise InputError(f"{file}: expected a name that no other module has, found that of {place}; rename it")
+        raise InputError(f"{file}: expected a file that can be imported, found: {reason}; mend or rename it") from error
+    imported.append(file)
+    environment.cache_clear()  # the file is part of the code
 
 
 _importing: list[None] = []  # as many as files of a user are being imported here

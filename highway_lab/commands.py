@@ -34,20 +34,19 @@ from highway_lab.console import (
     EpochReporter,
     describe_chance,
     describe_scores,
-    full_name,
-    label,
+    name_files,
     name_numbers,
+    name_run,
     summary,
     unfailing_output,
 )
-from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, name_of
+from highway_lab.datasets import DATASETS, choose_dataset, is_dataset_name, load_dataset, name_of
 from highway_lab.files import (
     check_replaceable,
     check_suffix,
     check_writable,
     lock_log,
     remove,
-    remove_torn,
     scratch_folder,
 )
 from highway_lab.jobs import ResultFile, add_job_flags, check_number, run_missing
@@ -84,7 +83,8 @@ class Job:
     out: Path | None  # of the log; None: nothing is saved
     jobs: int = 1  # runs side by side
     scheduler: str | None = None  # address of a Dask cluster that trains them
-    old: str | None = None  # finished runs of older code: "keep" them; "fresh": forget all runs; None: refuse them
+    any_code: bool = False  # whether runs of older code count, which are refused otherwise
+    fresh: bool = False  # whether all runs of before are forgotten
     save_model: Path | None = None
     replace: bool = False  # whether log and net may replace files that this job has not made
     tensorboard: Path | None = None  # folder of event files
@@ -92,14 +92,12 @@ class Job:
     of_folder: str = ""  # flags that were taken as they suit a folder of images
 
     def __post_init__(self) -> None:
-        """Raise InputError if log or net could not be written, or if their names do not say what they are.
-
-        So neither replaces any other file, nor those that lie beside the log for a while.
-        """
+        """Raise InputError if log or net could not be written, or would replace another file without being told to."""
         if self.out:
             check_suffix("--out", self.out, "log.json")
             for path in (self.out, lines_beside(self.out, self.dataset), *self.checkpoint_paths()):
                 check_writable(path)
+            check_replaceable(self.out, self.made_log, self.replace)
         for name, of in (("--save-model", self.save_model), ("--tensorboard", self.tensorboard)):
             if self.scheduler and of:
                 raise InputError(
@@ -111,15 +109,6 @@ class Job:
                 raise InputError(f"--save-model: expected a single run, found {len(self.configs)}; choose {choice}")
             check_suffix("--save-model", self.save_model, "net.npz")
             check_writable(self.save_model)
-            if os.path.realpath(self.save_model) in map(os.path.realpath, self.checkpoint_paths()):
-                found = f"expected a file that outlives the run, found its checkpoint {self.save_model}"
-                raise InputError(f"--save-model: {found}; choose another")
-
-    def check_replaced(self) -> None:
-        """Raise InputError if log or net would replace a file that this job has not made, unless it may."""
-        if self.out:
-            check_replaceable(self.out, self.made_log, self.replace)
-        if self.save_model:
             check_replaceable(self.save_model, lambda: False, self.replace)
 
     def made_log(self) -> bool:
@@ -153,7 +142,7 @@ def found_lines_beside(out: Path) -> list[Path]:
 
 
 def checkpoint_beside(out: Path, dataset: str, config: TrainingConfig) -> Path:
-    return out.with_suffix(f".{full_name(dataset, config)}.npz")
+    return out.with_suffix(f".{name_files(dataset, config)}.npz")
 
 
 def run_job(job: Job, data: Dataset) -> None:
@@ -161,20 +150,14 @@ def run_job(job: Job, data: Dataset) -> None:
 
     Raises InputError before anything is trained, and Interrupted if the job is cut short.
     """
-    job.check_replaced()
     with ExitStack() as stack:
-        path = job.out or stack.enter_context(scratch_folder()) / "log.json"
+        path = job.out or Path(stack.enter_context(scratch_folder()), "log.json")
         stack.enter_context(lock_log(path))
         lines: ResultFile[RunRecord] = ResultFile(lines_beside(path, job.dataset), run_of(type(job.configs[0])))
         lines.check()
         if job.save_model:  # which is made with its run alone
             lines.keep(lambda run: not run.whole or run.config != job.configs[0])
-        if job.tensorboard:
-            from highway_lab.tensorboard import events_of
-
-            for config in job.configs:
-                events_of(job.tensorboard, job.dataset, config)
-        if job.old == "fresh":
+        if job.fresh:
             remove(*job.checkpoint_paths())
         # Long runs tell their epochs also side by side, but not from another machine.
         side_by_side = bool(job.scheduler) or (job.jobs > 1 and not job.checkpoints)
@@ -183,7 +166,7 @@ def run_job(job: Job, data: Dataset) -> None:
             run = done[-1]
             if place := job.checkpoint(run.config):
                 remove(place)
-            return f"{label(run.config)}  {describe_scores(run)}" if side_by_side else None
+            return f"{name_run(run.config)}  {describe_scores(run)}" if side_by_side else None
 
         try:
             runs = run_missing(
@@ -194,7 +177,8 @@ def run_job(job: Job, data: Dataset) -> None:
                 to_continue=job.to_continue,
                 jobs=job.jobs,
                 scheduler=job.scheduler,
-                old=job.old,
+                any_code=job.any_code,
+                fresh=job.fresh,
                 report=report,
                 bar=side_by_side,
                 checkpoints=job.checkpoints,
@@ -204,15 +188,16 @@ def run_job(job: Job, data: Dataset) -> None:
                 raise
             reason = f"{stopped.__cause__}; " if isinstance(stopped.__cause__, Interrupted) else ""
             raise Interrupted(f"{reason}nothing is kept with --no-save") from stopped.__cause__
-        finally:
-            written = [*job.checkpoint_paths(), *filter(None, (job.out, lines.path, job.save_model))]
-            for path in written:  # a process may have been killed while it wrote one
-                remove_torn(path)
         first, by_config = job.configs[0], {run.config: run for run in runs}
         info = DatasetInfo(job.dataset, first.n_train, first.n_test, data.test_set, list(data.classes))
         runs = [by_config[config] for config in job.configs]
         if job.out:
-            _write_log(job, job.out, runs, info, lines)
+            try:
+                write(job.out, RunLog.new(job.command, info, runs=runs))
+            except InputError as error:
+                raise InputError(
+                    f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}"
+                ) from error
             lines.keep(lambda run: run.config not in by_config)  # another job's
             os.utime(job.out)  # no older than these lines: --watch draws the newest file, and of equals the log
             remove(*job.checkpoint_paths())
@@ -245,21 +230,11 @@ def _train_one(
             for watcher in watchers:
                 watcher(record)
 
-        kept, any_code = None if job.scheduler else job.checkpoint(config), job.old == "keep"
-        run = train_resumably(config, data, report=report, keep=kept, any_code=any_code)
+        kept = None if job.scheduler else job.checkpoint(config)
+        run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
-            try:
-                save_net(job.save_model, run.net)
-            except InputError as error:
-                raise Interrupted(str(error)) from error
+            save_net(job.save_model, run.net)
     return RunRecord.of(run)
-
-
-def _write_log(job: Job, out: Path, runs: list[RunRecord], dataset: DatasetInfo, lines: ResultFile) -> None:
-    try:
-        write(out, RunLog.new(job.command, dataset, runs=runs))
-    except InputError as error:
-        raise InputError(f"{error}; all runs are safe in {lines.path}; to continue: {job.to_continue}") from error
 
 
 # ---------------------------------------------------------------------------- epochs that have been trained
@@ -305,7 +280,6 @@ class TrainingCommand:
     description: str  # for --help
     config: type[TrainingConfig]  # the family's hyperparameters
     configure: Callable[..., TrainingConfig]  # of fields; those left out have the values that are usual for the net
-    load: Callable[[str, str | None, int | None], Dataset]  # of a name or folder, the data directory, and a size
     dataset: Callable[[Any], str]  # name of the usual data set of a net, by its size
     quick: Mapping[str, Any]  # fields of a --quick job
     sweep: Mapping[str, list[int]]  # the values of seed and size in the committed sweep
@@ -323,7 +297,7 @@ class TrainingCommand:
                 import_file(program)  # it is part of the code, and whoever reads log or net needs it
             if given.tensorboard:
                 import highway_lab.tensorboard  # noqa: F401, where it is missing, before data are read
-            dataset, data = load_data(self.load, given.dataset or self.dataset(self._sizes(given)[0]), given)
+            dataset, data = load_data(given.dataset or self.dataset(self._sizes(given)[0]), given)
             run_job(self.job(given, dataset, data), data)
 
         return run_cli(self.parser(), action, argv)
@@ -369,7 +343,7 @@ class TrainingCommand:
         """Return the job that the flags describe; raises InputError."""
         configs = self.plan(given, data)
         out = None if given.no_save else given.out or Path(self.log_name(given, dataset, configs))
-        names = ("jobs", "scheduler", "old", "save_model", "replace", "tensorboard")
+        names = ("jobs", "scheduler", "any_code", "fresh", "save_model", "replace", "tensorboard")
         options = {name: getattr(given, name) for name in names}
         commands = given.command_line, given.to_continue
         taken = [name for name in self.of_folder(configs[0]) if data.classes and name not in vars(given)]
@@ -447,10 +421,10 @@ def add_data_flags(parser: argparse.ArgumentParser, default: str | None, *, fold
     parser.add_argument("--data-dir", help="where data sets lie (default: $HIGHWAY_DATA_DIR, else ~/.cache)")
 
 
-def load_data(load: Callable[..., Dataset], dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
-    """Return the name in logs, and the samples, of a data set or folder; load(name, data directory, size) reads it."""
+def load_data(dataset: str, given: argparse.Namespace) -> tuple[str, Dataset]:
+    """Return the name in logs, and the samples, of a data set or folder."""
     dataset = choose_dataset(given.data_dir) if dataset == "auto" else dataset
-    data = load(dataset, given.data_dir, given.size)
+    data = load_dataset(dataset, given.data_dir, given.size)
     return name_of(dataset, data), data
 
 

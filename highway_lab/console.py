@@ -14,19 +14,15 @@ from typing import Any, TextIO
 import numpy as np
 
 from highway_lab.datasets import DATASETS
-from highway_lab.files import printable
 from highway_lab.intervals import interval
 from highway_lab.logs import DatasetInfo, RunRecord, grouped
 from highway_networks import TEST_IMAGES
-
-STEERING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters that a progress bar does not need
 
 
 class Unfailing:
     """A text stream that never raises: text that cannot be written is lost; the other stream says so, once.
 
-    Characters that the encoding lacks are escaped, and so are those that could steer a terminal. `failed` says whether
-    text was lost.
+    Characters that the encoding lacks are escaped. `failed` says whether text was lost.
     """
 
     def __init__(self, stream: TextIO | None, name: str):
@@ -39,7 +35,7 @@ class Unfailing:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        self._try(self.stream.write, STEERING.sub(lambda found: printable(found[0]), text))
+        self._try(self.stream.write, text)
         return len(text)
 
     def flush(self) -> None:
@@ -94,14 +90,6 @@ def name_tested(dataset: DatasetInfo) -> str:
     return name_data(dataset.name) + f", {dataset.test_set}" * (dataset.test_set != TEST_IMAGES)
 
 
-def final_of_finished(runs: Sequence, field: str, *, percent: bool = False) -> str:
-    """Return the last value of a history's field: mean with interval over the runs that finished, how many diverged."""
-    values = [getattr(run.history, field)[-1] for run in runs if not run.diverged]
-    diverged = len(runs) - len(values)
-    words = f"{interval(100 * np.array(values, float)):.2f}" if percent else f"{interval(values):.3f}"
-    return words + (f" ({diverged} diverged)" if diverged else "")
-
-
 def seeds_of(configs: Iterable) -> str:
     """Return the sentence below a table that defines its ±, which a single seed does not have."""
     seeds = sorted({config.seed for config in configs})
@@ -131,30 +119,30 @@ class EpochReporter:
     def __init__(self, config: Any, *, alone: bool = True):
         from tqdm import tqdm
 
-        self.label, self.epochs = label(config), config.epochs
+        self.name, self.epochs = name_run(config), config.epochs
         hidden = not (alone and sys.stderr.isatty())
         self.bar = tqdm(total=self.epochs, bar_format="{desc} {n_fmt}/{total_fmt} |{bar}| {remaining}", disable=hidden)
 
     def __call__(self, run: RunRecord) -> None:
         epoch, scores = run.history.epoch[-1], describe_scores(run)
         if self.bar.disable:
-            print(f"{self.label}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
+            print(f"{self.name}  epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}  {scores}", flush=True)
             return
-        self.bar.set_description_str(f"{self.label}  {scores.replace('  ', ' ')}", refresh=False)
+        self.bar.set_description_str(f"{self.name}  {scores.replace('  ', ' ')}", refresh=False)
         self.bar.update(epoch - self.bar.n)
         self.bar.refresh()
         if run.ended:
             self.bar.close()
 
 
-def label(config: Any) -> str:
+def name_run(config: Any) -> str:
     """Name a run in words: its net and its seed."""
     return f"{config.title} seed {config.seed}"
 
 
-def full_name(dataset: str, config: Any) -> str:
+def name_files(dataset: str, config: Any) -> str:
     """Name a run's files, distinct for each data set and each config."""
-    return f"{dataset}-{label(config).replace(' ', '-')}-{digest_of_config(config)}"
+    return f"{dataset}-{name_run(config).replace(' ', '-')}-{digest_of_config(config)}"
 
 
 def digest_of_config(config: Any) -> str:
@@ -187,7 +175,7 @@ def describe_chance(runs: Sequence[RunRecord], labels: np.ndarray) -> str:
     chance = np.bincount(labels).max() / len(labels)
     most = chance + math.sqrt(chance * (1 - chance) / len(labels))
     scored = [(run, run.history.test_score[-1]) for run in runs if run.metric == "accuracy" and not run.diverged]
-    named = [label(run.config) for run, score in scored if score <= most]
+    named = [name_run(run.config) for run, score in scored if score <= most]
     if not named:
         return ""
     more = f" and {count_of(len(named) - 3, 'run')} more" if len(named) > 3 else ""

@@ -18,29 +18,22 @@ import numpy as np
 
 from highway_lab.files import (
     DownloadError,
-    Published,
     Source,
     atomic_write,
     damaged,
     data_directory,
     decompress,
     fetch,
-    prepare_folder,
+    make_place,
     printable,
     read_bytes,
     read_verified,
     reason_of,
 )
-from highway_networks import MNIST_FILES, TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
+from highway_networks import TEST_IMAGES, ArgumentError, Dataset, InputError, as_path, find_file, parse_idx
 
 CLASSES = 10
-DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed
-
-
-def idx_files(*known: tuple[int, str]) -> dict[str, Published]:
-    """Return what is known of training images, training labels, test images and test labels, by file."""
-    return {f"{name}.gz": Published(*of) for name, of in zip(MNIST_FILES, known, strict=True)}
-
+DIGITS = "sklearn/datasets/data/digits.csv.gz"  # where scikit-learn is installed: its import takes over a second
 
 IDX_SOURCES = {
     "mnist": Source(
@@ -48,12 +41,12 @@ IDX_SOURCES = {
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "payload",
         "sha256",
-        idx_files(
-            (47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-            (60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-            (7_840_016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-            (10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-        ),
+        {
+            "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
     ),
     "fashion-mnist": Source(
         "fashion-mnist",
@@ -63,12 +56,12 @@ IDX_SOURCES = {
         ),
         "file",  # its authors publish the sums of the .gz files only
         "md5",
-        idx_files(
-            (26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-            (29_515, "25c81989df183df01b3e8a0aad5dffbe"),
-            (4_422_102, "bef4ecab320f06d8554ea6380940ec79"),
-            (5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
-        ),
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
     ),
 }
 
@@ -80,12 +73,12 @@ IMAGE = (3, 32, 32)
 
 
 class Batch(NamedTuple):
-    """A file of `records` records; `sha256` is the published checksum of the first `hashed`, if any."""
+    """A file of records; `sha256` is the published checksum of the first `hashed` of them, if there is one."""
 
     name: str
     records: int
-    hashed: int = 0
     sha256: str = ""
+    hashed: int = 10_000
 
 
 class Cifar(NamedTuple):
@@ -99,35 +92,29 @@ class Cifar(NamedTuple):
     test: Sequence[Batch]  # the first is in the archive; the others may stand in for it
 
 
-def _archive(name: str, length: int, md5: str) -> Source:
-    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: Published(length, md5)})
+def _archive(name: str, md5: str) -> Source:
+    return Source("", ("https://www.cs.toronto.edu/~kriz/",), "file", "md5", {name: md5})
 
 
 # Neither the whole test batch nor CIFAR-100 has a published checksum but the archive's.
-TEST_START = (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5")
+TEST_START = ("8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5", 1_000)
 CIFARS = {
     "cifar-10": Cifar(
-        archive=_archive("cifar-10-binary.tar.gz", 170_052_171, "c32a1d4ab5d03f1284b67883e8d87530"),
+        archive=_archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
         folder="cifar-10-batches-bin",
         labels=1,
         classes=10,
         train=[
-            Batch(f"data_batch_{number}.bin", 10_000, 10_000, sha256)
-            for number, sha256 in enumerate(
-                (
-                    "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-                    "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-                    "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-                    "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-                    "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-                ),
-                start=1,
-            )
+            Batch("data_batch_1.bin", 10_000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+            Batch("data_batch_2.bin", 10_000, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+            Batch("data_batch_3.bin", 10_000, "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+            Batch("data_batch_4.bin", 10_000, "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+            Batch("data_batch_5.bin", 10_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
         ],
         test=[Batch("test_batch.bin", 10_000, *TEST_START), Batch("test_batch_first_1000.bin", 1_000, *TEST_START)],
     ),
     "cifar-100": Cifar(
-        archive=_archive("cifar-100-binary.tar.gz", 168_513_733, "03b5dce01913d631647c71ecec9e9cb8"),
+        archive=_archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
         folder="cifar-100-binary",
         labels=2,  # coarse, fine
         classes=100,
@@ -189,12 +176,7 @@ def choose_dataset(data_dir: str | os.PathLike | None = None) -> str:
 
 def _load_digits() -> Dataset:
     """Load scikit-learn's 1,797 digits, pixels 0..16 scaled to 0..255, a fixed shuffle cut 1,437 / 360."""
-    try:
-        table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
-    except FileNotFoundError:  # another version's place; the import takes over a second, the table a fiftieth
-        from sklearn.datasets import load_digits
-
-        table = np.column_stack(load_digits(return_X_y=True))
+    table = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
     images = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = table[:, -1].astype(np.uint8)
     train, test = np.split(np.random.default_rng(0).permutation(len(images)), [1437])
@@ -219,30 +201,27 @@ def _missing(folder: Path, *batches: Batch) -> list[Batch]:
 
 
 def _read(cifar: Cifar, folder: Path, *batches: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (n, 3, 32, 32) and classes (n,) of batches."""
-    records = np.concatenate([_read_records(cifar, folder, batch) for batch in batches])
+    """Return images (n, 3, 32, 32) and classes (n,) of batches; raise InputError for a damaged one."""
+    tables, length = [], cifar.labels + math.prod(IMAGE)
+    for batch in batches:
+        path = find_file(folder, batch.name)
+        payload = decompress(read_bytes(path), path)
+        if len(payload) != batch.records * length:
+            raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
+        sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
+        if batch.sha256 and sha256 != batch.sha256:
+            raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
+        tables.append(np.frombuffer(payload, np.uint8).reshape(-1, length))
+        if (last := tables[-1][:, cifar.labels - 1].max()) >= cifar.classes:
+            raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
+    records = np.concatenate(tables)
     return records[:, cifar.labels :].reshape(-1, *IMAGE), records[:, cifar.labels - 1].copy()
-
-
-def _read_records(cifar: Cifar, folder: Path, batch: Batch) -> np.ndarray:
-    """Return the records (n, bytes) of a batch; raise InputError for a wrong size, checksum or class."""
-    path, length = find_file(folder, batch.name), cifar.labels + math.prod(IMAGE)
-    payload = decompress(read_bytes(path), path)
-    if len(payload) != batch.records * length:
-        raise damaged(path, f"{batch.records:,} records of {length:,} bytes", f"{len(payload):,} bytes")
-    sha256 = hashlib.sha256(payload[: batch.hashed * length]).hexdigest()
-    if batch.hashed and sha256 != batch.sha256:
-        raise damaged(path, f"sha256 {batch.sha256} of the first {batch.hashed:,} records", sha256)
-    records = np.frombuffer(payload, np.uint8).reshape(-1, length)
-    if (last := records[:, cifar.labels - 1].max()) >= cifar.classes:
-        raise damaged(path, f"classes 0..{cifar.classes - 1}", last)
-    return records
 
 
 def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike | None) -> None:
     """Write these batches from the archive into the folder, each whole or not at all; raises InputError."""
     folder = data_directory(data_dir) / cifar.folder
-    prepare_folder(folder)
+    make_place(folder / batches[0].name)
     ((name, archive),) = fetch(cifar.archive, data_dir).items()
     try:
         with tarfile.open(fileobj=io.BytesIO(read_verified(archive, name, cifar.archive)), mode="r:") as tar:
@@ -257,27 +236,22 @@ def _unpack(cifar: Cifar, batches: Sequence[Batch], data_dir: str | os.PathLike 
 
 # ------------------------------------------------------------------------------------ folders of images
 
-SPLIT = re.compile(  # in a folder's name, such as Training, test_set, seg_train or trainA, but not in train_station
-    r"(?<![a-z])(?:(?P<train>train(?:ing|val)?)|(?P<test>test(?:ing)?)"
-    r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)(?=(?:set|data|images)?[a-z]?(?![a-z]))"
+SPLIT = re.compile(  # of a data set: a folder's name in small letters
+    r"(?:seg_)?(?:(?P<train>train(?:ing|val)?)|(?P<test>test(?:ing)?)"
+    r"|val|valid|validation|dev|eval|evaluation|holdout|unlabell?ed|extra|pred)[ _-]?(?:set|data|images)?(?:\d+|[a-z])?"
 )
-FILLER = re.compile(r"set|data|images|[\W_]")  # what else may stand in the name of a split
 OF_SYSTEMS = {"@eadir", "#recycle", "$recycle.bin", "__macosx", "desktop.ini", "icon\r", "lost+found", "thumbs.db"}
 FOLDER_NAME = r"[\w-]+-[0-9a-f]{8}"  # of a folder's images in logs: the folder and a digest of the images
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow with 16 or 32 bits a pixel
 DEPTHS = (8, 10, 12, 14, 16)  # bits of such a pixel that may be in use
 GREY = ("1", "L", "LA", "La", *DEEP)
-CUT = "16-bit colours of which the upper 8 bits are taken"  # all that Pillow reads
-MAX_PIXEL_BYTES = 2**32  # of all images of a folder
-MOST_LEVELS = 100  # of folders below that of a class
 
 
 class Walk:
     """A walk through a folder of images. `noted` has what it leaves out or changes: paths by what happened to them."""
 
     def __init__(self, folder: Path):
-        real = folder.resolve()
-        self.folder, self.above = folder, {real, *real.parents}
+        self.folder = folder
         self.noted: dict[str, list[Path]] = {}
 
     def note(self, what: str, path: Path) -> None:
@@ -292,54 +266,39 @@ class Walk:
         if self.noted:
             print(printable(f"{self.folder}: {'; '.join(parts)}"), file=sys.stderr)
 
-    def entries(self, folder: Path) -> list[tuple[Path, bool]]:
-        """Return files and folders in a folder, links followed, and whether each is a folder; raises InputError."""
-        found = []
+    def entries(self, folder: Path) -> tuple[list[Path], list[Path]]:
+        """Return the folders and the files in a folder, links followed; raises InputError."""
+        folders, files = [], []
         try:
             for path in sorted(folder.iterdir()):
                 if path.name.startswith(".") or path.name.casefold() in OF_SYSTEMS:
                     self.note("hidden files and those of systems left out", path)
-                elif path.is_dir() or path.is_file():
-                    found.append((path, path.is_dir()))
+                elif path.is_dir():
+                    folders.append(path)
+                elif path.is_file():
+                    files.append(path)
                 else:
                     self.note("links that lead nowhere, and other non-files, left out", path)
         except OSError as error:
-            found_instead = f"expected a folder of images, found: {error.strerror}"
-            raise InputError(f"{error.filename or folder}: {found_instead}; check the path") from error
-        return found
+            found = f"expected a folder of images, found: {error.strerror}"
+            raise InputError(f"{error.filename or folder}: {found}; check the path") from error
+        return folders, files
 
     def subfolders(self, folder: Path) -> list[Path]:
         """Return the subfolders of a folder that should have nothing else; note what it has."""
-        folders = []
-        for path, is_folder in self.entries(folder):
-            if not is_folder:
-                self.note("files outside the folders of classes left out", path)
-            elif self.enters(path, self.above):
-                folders.append(path)
+        folders, files = self.entries(folder)
+        for file in files:
+            self.note("files outside the folders of classes left out", file)
         return folders
 
     def files(self, folder: Path, seen: set[Path]) -> list[Path]:
-        """Return the files below a folder; those of folders that have been `seen` are not taken again."""
-        found, real = [], folder.resolve()
-        if len(folder.parts) - len(self.folder.parts) > MOST_LEVELS:
-            expected = f"expected at most {MOST_LEVELS} folders in each other below that of a class"
-            raise InputError(f"{folder}: {expected}, found more; move its images up")
-        seen |= {real, *real.parents}
-        for path, is_folder in self.entries(folder):
-            if not is_folder:
-                found.append(path)
-            elif self.enters(path, seen):
-                found += self.files(path, seen)
-        return found
-
-    def enters(self, folder: Path, seen: set[Path]) -> bool:
-        """Tell whether a folder is to be entered, and note links."""
-        if folder.resolve() in seen:
+        """Return the files below a folder, unless it has been `seen` or lies above one that has."""
+        if (real := folder.resolve()) in seen:
             self.note("folders that lie above, or are taken already, left out", folder)
-            return False
-        if folder.is_symlink():
-            self.note("links to folders followed", folder)
-        return True
+            return []
+        seen |= {real, *real.parents}
+        folders, files = self.entries(folder)
+        return files + [file for inner in folders for file in self.files(inner, seen)]
 
 
 def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
@@ -353,8 +312,8 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     scaled to 0..255 from one range for the whole folder: 0 to the largest number of 8, 10, 12, 14 or 16 bits, whichever
     holds them all. `size`: scale each image to size x size pixels. What was left out or changed is one line on stderr.
 
-    Raises InputError for a file that is no image, for images of several shapes without a size, for images that are all
-    alike, and for a folder of another form.
+    Raises InputError for a file that is no image, for images of several shapes without a size, and for a folder of
+    another form.
     """
     if size is not None and size < 1:
         raise ArgumentError(f"`size`: expected a number of pixels, 1 or more, found {size}; choose another")
@@ -362,11 +321,11 @@ def load_folder(folder: str | os.PathLike, size: int | None = None) -> Dataset:
     walk = Walk(folder)
     places = walk.subfolders(folder)
     if splits := _splits(places):
-        if sorted(kind for kind, _ in splits) != ["test", "train"] or len(places) > 2:
+        if sorted(splits.values()) != ["test", "train"] or len(places) > 2:
             expected = "expected a folder for training and one for testing, or a subfolder a class"
             found = ", ".join(place.name for place in places)
             raise InputError(f"{folder}: {expected}, found {found}; rename or move what is not one of these")
-        of = dict(splits)
+        of = {kind: place for place, kind in splits.items()}
         train, test = (_class_files(walk, of[kind], walk.subfolders(of[kind])) for kind in ("train", "test"))
         if unknown := ", ".join(test.keys() - train.keys()):
             found = f"expected classes of {of['train'].name}/, found {unknown}"
@@ -406,18 +365,14 @@ def composed(path: Path) -> str:
     return unicodedata.normalize("NFC", path.name)
 
 
-def _splits(places: Iterable[Path]) -> list[tuple[str, Path]]:
-    """Return the folders that are splits of one data set, each with its kind: train, test or another.
+def _splits(places: Iterable[Path]) -> dict[Path, str]:
+    """Return which of the folders are splits of one data set: train, test or another; none if it is a single one.
 
-    Their names differ in nothing but the word for the split; a class may have one, too, such as train.
+    A class may have the name of one, such as train.
     """
-    alike: dict[str, list[tuple[str, Path]]] = {}
-    for place in places:
-        name = composed(place).casefold()
-        if found := SPLIT.search(name):
-            rest = FILLER.sub("", name[: found.start()] + name[found.end() :])
-            alike.setdefault(rest, []).append((found.lastgroup or "another", place))
-    return max((found for found in alike.values() if len(found) > 1), key=len, default=[])
+    named = ((place, SPLIT.fullmatch(composed(place).casefold())) for place in places)
+    found = {place: split.lastgroup or "another" for place, split in named if split}
+    return found if len(found) > 1 else {}
 
 
 def _class_files(walk: Walk, folder: Path, places: Sequence[Path]) -> dict[str, list[Path]]:
@@ -426,12 +381,11 @@ def _class_files(walk: Walk, folder: Path, places: Sequence[Path]) -> dict[str, 
     for place in sorted(places, key=composed):
         if not place.name.isprintable():
             raise InputError(f"{folder}: expected printable names of classes, found {place.name!a}; rename it")
-        paths = sorted(walk.files(place, {*walk.above}))
+        paths = sorted(walk.files(place, {*folder.resolve().parents}))
         if not paths:
             raise InputError(f"{place}: expected images of a class, found none; add some, or remove the folder")
-        inner = (path.relative_to(place).parts for path in paths)
-        if splits := _splits({place / parts[0] for parts in inner if len(parts) > 1}):
-            found = ", ".join(sorted(split.name for _, split in splits))
+        if splits := _splits(path for path in place.iterdir() if path.is_dir()):
+            found = ", ".join(sorted(split.name for split in splits))
             remedy = f"put the classes into these folders, or choose {place} itself"
             raise InputError(f"{place}: expected images of a class, found {found}; {remedy}")
         files.setdefault(composed(place), []).extend(paths)
@@ -457,23 +411,19 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
     from PIL import Image
     from tqdm import tqdm
 
-    x = None if size is None else _room(len(paths), (3, size, size))
-    first, grey, unreadable = "", True, []
-    deep: dict[int, np.ndarray] = {}
-    deepest = 0
+    x = None if size is None else np.empty((len(paths), 3, size, size), np.uint8)
+    first, all_grey, deepest, deep = "", True, 0, {}
     for index, path in enumerate(tqdm(paths, "reading images", disable=not sys.stderr.isatty(), delay=1, leave=False)):
         try:
-            image, image_grey = _read_image(walk, path)
-        except InputError:
-            raise
+            image, grey = _read_image(walk, path)
         except Exception as error:  # whatever Pillow says of a foreign or truncated file
-            unreadable.append((path, reason_of(error)))
-            continue
+            found = f"expected an image, found: {reason_of(error):.100}"
+            raise InputError(f"{path}: {found}; remove or convert it, and others like it") from error
         is_deep, largest = image.ndim == 2, int(image.max())
         if size is not None:
             image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
         if x is None:
-            x, first = _room(len(paths), (3, *image.shape[:2])), f", as {path} has"
+            x, first = np.empty((len(paths), 3, *image.shape[:2]), np.uint8), f", as {path} has"
         if image.shape[:2] != x.shape[2:]:
             expected, found = (" x ".join(map(str, shape[:2])) for shape in (x.shape[2:], image.shape))
             raise ArgumentError(
@@ -483,40 +433,13 @@ def _read_images(walk: Walk, paths: Sequence[Path], size: int | None) -> np.ndar
             deep[index], deepest = image.astype(np.uint16), max(deepest, largest)
         else:
             x[index] = image.transpose(2, 0, 1)
-        grey = grey and image_grey
-    if unreadable:
-        path, reason = min(unreadable)
-        others = f" and {len(unreadable) - 1} other files" if len(unreadable) > 1 else ""
-        raise InputError(f"{path}{others}: expected images, found: {reason:.100}; remove or convert them")
+        all_grey = all_grey and grey
     assert x is not None
     most = next(2**bits - 1 for bits in DEPTHS if deepest < 2**bits)
     for index, values in deep.items():
         x[index] = (values * np.uint32(255) + most // 2) // most  # rounded
         walk.note(f"deep pixels scaled from 0..{most:,} to 0..255", paths[index])
-    _check_visible(walk, paths, x)
-    return x[:, :1].copy() if grey else x
-
-
-def _check_visible(walk: Walk, paths: Sequence[Path], x: np.ndarray) -> None:
-    """Raise InputError for images (n, 3, H, W) that are all alike or nearly black; note those of one colour."""
-    if len(x) > 1 and all(np.array_equal(image, x[0]) for image in x):
-        found = f"expected images that differ, found {len(x):,} that are read as the same"
-        raise ArgumentError(f"{walk.folder}: {found}; look into them, or choose a larger `size`")
-    cut = {*walk.noted.get(CUT, ())}
-    if cut and max(image.max() for path, image in zip(paths, x, strict=True) if path in cut) < 2**6:
-        raise InputError(f"{min(cut)}: expected colours of 8 or full 16 bits, found 14 or fewer; convert them to 8")
-    for path, image in zip(paths, x, strict=True):
-        if (image == image[:, :1, :1]).all():
-            walk.note("images of one colour", path)
-
-
-def _room(n: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return memory for n images of a shape (C, H, W); raises InputError if they take too much."""
-    if n * math.prod(shape) > MAX_PIXEL_BYTES:
-        found = f"{n * math.prod(shape) >> 20:,}: {n:,} images of {shape[1]} x {shape[2]}"
-        expected = f"up to {MAX_PIXEL_BYTES >> 20:,} MiB"
-        raise ArgumentError(f"images: expected {expected}, found {found}; choose a smaller `size`")
-    return np.empty((n, *shape), np.uint8)
+    return x[:, :1].copy() if all_grey else x
 
 
 def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
@@ -525,20 +448,13 @@ def _read_image(walk: Walk, path: Path) -> tuple[np.ndarray, bool]:
 
     with warnings.catch_warnings(action="ignore"):
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file may fill the memory
-        try:
-            file = Image.open(io.BytesIO(read_bytes(path)))
-        except (OSError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            found = f"no format that Pillow reads, or more than {Image.MAX_IMAGE_PIXELS:,} pixels"
-            raise ValueError(found) from error
-        with file:
+        with Image.open(path) as file:
             mode = file.mode
             if mode == "F":
                 raise ValueError("floats, whose scale is unknown")
             if getattr(file, "n_frames", 1) > 1:
                 file.seek(0)
                 walk.note("files of several frames or pages of which the first is taken", path)
-            if mode not in DEEP and ";16" in str(file.tile):
-                walk.note(CUT, path)
             image = ImageOps.exif_transpose(file)
         if mode in DEEP:
             values = np.asarray(image).astype(np.int32)

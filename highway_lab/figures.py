@@ -12,8 +12,10 @@ import os
 import platform
 import textwrap
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -37,35 +39,16 @@ DPI = 200  # for dense screens
 INK, FAINT_INK = "#333333", "#767676"
 
 
-class Palette(dict[str, str]):
-    """Colours by name; a name that is not known gets the next of `spare`, in each picture anew."""
-
-    spare = ("#882255", "#44AA99", "#999933", "#332288", "#CC6677", "#117733", "#DDCC77", "#AA4499")
-
-    def __init__(self, known: Mapping[str, str]) -> None:
-        super().__init__(known)
-        self.known = known
-
-    def forget(self) -> None:
-        """Forget all names but those known: what was drawn before must not change the colours of the next picture."""
-        self.clear()
-        self.update(self.known)
-
-    def __missing__(self, name: str) -> str:
-        self[name] = self.spare[(len(self) - len(self.known)) % len(self.spare)]
-        return self[name]
-
-
-COLORS = Palette(
-    {  # of the kinds of block (Okabe & Ito)
-        "highway": "#0072B2",
-        "plain": "#D55E00",
-        "residual": "#009E73",
-        "highway-uncoupled": "#CC79A7",
-        "residual-scaled": "#56B4E9",
-        "lstm": "#E69F00",
-    }
-)
+BLOCK_COLORS = {  # of Okabe & Ito
+    "highway": "#0072B2",
+    "plain": "#D55E00",
+    "residual": "#009E73",
+    "highway-uncoupled": "#CC79A7",
+    "residual-scaled": "#56B4E9",
+    "lstm": "#E69F00",
+}
+SPARE_COLORS = ("#882255", "#44AA99", "#999933", "#332288", "#CC6677", "#117733", "#DDCC77", "#AA4499")
+COLORS = defaultdict(cycle(SPARE_COLORS).__next__, BLOCK_COLORS)  # another block gets the next, in each picture anew
 SETTINGS = (COLORS["highway"], COLORS["lstm"], COLORS["highway-uncoupled"])  # highway nets that differ by settings
 SEQUENTIAL = "viridis"  # ordered values: layers, gates
 LABEL_PAD = 7  # from the axes to a label, in points
@@ -98,7 +81,9 @@ def own_style() -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
-        COLORS.forget()
+        COLORS.clear()  # what was drawn before must not change the colours of the next picture
+        COLORS.update(BLOCK_COLORS)
+        COLORS.default_factory = cycle(SPARE_COLORS).__next__
         yield
 
 

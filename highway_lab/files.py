@@ -1,40 +1,27 @@
-"""Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed."""
+"""Files: read and verified, downloaded from mirrors, written as a whole, locked, and temporary ones removed.
+
+What a process that was killed has left is recognised by the number of the process in its name.
+"""
 
 import glob
+import gzip
 import hashlib
 import lzma
 import os
 import secrets
 import shutil
-import stat
 import sys
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import IO, Any, NamedTuple
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from typing import IO, NamedTuple
 
 from highway_networks import InputError, as_path, find_file
 
-ANSWER_SECONDS = 5.0  # a mirror that has not answered by then is not tried; all are asked at once
-READ_SECONDS = 30.0
-MAX_BYTES = 2**28  # of a file, and of its payload: a small file may decompress to fill the memory
-COMPRESSION = 2**10  # bytes by which a file may be longer than its payload
-
-
-class Published(NamedTuple):
-    """The known facts of a file, or of its payload."""
-
-    length: int  # bytes
-    checksum: str  # hexadecimal digits
+MIRROR_SECONDS = 10.0  # a mirror that says nothing for so long is left for the next
+MAX_BYTES = 2**28  # of a file
 
 
 class Source(NamedTuple):
@@ -44,7 +31,7 @@ class Source(NamedTuple):
     mirrors: Sequence[str]
     checksum_of: str  # "payload" (the uncompressed bytes) or "file"
     algorithm: str  # as hashlib names it
-    files: Mapping[str, Published]  # by name
+    files: Mapping[str, str]  # by name: the checksum, in hexadecimal digits
 
 
 class DownloadError(InputError):
@@ -90,28 +77,12 @@ def read_bytes(path: Path, remedy: str = "check the path, its permissions and it
 def decompress(content: bytes, path: Path) -> bytes:
     """Return the payload of a .gz or .xz file, or the content itself of a file with another suffix.
 
-    Raises InputError unless the file is one complete gzip member or xz stream: Python's gzip and lzma modules accept
-    several, and trailing zeros.
+    Raises InputError for a damaged one.
     """
-    stream: Any
-    if path.suffix == ".gz":
-        stream = zlib.decompressobj(wbits=31)  # 31: with a gzip header
-    elif path.suffix == ".xz":
-        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_BYTES)
-    else:
-        return content
-    whole = f"one complete {path.suffix[1:]} stream"
     try:
-        payload = stream.decompress(content, MAX_BYTES + 1)
-    except (zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, whole, f"a damaged one ({error})") from error
-    if len(payload) > MAX_BYTES:
-        raise InputError(f"{path}: expected at most {MAX_BYTES >> 20} MiB in it, found more; choose a smaller file")
-    if not stream.eof:
-        raise damaged(path, whole, "a truncated one")
-    if stream.unused_data:
-        raise damaged(path, whole, f"{len(stream.unused_data)} bytes after its end")
-    return payload
+        return {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, f"an intact {path.suffix} file", f"a damaged one ({error})") from error
 
 
 def damaged(path: Path, expected: object, found: object) -> InputError:
@@ -135,7 +106,7 @@ def _verify(content: bytes, path: Path, name: str, source: Source) -> bytes:
     if source.checksum_of == "file" and path.name != name:
         return payload  # unpacked, or packed otherwise: nothing is published of it
     hashed = payload if source.checksum_of == "payload" else content
-    expected, found = source.files[name].checksum, hashlib.new(source.algorithm, hashed).hexdigest()
+    expected, found = source.files[name], hashlib.new(source.algorithm, hashed).hexdigest()
     if found != expected:
         raise damaged(path, f"{source.algorithm} {expected} of the {source.checksum_of}", found)
     return payload
@@ -158,44 +129,20 @@ def fetch(source: Source, data_dir: str | os.PathLike | None = None) -> dict[str
     return paths
 
 
-class LimitedWriter:
-    """A binary file that takes no more than `room` bytes: what a mirror sends may have no end."""
-
-    def __init__(self, file: IO, room: int):
-        self.file, self.room = file, room
-
-    def write(self, content: bytes) -> None:
-        """Write to the file; raises ValueError if there is no room."""
-        self.room -= len(content)
-        if self.room < 0:
-            raise ValueError("more bytes than the file has")
-        self.file.write(content)
-
-    def flush(self) -> None:
-        self.file.flush()
-
-
 def _download(path: Path, source: Source) -> None:
     """Download a file from the first mirror that delivers it intact; it is moved into place only then."""
     import pooch
-    from tqdm import tqdm
 
-    prepare_folder(path.parent)
+    make_place(path)
     pooch.get_logger().setLevel("WARNING")
-    room = source.files[path.name].length + COMPRESSION
+    transfer, failures = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=MIRROR_SECONDS), []
 
-    def verified_transfer(url: str, temporary: str, _: object) -> None:
-        bar = tqdm(desc=path.name, total=room, unit="B", unit_scale=True, disable=not sys.stderr.isatty())
-        with open(temporary, "wb") as file, bar:
-            transfer = pooch.HTTPDownloader(progressbar=bar, timeout=(ANSWER_SECONDS, READ_SECONDS))
-            transfer(url, LimitedWriter(file, room), None)
+    def verified_transfer(url: str, temporary: str, of: object) -> None:
+        transfer(url, temporary, of)
         _verify(Path(temporary).read_bytes(), path, path.name, source)
 
-    failures, asked = [], [_Asked(mirror + path.name) for mirror in source.mirrors]
-    for mirror, answer in zip(source.mirrors, asked, strict=True):
+    for mirror in source.mirrors:
         try:
-            if not answer.came():
-                raise TimeoutError("no answer")
             pooch.retrieve(mirror + path.name, None, path.name, path.parent, downloader=verified_transfer)
             return
         except Exception as error:  # whatever went wrong, the next mirror may be right
@@ -206,41 +153,7 @@ def _download(path: Path, source: Source) -> None:
     )
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make a folder for data; raise InputError if that fails or the folder cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(None, "no permission to write")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: expected a writable data directory, found: {error.strerror}; choose another, or use the digits"
-        ) from error
-
-
-class _Asked:
-    """A server that is asked for a URL; in a thread, because a name look-up has no timeout of its own."""
-
-    def __init__(self, url: str):
-        self.url, self.until, self.answers = url, time.monotonic() + ANSWER_SECONDS, False
-        self.thread = threading.Thread(target=self._ask, daemon=True)
-        self.thread.start()
-
-    def _ask(self) -> None:
-        import pooch
-
-        with suppress(Exception):  # no answer
-            self.answers = pooch.HTTPDownloader(timeout=ANSWER_SECONDS)(self.url, None, None, check_only=True)
-
-    def came(self) -> bool:
-        """Wait for the answer, at most until ANSWER_SECONDS after the question; return whether it says yes."""
-        self.thread.join(max(self.until - time.monotonic(), 0))
-        return self.answers
-
-
 # ---------------------------------------------------------------------------------------- writing
-
-LONGEST_NAME = 255 - len("..12345678")  # bytes of a file's name; a temporary file's is longer by these
 
 
 @contextmanager
@@ -251,13 +164,12 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     or the disk is full; `path` is then as before.
     """
     check_writable(path)
-    place = _followed(path)
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    place = followed(path)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(2)}")
     try:
-        remove_torn(path)
+        _remove_torn(path)
         try:
             with open(temporary, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
-                _lock(file)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -268,28 +180,35 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise unwritable(path, error.strerror) from error
 
 
-def remove_torn(path: str | os.PathLike) -> None:
+def _remove_torn(path: str | os.PathLike) -> None:
     """Remove temporary files beside `path` of processes that were killed during `atomic_write`."""
-    place = _followed(path)
-    for torn in place.parent.glob(f".{glob.escape(place.name)}.{'[0-9a-f]' * 8}"):
-        with suppress(OSError):  # one in a read-only folder stays
-            if _is_free(torn):
+    place = followed(path)
+    for torn in place.parent.glob(f".{glob.escape(place.name)}.[0-9]*.????"):
+        with suppress(OSError, ValueError):  # one in a read-only folder stays
+            if not is_running(int(torn.name.split(".")[-2])):
                 torn.unlink()
 
 
+def is_running(process: int) -> bool:
+    """Tell whether a process of this machine has this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
 def remove(*paths: str | os.PathLike) -> None:
-    """Remove files that are there; raises InputError for one that cannot be removed."""
+    """Remove files that are there."""
     for path in paths:
-        try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            found = f"expected a file that may be removed, found: {error.strerror}"
-            raise InputError(f"{path}: {found}; allow it, or choose another log") from error
+        Path(path).unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike) -> None:
     """Raise the InputError that `atomic_write` would raise, before hours of work rather than after them."""
-    place = _followed(path)
+    place = followed(path)
     if os.path.islink(place):
         raise unwritable(path, "a link that leads nowhere")
     try:
@@ -298,8 +217,6 @@ def check_writable(path: str | os.PathLike) -> None:
         raise unwritable(path, error.strerror) from error
     if not os.path.isdir(place.parent):
         raise unwritable(path, f"no directory {place.parent}")
-    if (length := len(os.fsencode(place.name))) > LONGEST_NAME:
-        raise unwritable(path, f"a name of {length} bytes, more than {LONGEST_NAME}")
     if not os.access(place.parent, os.W_OK):
         raise unwritable(path, f"no permission to write in {place.parent}")
 
@@ -326,7 +243,7 @@ def make_place(path: str | os.PathLike) -> None:
     check_writable(path)
 
 
-def _followed(path: str | os.PathLike) -> Path:
+def followed(path: str | os.PathLike) -> Path:
     path = as_path(path)
     return Path(os.path.realpath(path)) if os.path.islink(path) else path
 
@@ -337,49 +254,22 @@ def unwritable(path: str | os.PathLike, found: str | None) -> InputError:
 
 
 SCRATCH = "highway-networks-"  # begins the names of folders for temporary files; the process that made one follows
-HELD = ".held"  # the file in such a folder that is locked as long as that process lives
 
 
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Make a folder for temporary files; it is removed afterwards or, after a kill, by `remove_scratch`."""
-    prefix = f"{SCRATCH}{os.getpid()}-"
-    with TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder, open(Path(folder, HELD), "w") as file:
-        _lock(file)
-        yield Path(folder)
+def scratch_folder() -> TemporaryDirectory:
+    """Make a folder for temporary files; it is removed when it is left or, after a kill, by `remove_scratch`."""
+    return TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
 def remove_scratch() -> None:
-    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these.
-
-    A process is dead if none has its number, and nobody holds its lock. Another user's folders are left alone.
-    """
-    if fcntl is None:
-        return
-    for folder in Path(gettempdir()).glob(f"{SCRATCH}[0-9]*-*"):
+    """Remove scratch folders of processes that were killed, and the semaphores that joblib has made for these."""
+    for folder in Path(gettempdir()).glob(f"{SCRATCH}[0-9]*-????????"):
         process = folder.name.removeprefix(SCRATCH).partition("-")[0]
         with suppress(OSError, ValueError):
-            if folder.lstat().st_uid == os.getuid() and not _is_running(int(process)) and _is_free(folder / HELD):
+            if not is_running(int(process)):
                 shutil.rmtree(folder)
                 for semaphore in Path("/dev/shm").glob(f"sem.loky-{process}-*"):
                     semaphore.unlink()
-
-
-def _is_running(process: int) -> bool:
-    """Return whether a process has this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
-
-
-def _is_free(path: Path) -> bool:
-    """Return whether nobody has locked a file; raises OSError if there is none."""
-    with open(path, "rb") as file:
-        return _lock(file)
 
 
 @contextmanager
@@ -387,18 +277,13 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
     """Reserve a log, and the files beside it, for this command; make its folder.
 
     The lock, an empty file beside the log, ends with this process, however that ends. Raises InputError if another
-    command has it, or if that file cannot be made or is another.
+    command has it, or if that file cannot be made.
     """
     from filelock import FileLock, Timeout
 
     make_place(log)
-    place = _followed(log)
+    place = followed(log)
     lock = place.with_name(f".{place.name}.lock")
-    with suppress(FileNotFoundError):
-        status = lock.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size:
-            expected = "expected no file, or the empty one of another command"
-            raise InputError(f"{lock}: {expected}, found: something else; move it, or choose another log")
     held = FileLock(lock, timeout=0)
     try:
         held.acquire()
@@ -413,15 +298,3 @@ def lock_log(log: str | os.PathLike) -> Iterator[None]:
         with suppress(OSError):  # the folder has become read-only: the next command takes it over
             lock.unlink()  # before the release: whoever waits sees that the file which it locked is gone
         held.release()
-
-
-def _lock(file: IO) -> bool:
-    """Lock an open file; return False if another process, or another part of this one, has locked it."""
-    try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True

@@ -5,7 +5,6 @@ file and runs only what is missing.
 """
 
 import argparse
-import asyncio
 import functools
 import hashlib
 import json
@@ -17,21 +16,21 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from highway_lab import Interrupted, logs
-from highway_lab.cli import count, ignore_interrupts, import_file, starting_nothing
+from highway_lab.cli import count, ignore_interrupts, import_file
 from highway_lab.console import count_of
 from highway_lab.files import atomic_write, content_of, make_place, remove, scratch_folder
 from highway_lab.logs import Result, imported
 from highway_networks import ArgumentError, InputError
 
+LOSSES = (BrokenExecutor, CancelledError, OSError)  # of a worker or a scheduler, not defects of a task
 ATTEMPTS = 3  # at tasks that were lost with a cluster's worker
-MOST_LINES = 2**20  # of a file of results: several times as many as the epochs and runs of the largest job
 CONNECT_SECONDS = 10.0  # after which there is no scheduler
 ResultT = TypeVar("ResultT", bound=Result)
 
@@ -66,15 +65,26 @@ class ResultFile(Generic[ResultT]):
         A last line without its newline was torn by a crash, or is being written: it is left out. A line as it was
         written that does not fit the schema raises InputError: the file belongs to somebody else.
         """
-        return [self._parse(text, number) for number, text in enumerate(self._texts(), start=1) if text]
+        found = []
+        for number, text in enumerate(self.texts(), start=1):
+            try:
+                if text:
+                    found.append(logs.loads(text, self.schema))
+            except (ValueError, RecursionError) as error:
+                raise InputError(
+                    f"{self.path}: line {number}: expected a {self._name} of this version, found: {error}; "
+                    "delete this line, or move the file"
+                ) from error
+        return found
 
-    def damaged(self) -> int:
-        """Return how many lines are not as they were written."""
-        return self._texts().count(None)
+    def texts(self) -> list[bytes | None]:
+        """Return the JSON of every line, None for one that is not as it was written."""
+        *lines, _torn = self._content().split(b"\n")
+        return [unsealed(line) for line in lines]
 
     def keep(self, wanted: Callable[[ResultT], bool]) -> None:
         """Rewrite the file without damaged lines and without results that are not wanted; remove it if none is left."""
-        texts = [text for text in self._texts() if text]
+        texts = [text for text in self.texts() if text]
         content = b"".join(
             sealed(text) + b"\n" for text, result in zip(texts, self.read(), strict=True) if wanted(result)
         )
@@ -108,17 +118,6 @@ class ResultFile(Generic[ResultT]):
         except OSError as error:
             raise Interrupted(f"{self.path}: {error.strerror}") from error
 
-    def secure(self, done: dict[Any, ResultT]) -> set:
-        """Return the tasks whose results are on disk; add those that are not, as the file was removed meanwhile."""
-
-        def on_disk() -> set:
-            return done.keys() & {self.task_of(result) for result in self.read() if result.whole}
-
-        with ignore_interrupts(), suppress(Interrupted):
-            for task in done.keys() - on_disk():
-                self.append(done[task])
-        return on_disk()
-
     def _content(self) -> bytes:
         try:
             content = content_of(self.path)
@@ -128,23 +127,7 @@ class ResultFile(Generic[ResultT]):
             raise InputError(f"{self.path}: expected a file of results, found: {error.strerror}; move it") from error
         if not (content.startswith(self._opening) or self._opening.startswith(content)):
             raise InputError(f"{self.path}: expected a {self._name} a line, found something else; move the file")
-        if content.count(b"\n") > MOST_LINES:
-            raise InputError(f"{self.path}: expected at most {MOST_LINES:,} lines, found more; move the file")
         return content
-
-    def _texts(self) -> list[bytes | None]:
-        """Return the JSON of every line, None for a damaged one."""
-        *lines, _torn = self._content().split(b"\n")
-        return [unsealed(line) for line in lines]
-
-    def _parse(self, text: bytes, number: int) -> ResultT:
-        try:
-            return logs.loads(text, self.schema)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{self.path}: line {number}: expected a {self._name} of this version, found: {error}; "
-                "delete this line, or move the file"
-            ) from error
 
 
 MOST_RUNS = 100_000  # of one command; all results are kept in memory
@@ -166,7 +149,6 @@ def run_tasks(
     """
     if not tasks:
         return
-    losses = _losses(scheduler)
     if imported and (scheduler or jobs > 1):
         function = functools.partial(_with_imports, [*map(os.path.abspath, imported)], function)
     try:
@@ -174,9 +156,16 @@ def run_tasks(
             yield from _on_this_machine(function, tasks, data, jobs)
         else:
             yield from _on_cluster(function, tasks, data, scheduler)
-    except losses as error:
-        reason = str(error).strip().splitlines() or ["no reason given"]
-        raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
+    except Exception as error:
+        if isinstance(error, LOSSES) or type(error).__name__ == "KilledWorker":  # Dask's
+            reason = str(error).strip().splitlines() or ["no reason given"]
+            raise Interrupted(f"{type(error).__name__}: {reason[0]}") from error
+        if scheduler and "No module named" in f"{error} {error.__cause__}":  # Dask may name it in a message alone
+            raise InputError(
+                f"--scheduler: expected scheduler and workers with this package and what it needs, found: {error}; "
+                "install it there, and start them in the checkout, with PYTHONPATH=."
+            ) from error
+        raise
 
 
 MOST_PROCESSES = 64  # or the number of CPUs: each process takes memory and time to start
@@ -211,10 +200,7 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
     begin: dict[str, Any] = {}
     with ExitStack() as stack:
         if jobs > 1:
-            from multiprocessing.spawn import get_preparation_data
-
-            main = {name: of for name, of in get_preparation_data("").items() if name.startswith("init_main")}
-            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs, main)}
+            begin = {"initializer": _begin_process, "initargs": (os.getpid(), jobs)}
             begin["temp_folder"] = stack.enter_context(scratch_folder())
         with ignore_interrupts():  # processes that are started meanwhile inherit it
             finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, **begin)(
@@ -228,13 +214,8 @@ def _on_this_machine(function: Callable, tasks: Iterable[Any], data: Any, jobs: 
                     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
-    """Prepare this process, one of several: it ends soon after the one that started it, however that ends.
-
-    It imports that one's program, `main`, as multiprocessing does; if that fails, the task tells why.
-    """
-    from multiprocessing.spawn import prepare
-
+def _begin_process(parent: int, processes: int) -> None:
+    """Prepare this process, one of several: it ends soon after the one that started it, however that ends."""
     from tqdm import tqdm
 
     global _processes
@@ -247,8 +228,6 @@ def _begin_process(parent: int, processes: int, main: dict[str, str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which this process leaves if it is killed
-    with starting_nothing(), suppress(Exception, SystemExit):
-        prepare(main)
 
 
 def _with_imports(files: Sequence[str], function: Callable[[Any, Any], Any], task: Any, data: Any) -> Any:
@@ -265,10 +244,10 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
     joblib's Dask backend is not used, because of two defects: it trains in this process if it sees a single worker,
     and it gives nothing to workers that join later.
     """
-    from dask.distributed import as_completed
-
     left = dict(enumerate(tasks))
-    with _connect(scheduler) as client, _packages_expected():
+    with _connect(scheduler) as client:
+        from dask.distributed import as_completed
+
         for _ in range(ATTEMPTS):
             (there,) = client.scatter([data], broadcast=True)  # lost with a single worker, which a nanny may replace
             submitted = {client.submit(function, task, there, pure=False): index for index, task in left.items()}
@@ -283,30 +262,16 @@ def _on_cluster(function: Callable, tasks: Iterable[Any], data: Any, scheduler: 
 
 
 @contextmanager
-def _packages_expected() -> Iterator[None]:
-    """Turn the error of a module that workers lack, which Dask may name only in a message, into an InputError."""
-    try:
-        yield
-    except Exception as error:
-        chain = [error, *filter(None, [error.__cause__])]  # the scheduler's own error is the cause of the client's
-        missing = [of for of in chain if isinstance(of, ImportError) or "ModuleNotFoundError" in str(of)]
-        if not missing:
-            raise
-        raise InputError(
-            f"--scheduler: expected scheduler and workers with this package and what it needs, found: {missing[-1]}; "
-            "install it there, and start them in the checkout, with PYTHONPATH=."
-        ) from error
-
-
-@contextmanager
 def _connect(scheduler: str) -> Iterator[Any]:
-    """Connect to the Dask scheduler; raises InputError if there is none."""
-    from dask.distributed import Client
+    """Connect to the Dask scheduler; raises InputError if there is none, or no Dask."""
+    try:
+        from dask.distributed import Client
+    except ImportError as error:
+        raise InputError("--scheduler: expected Dask, found none; pip install 'highway-networks[cluster]'") from error
 
     for name in ("distributed", "distributed.client"):  # a loss is reported in one line, elsewhere
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        asyncio.run(_greet(scheduler))
         client = Client(scheduler, timeout=CONNECT_SECONDS)
     except Exception as error:  # whatever Dask says of another server's answer
         raise InputError(f"--scheduler: expected a Dask scheduler at {scheduler}, found none; start one") from error
@@ -314,32 +279,10 @@ def _connect(scheduler: str) -> Iterator[Any]:
         yield client
 
 
-async def _greet(scheduler: str) -> None:
-    """Raise an exception if no Dask scheduler answers in time: a Client would wait forever for a silent server."""
-    from distributed import Security, rpc
-
-    security = Security().get_connection_args("client")
-    async with asyncio.timeout(CONNECT_SECONDS), rpc(scheduler, connection_args=security) as there:
-        await there.identity()
-
-
 def check_scheduler(scheduler: str) -> None:
     """Raise InputError unless there is a Dask scheduler."""
-    _losses(scheduler)
     with _connect(scheduler):
         pass
-
-
-def _losses(scheduler: str | None) -> tuple[type[Exception], ...]:
-    """Return the exceptions that mean a lost worker or scheduler, rather than a defect of the task."""
-    losses = (BrokenExecutor, CancelledError, OSError)
-    if scheduler is None:
-        return losses
-    try:
-        from dask.distributed import KilledWorker
-    except ImportError as error:
-        raise InputError("--scheduler: expected Dask, found none; pip install 'highway-networks[cluster]'") from error
-    return (*losses, KilledWorker)
 
 
 def run_missing(
@@ -350,7 +293,8 @@ def run_missing(
     *,
     to_continue: str,
     jobs: int,
-    old: str | None = None,
+    any_code: bool = False,
+    fresh: bool = False,
     scheduler: str | None = None,
     report: Callable[[list[ResultT]], str | None] = lambda done: None,
     bar: bool = True,
@@ -359,15 +303,15 @@ def run_missing(
     """Run the tasks whose results are not in the file yet; return all results, in the order of the tasks.
 
     Each result gets the environment of the process that made it. Results of other training code than today's raise
-    InputError, unless `old` says what to do: "keep" them, or begin "fresh", without any; so do unfinished ones, if
-    they go on from `checkpoints`. After each run `report` gets all results so far, the newest last, and may return a
-    text to print; `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs
-    are safe and how `to_continue`.
+    InputError, unless `any_code` will do; so do unfinished ones, if they go on from `checkpoints`. `fresh`: forget all
+    that are there. After each run `report` gets all results so far, the newest last, and may return a text to print;
+    `bar`: whether a terminal shows a bar of runs. Raises Interrupted, whose message says how many runs are safe and how
+    `to_continue`.
     """
     from tqdm import tqdm
 
     check_number(len(tasks))
-    if old == "fresh":
+    if fresh:
         if scheduler:
             check_scheduler(scheduler)  # before anything is forgotten
         results.clear()
@@ -376,9 +320,9 @@ def run_missing(
     kept = [result for result in found if result.whole or checkpoints]
 
     foreign = {task for of in kept if not is_of_today(task := results.task_of(of), of.environment, samples)}
-    if old != "keep":
+    if not any_code:
         check_of_today(results.path, foreign)
-    if damaged := results.damaged():
+    if damaged := results.texts().count(None):
         words = f"{count_of(damaged, 'line')} no longer as written, or of an older version"
         print(f"{results.path}: damaged, found: {words}; trained anew", file=sys.stderr)
     results.keep(lambda result: result.whole)
@@ -398,7 +342,7 @@ def run_missing(
                 if text := report([result for task, result in done.items() if task in wanted]):
                     progress.write(text)
     except (Interrupted, KeyboardInterrupt) as error:
-        safe = len(wanted & results.secure(done))
+        safe = len(wanted & done.keys() & {results.task_of(result) for result in results.read() if result.whole})
         stopped = f"{str(error) or 'stopped by Ctrl-C'}; {safe} of {len(tasks)} runs are safe in {results.path}"
         raise Interrupted(f"{stopped}; to continue: {to_continue}") from error
     return [done[task] for task in tasks]
@@ -426,9 +370,9 @@ def add_job_flags(parser: argparse.ArgumentParser, *, cluster: bool = True) -> N
     if cluster:
         text = "train on a Dask cluster, tcp://host:port, whose workers have this package"
         parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
-    old = parser.add_mutually_exclusive_group()
-    old.add_argument("--keep", dest="old", action="store_const", const="keep", help="go on with runs of older code")
-    old.add_argument("--fresh", dest="old", action="store_const", const="fresh", help="forget all runs of before")
+    older = parser.add_mutually_exclusive_group()
+    older.add_argument("--keep", dest="any_code", action="store_true", help="go on with runs of older code")
+    older.add_argument("--fresh", action="store_true", help="forget all runs of before")
 
 
 def _with_environment(function: Callable[[Any, Any], ResultT], samples: str, task: Any, data: Any) -> ResultT:

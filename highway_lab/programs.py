@@ -1,7 +1,6 @@
 """The command of fully connected nets: `python highway_networks.py`."""
 
 from highway_lab.commands import TrainingCommand
-from highway_lab.datasets import load_dataset
 from highway_networks import Config
 
 COMMAND = TrainingCommand(
@@ -9,7 +8,6 @@ COMMAND = TrainingCommand(
     description="Train highway and plain networks side by side and log every epoch as JSON.",
     config=Config,
     configure=Config,
-    load=load_dataset,
     dataset=lambda depth: "mnist",
     fallback=True,
     block="both",

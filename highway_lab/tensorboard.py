@@ -5,17 +5,12 @@ writer's thread ends silently, and the run would wait for it forever.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from highway_lab import Interrupted
-from highway_lab.console import full_name
-from highway_lab.files import make_place, unwritable
+from highway_lab.console import name_files
+from highway_lab.files import make_place
 from highway_lab.logs import RunRecord
 from highway_networks import InputError
 
@@ -23,12 +18,10 @@ try:
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.proto.summary_pb2 import Summary
-    from tensorboardX.summary import hparams, make_histogram
+    from tensorboardX.summary import hparams
 except ImportError as error:
     found = "expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'"
     raise InputError(f"--tensorboard: {found}") from error
-
-BINS = np.linspace(0, 1, 101)  # for mean T
 
 
 class EventFile:
@@ -39,34 +32,21 @@ class EventFile:
 
     def __init__(self, folder: Path, dataset: str, config: Any):
         self.place = events_of(folder, dataset, config)
-        with self._on_disk():
-            self.file, self.rows = EventsWriter(str(self.place)), 0
-            self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
+        self.file, self.rows = EventsWriter(str(self.place)), 0
+        self._add(0, session_log=SessionLog(status=SessionLog.START))  # voids earlier files from epoch 0 on
 
     def __call__(self, run: RunRecord) -> None:
-        """Write the new epochs; raises Interrupted if the disk is full."""
-        with self._on_disk():
-            if not self.rows:
-                for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
-                    self._add(0, summary=summary)
-            for row, epoch in enumerate(run.history.epoch[self.rows :], start=self.rows):
-                values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
-                if run.gate_means and None not in run.gate_means[row]:
-                    # T of a user's block may lie beyond the bins
-                    histogram = make_histogram(np.clip(np.array(run.gate_means[row]), 0, 1), BINS)
-                    values.append(Summary.Value(tag="T/blocks", histo=histogram))
-                self._add(epoch, summary=Summary(value=values))
-            self.rows = len(run.history.epoch)
-            self.file.flush()
-            if run.ended:
-                self.file.close()
-
-    @contextmanager
-    def _on_disk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise Interrupted(str(unwritable(self.place, error.strerror))) from error
+        """Write the new epochs; raises OSError if the disk is full."""
+        if not self.rows:
+            for summary in hparams(asdict(run.config), dict.fromkeys(("loss/train", f"{run.metric}/test"))):
+                self._add(0, summary=summary)
+        for row, epoch in enumerate(run.history.epoch[self.rows :], start=self.rows):
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(run, row).items()]
+            self._add(epoch, summary=Summary(value=values))
+        self.rows = len(run.history.epoch)
+        self.file.flush()
+        if run.ended:
+            self.file.close()
 
     def _add(self, step: int, **content: Any) -> None:
         self.file.write_event(Event(wall_time=time.time(), step=step, **content))
@@ -74,7 +54,7 @@ class EventFile:
 
 def events_of(folder: Path, dataset: str, config: Any) -> Path:
     """Return how the names of a run's event files begin; make their folder, or raise InputError."""
-    place = folder / full_name(dataset, config) / "events"
+    place = folder / name_files(dataset, config) / "events"
     make_place(place)
     return place
 

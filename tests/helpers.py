@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 
 from conv_highway_networks import AveragePool, Blocks, ConvNet, Convolution, Dropout, Maps, MaxPool
-from highway_lab.files import Published
 from highway_lab.jobs import sealed, unsealed
 from highway_lab.logs import SCHEMA, DatasetInfo, Environment, RunLog, RunRecord
 from highway_lab.nets import load_net
@@ -206,8 +205,8 @@ MNIST_FILES = (
 )
 
 
-def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, Published]:
-    """Write the four files of a made-up MNIST of 4x4 images; returns the length and SHA-256 of each payload."""
+def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict[str, str]:
+    """Write the four files of a made-up MNIST of 4x4 images; returns the SHA-256 of each payload."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(6)
     arrays = [
@@ -218,7 +217,7 @@ def write_small_mnist(folder: Path, n_train: int = 60, n_test: int = 20) -> dict
     files = {}
     for name, array in zip(MNIST_FILES, arrays, strict=True):
         payload = idx_bytes(array)
-        files[name] = Published(len(payload), hashlib.sha256(payload).hexdigest())
+        files[name] = hashlib.sha256(payload).hexdigest()
         (folder / name).write_bytes(gz(payload))
     return files
 

@@ -1,16 +1,16 @@
-"""The benchmarks: contenders compute what ours computes, logs and tables are right.
+"""The benchmarks of training steps: contenders compute what ours computes; workers, logs, the picture.
 
 Nothing is timed here.
 """
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,22 +20,21 @@ import made_up
 import numpy as np
 import pytest
 from helpers import ROOT
-from picture_helpers import cells, committed_log
+from picture_helpers import committed_log
 from test_pictures import assert_redrawn
 
-import pages
-from benchmarks import contenders, conv_step, conv_step_figures, training_step, worker
-from benchmarks import training_step_figures as figures
+from benchmarks import __main__ as benchmarks
+from benchmarks import contenders, conv_step, training_step, worker
 from benchmarks.contenders import CONTENDERS, CONV_CONTENDERS, Case, Floor, Ours, build, check, why_missing
-from benchmarks.conv_step import ConvCase, ConvStepLog, Peak, Targets, peak_mib
-from benchmarks.measures import Spread, spread
-from benchmarks.training_step import FULL, Pass, Row, StepLog, measure_passes
-from benchmarks.worker import Team, seeing_cpus, take_turn_by_functions
+from benchmarks.conv_step import ConvCase
+from benchmarks.measures import Benchmark, Spread, spread
+from benchmarks.training_step import DEPTHS, DRAWN, PICTURE, Row, StepLog, best, plot, step_figure
+from benchmarks.worker import Team, seeing_cpus
 from conv_highway_networks import AveragePool, Blocks, Convolution, MaxPool
 from conv_recipes import NETS, Recipe
-from highway_lab.logs import LogT, dumps, environment, read
+from highway_lab.logs import Log, dumps, environment
+from highway_networks import rounded
 
-TABLES = figures.TABLES | conv_step_figures.TABLES
 SMALL, SMALL_CONV = Case(depth=3, width=8, batch=16), ConvCase("digits", batch=10)
 PEERS, CONV_PEERS = (
     [name for name, entry in kind.items() if entry.library != "numpy"] for kind in (CONTENDERS, CONV_CONTENDERS)
@@ -119,25 +118,6 @@ def test_contenders_that_are_compiled_are_missing_without_a_compiler(monkeypatch
     assert why_missing("torch-fused") is why_missing("ours") is None
 
 
-# ------------------------------------------------------------------------------------------ the profile
-
-
-@pytest.mark.parametrize(("case", "functions"), [(SMALL, {"Adam.step"}), (SMALL_CONV, {"patches_forward"})], ids=str)
-def test_a_profile_names_the_functions_of_the_step(case, functions, monkeypatch):
-    monkeypatch.setattr(worker, "_contender", Ours(*case.problem()))
-    monkeypatch.setattr(worker, "TURN_SECONDS", 0)
-    assert take_turn_by_functions().keys() >= functions | {"affine_forward", "highway_forward", "highway_backward"}
-
-
-@LINUX_ONLY
-def test_functions_are_sorted_and_the_smallest_are_added_up(monkeypatch):
-    turns = iter([{"small": 3, "b": 100, "a": 300}, {"small": 4, "b": 102, "a": 500}, {"small": 5, "b": 700, "a": 400}])
-    monkeypatch.setattr(Team, "prepare", lambda team, case: team)
-    monkeypatch.setattr(Team, "ask", lambda team, function: [Counter(next(turns), tiny=1)])
-    found = measure_passes(SMALL, "ours", rounds=3)
-    assert [(of.name, of.microseconds) for of in found] == [("a", 400), ("b", 102), ("other functions", 5)]
-
-
 # ----------------------------------------------------------------------------------------- the workers
 
 
@@ -178,21 +158,13 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed(tmp_path):
     pytest.fail("the process goes on")
 
 
-@LINUX_ONLY
-def test_the_peak_of_a_process_leaves_out_that_of_the_one_that_started_it():
-    code = "from benchmarks.conv_step import peak_mib; print(peak_mib())"
-    large = np.ones(2**26)
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert 10 < float(told.stdout) < large.nbytes / 2**20 < peak_mib()
-
-
 # ------------------------------------------------------------------------------------------ small runs
 
 
-def logged(main: Callable, schema: type[LogT], path: Path, *argv: str) -> LogT:
+def logged(benchmark: Benchmark, path: Path, *argv: str) -> Log:
     """Run a measurement and return its log, which reads back as it was written."""
-    assert main([*argv, "--json", str(path)]) == 0
-    log = read(path, schema, "write it again")
+    assert benchmark.main([*argv, "--json", str(path)]) == 0
+    log = benchmark.read(path)
     assert dumps(log) == path.read_text()
     return log
 
@@ -208,20 +180,17 @@ def without_peers(monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_peers")
 def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, capsys):
-    full = Case(2), Case(1, 6, 4)
-    monkeypatch.setattr(training_step, "FULL", full)
-    monkeypatch.setattr(training_step, "GROWTH", (Case(2, 4, 4),))
+    monkeypatch.setattr(training_step, "FULL", full := (Case(1, 6, 4),))
+    monkeypatch.setattr(training_step, "GROWTH", ())
+    monkeypatch.setattr(training_step, "cpu_count", lambda: 1)
     monkeypatch.setenv("OPENBLAS_CORETYPE", environment().kernels)
-    log = logged(training_step.main, StepLog, tmp_path / "log.json", "--rounds", "2")
+    log = logged(training_step.BENCHMARK, tmp_path / "log.json", "--rounds", "2")
     assert log.missing == {name: reason for name in CONTENDERS if (reason := why_missing(name))}
     assert log.missing.keys() >= set(PEERS)
-    assert [(row.case, row.contender) for row in log.rows if row.threads == 1] == [
-        *((case, name) for case in full for name in CONTENDERS if name not in log.missing),
-        *((Case(2, 4, 4), name) for name in ("ours", "floor")),
+    assert [(row.case, row.contender) for row in log.rows] == [
+        (case, name) for case in full for name in CONTENDERS if name not in log.missing
     ]
     assert all(row.ours_over.median == 1 and row.kernels for row in log.rows if row.contender == "ours")
-    assert {part.case for part in log.passes} == set(full)
-    assert all(part.microseconds > 0 for part in log.passes)
     printed = capsys.readouterr()
     for name in PEERS:
         assert f"MISSING {CONTENDERS[name].label}: {CONTENDERS[name].library} is not installed" in printed.out
@@ -229,160 +198,103 @@ def test_a_run_names_the_missing_and_its_log_reads_back(tmp_path, monkeypatch, c
 
 
 @LINUX_ONLY
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_peers")
-def test_a_run_of_convolutional_nets_logs_all_that_its_tables_show(tmp_path, monkeypatch):
-    monkeypatch.setattr(conv_step, "cpu_count", lambda: 2)
-    monkeypatch.setattr(conv_step, "TIMED", ["digits"])
-    log = logged(conv_step.main, ConvStepLog, tmp_path / "log.json", "--rounds", "1")
+def test_which_cases_are_timed_with_how_many_threads_and_processes(tmp_path, monkeypatch):
+    asked, milliseconds = [], itertools.count(1.0)
+    monkeypatch.setattr(Team, "prepare", lambda team, case: asked.append((str(case), len(team.processes))) or team)
+    monkeypatch.setattr(Team, "turn", lambda team: next(milliseconds))
+    monkeypatch.setattr(worker, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    for module in (training_step, conv_step):
+        monkeypatch.setattr(module, "cpu_count", lambda: 2)
+    log = logged(training_step.BENCHMARK, tmp_path / "dense.json", "--rounds", "1")
+    timed = [(row.case, row.contender, row.threads) for row in log.rows]
+    expected = [("ours", 1), ("floor", 1), ("floor", 2)]
+    assert timed == [(case, *of) for case in (*training_step.FULL, *training_step.GROWTH) for of in expected]
+    assert [row.ms.median for row in log.rows] == list(range(1, len(timed) + 1))
+    assert [row.ours_over.median for row in log.rows[:3]] == [1, 0.5, rounded(1 / 3, 4)]
+    asked.clear()
+    log = logged(conv_step.BENCHMARK, tmp_path / "convolutional.json", "--rounds", "1")
     assert log.missing.keys() == set(CONV_PEERS)
-    case = ConvCase("digits")
+    assert asked == [(name, processes) for name in conv_step.TIMED for processes in (1, 1, 2)]
     for rows, threads in ((log.one_run, 2), (log.one_thread, 1), (log.many_runs, 1)):
-        assert [(row.contender, row.case, row.threads) for row in rows] == [("ours-conv", case, threads)]
-    assert {part.case for part in log.passes} == {peak.case for peak in log.peaks} == {case}
-    assert 30 < log.peaks[0].mib < 1024
-    assert all(table(log) for table in conv_step_figures.TABLES.values())
+        timed = [(row.contender, row.case, row.threads) for row in rows]
+        assert timed == [("ours-conv", ConvCase(name), threads) for name in conv_step.TIMED]
 
 
-# -------------------------------------------------------------------------------- tables and the picture
+# --------------------------------------------------------------------------- what is told of a log, the picture
 
 
-CASES = (*FULL, Case(1000))
+CASES = (*training_step.FULL, Case(1000))
 
 
 def step_log(names=tuple(CONTENDERS), cases=CASES) -> StepLog:
     """Return a log in which contender i, from 1, takes i ms a block with one thread and twice that with two.
 
-    Of 1,000 blocks, only ours and the floor are timed, and no passes.
+    Of 1,000 blocks, only ours and the floor are timed.
     """
     rows = [
-        Row(name, case, threads, "kernels", Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / ms, 1 / ms, 1.1 / ms))
+        Row(name, case, threads, "kernels", Spread(0.9 * ms, ms, 1.1 * ms), Spread(0.9 / i, 1 / i, 1.1 / i))
         for case in cases
         for i, name in enumerate(CONTENDERS, start=1)
         if name in names and (case != Case(1000) or name in ("ours", "floor"))
         for threads in (1, 2)
         for ms in [float(i * case.depth * threads)]
     ]
-    passes = [Pass(case, *part) for case in cases if case != Case(1000) for part in (("a", 100.0), ("b", 1300.0))]
-    measured = {"rounds": 3, "rows": rows, "passes": passes}
-    return made_up.log(StepLog, libraries={"numpy": "2.4.6"}, missing={"jax-scanned": "no JAX"}, **measured)
+    return made_up.log(StepLog, libraries={"numpy": "2.4.6"}, missing={}, rounds=3, rows=rows, passes=[])
 
 
-def conv_step_log() -> ConvStepLog:
-    """Return a log in which contender i, from 1, takes 60·i, 100·i and 50·i ms in the three measurements."""
-    case = ConvCase("mnist-16")
-
-    def rows(ms: float) -> list[Row]:
-        entries = enumerate(CONV_CONTENDERS, start=1)
-        return [Row(name, case, 1, "kernels", Spread(*[i * ms] * 3), Spread(*[1 / i] * 3)) for i, name in entries]
-
-    measured = {name: rows(ms) for name, ms in (("one_run", 60.0), ("one_thread", 100.0), ("many_runs", 50.0))}
-    measured |= {"peaks": [Peak(case, 399.0)], "rounds": 3}
-    measured |= {"passes": [Pass(case, "a", 25e3), Pass(case, "b", 75e3)], "processes": 2, "targets": Targets()}
-    return made_up.log(ConvStepLog, libraries={}, missing={}, **measured)
-
-
-def test_table_shows_the_better_number_of_threads_and_what_is_missing():
-    table = TABLES["training_step"](step_log(["ours", "floor"]))
-    header, *rows = cells(table)
-    assert header[1::2] == ["5 blocks", "30 blocks", "100 blocks", "4 blocks, width 512, batch 1,024"]
-    assert rows[0] == ["this project", "5", "", "30", "", "100", "", "4", ""]
-    assert rows[1][:3] == ["products alone", "10", f"{1 / 10:.2f}"]
-    assert rows[-2][:3] == ["JAX, scanned", "no JAX", ""]
-
-
-@pytest.mark.parametrize(("name", "ms"), [("one_run", 60), ("one_thread", 100), ("many_runs", 50)])
-def test_tables_of_convolutional_nets_show_times_and_ratios(name, ms):
-    assert cells(TABLES[f"conv_step_{name}"](conv_step_log()))[1:3] == [
-        ["this project", f"{ms} ({ms}–{ms})", ""],
-        ["PyTorch, default layout", f"{2 * ms} ({2 * ms}–{2 * ms})", "0.50"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "log", "rows"),
-    [
-        ("training_step_passes", step_log(), ["100 (7%)", "1,300 (93%)", "1,400", "5,000"]),
-        ("conv_step_passes", conv_step_log(), ["25,000 (25%)", "75,000 (75%)", "100,000", "100,000"]),
-    ],
-)
-def test_tables_of_passes_show_their_shares_beside_the_whole_step(name, log, rows):
-    _, *found = cells(TABLES[name](log))
-    assert [row[0] for row in found] == ["a", "b", "together", "the step, timed whole"]
-    assert [row[1] for row in found] == rows
-
-
-def test_targets_are_judged_beside_the_better_eager_layout():
-    log = conv_step_log()
-
-    def judged() -> list[str]:
-        return cells(TABLES["conv_step_targets"](log))[1]
-
-    assert judged() == ["mnist-16", "0.5", "0.5", "0.5", "399 of 400"]
-    log.targets = Targets(one_run=0.4, one_thread=0.5, many_runs=0.45, peak_mib={"mnist-16": 300.0})
-    assert judged() == ["mnist-16", "0.5, missed", "0.5", "0.5, missed", "399, missed of 300"]
-    rows = log.one_run
-    rows[:] = [replace(row, ms=Spread(1, 1, 1)) if row.contender == "torch-conv-compiled" else row for row in rows]
-    assert judged()[1] == "0.5, missed"  # though compiled it is faster
-    del log.one_run[1:]
-    assert judged()[1] == ""
-
-
-@pytest.mark.parametrize("name", pages.BENCHMARKS)
-def test_every_table_stands_on_the_page_of_its_measurement(name):
-    page = "estimators" if name == "estimator_defaults" else name
-    text = (ROOT / f"benchmarks/{page}.md").read_text()
-    module, _ = pages.BENCHMARKS[name]
-    for table in (*module.TABLES, f"{name}_environment"):
-        assert table in pages.all_tables()
-        assert f"\n<!-- table: {table} -->\n" in text
-    assert f"({page}.md)" in (ROOT / "benchmarks/README.md").read_text()
+def test_each_contender_counts_by_its_better_number_of_threads():
+    found = best(step_log().rows)
+    assert list(found["1,000 blocks"]) == ["floor", "ours"]
+    assert {case: rows["floor"].ms.median for case, rows in found.items()} == {
+        "1,000 blocks": 2000,
+        "100 blocks": 200,
+        "30 blocks": 60,
+        "5 blocks": 10,
+        "4 blocks, width 512, batch 1,024": 8,
+    }
+    assert {row.threads for rows in found.values() for row in rows.values()} == {1}
 
 
 def test_spread_is_the_median_and_the_quartiles():
     assert spread([4, 1, 2, 3, 5]) == Spread(2, 3, 4)
     assert str(Spread(2, 3, 4.1239)) == "3 (2–4.12)"
-    assert f"{Spread(2, 3, 4):.1f}" == "3.0 (2.0–4.0)"
 
 
-def test_picture_shows_the_log():
-    torch, jax, floor = figures.step_figure(step_log()).axes
-    assert [line.get_label() for line in torch.lines] == ["this project", "eager", "fused", "compiled"]
-    lines = {line.get_label(): line for line in jax.lines}
-    assert list(lines) == ["this project", "scanned", "unrolled"]
-    assert list(lines["scanned"].get_xdata()) == list(lines["this project"].get_xdata()) == [5, 30, 100]
-    assert list(lines["scanned"].get_ydata()) == [6 * depth for depth in (5, 30, 100)]
-    assert [line.get_label() for line in floor.lines] == ["this project", "products alone"]
-    assert list(floor.lines[0].get_xdata()) == [5, 30, 100, 1000]
-    assert {axes.get_xscale() for axes in (torch, jax, floor)} == {torch.get_yscale()} == {"log"}
-
-    for axes in figures.step_figure(step_log(["ours"], [Case(5), Case(30)])).axes:
-        assert [line.get_label() for line in axes.lines] == ["this project"]
+def test_picture_shows_times_beside_ours():
+    (axes,) = step_figure(step_log()).axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert list(lines) == ["this project", *(CONTENDERS[name].label for name in DRAWN)]
+    assert list(lines["products alone"].get_xdata()) == DEPTHS == [5, 30, 100]
+    assert list(lines["products alone"].get_ydata()) == [2, 2, 2]
+    (alone,) = step_figure(step_log(["ours"], [Case(5)])).axes
+    assert not [line for line in alone.lines[1:] if len(line.get_xdata())]
 
 
 def test_committed_picture_is_that_of_the_committed_log(tmp_path):
-    log, redrawn = committed_log(str(figures.LOG)), tmp_path / figures.PICTURE.name
-    assert figures.main([str(log), "--out", str(redrawn)]) == 0
-    assert_redrawn(ROOT / figures.PICTURE, redrawn.read_bytes(), log)
+    log, redrawn = committed_log(str(training_step.BENCHMARK.log_path)), tmp_path / PICTURE.name
+    assert plot([str(log), "--out", str(redrawn)]) == 0
+    assert_redrawn(ROOT / PICTURE, redrawn.read_bytes(), log)
 
 
 # ---------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
-    ("main", "argv", "named"),
+    ("argv", "named"),
     [
-        (training_step.main, ["--rounds", "0"], "--rounds"),
-        (training_step.main, ["--only", "floor", "nobody"], "nobody"),
-        (training_step.main, ["--json", "/no/such/folder/log.json"], "/no/such/folder"),
-        (training_step.main, ["--json", str(ROOT / "benchmarks/conv_step.json")], "or replace the file (--replace)"),
-        (training_step.main, ["--json", str(ROOT / "README.md")], "--json: expected a name like training_step.json"),
-        (figures.main, [str(figures.LOG), "--out", str(ROOT / "README.md")], "expected a name like training_step.png"),
-        (conv_step.main, ["--only", "floor"], "floor"),
-        (figures.main, ["no-such.json"], "python -m benchmarks training_step --json no-such.json"),
+        (["training_step", "--rounds", "0"], "--rounds"),
+        (["training_step", "--only", "floor", "nobody"], "nobody"),
+        (["training_step", "--json", "/no/such/folder/log.json"], "/no/such/folder"),
+        (["training_step", "--json", str(ROOT / "benchmarks/conv_step.json")], "or replace it (--replace)"),
+        (["training_step", "--json", str(ROOT / "README.md")], "--json: expected a name like training_step.json"),
+        (["plot", "--out", str(ROOT / "README.md")], "expected a name like training_step.png"),
+        (["conv_step", "--only", "floor"], "floor"),
+        (["plot", "no-such.json"], "python -m benchmarks training_step --json no-such.json"),
+        (["article"], "invalid choice: 'article'"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(main, argv, named, refused):
-    error = refused(main, argv)
-    assert error.startswith("python -m benchmarks ")
+def test_bad_input_is_one_line_and_exit_code_2(argv, named, refused):
+    error = refused(benchmarks.main, argv)
+    assert error.startswith("python -m benchmarks")
     assert named in error

@@ -4,7 +4,16 @@ import math
 
 import pytest
 
-from experiments.claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
+from experiments.claims import (
+    Verdict,
+    any_of,
+    combine,
+    judge_about,
+    judge_as_good,
+    judge_better,
+    require,
+    share_of_nets,
+)
 from highway_lab.intervals import Interval
 
 REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_TESTED = Verdict
@@ -69,3 +78,4 @@ def test_a_condition_that_is_not_reproduced_refutes_a_claim():
 )
 def test_a_claim_about_several_settings_is_reproduced_in_all_or_partly(verdicts, expected):
     assert combine(verdicts) == expected
+    assert any_of(verdicts) == (REPRODUCED if REPRODUCED in verdicts else expected)

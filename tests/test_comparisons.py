@@ -81,7 +81,7 @@ def test_holm_multiplies_by_the_number_of_tests_that_are_left_and_keeps_the_orde
     ],
 )
 def test_the_words_of_a_family(value, se, word):
-    others = [Difference(0.0, 1.0, 19)] * 7
-    assert judge_family([Difference(value, se, 19), *others], 0.5)[0] == word
+    family = {"it": Difference(value, se, 19)}
+    assert judge_family(family | {other: Difference(0.0, 1.0, 19) for other in range(7)}, 0.5)["it"] == word
     if se == 0.15:
-        assert judge_family([Difference(value, se, 19)], 0.5) == ["outperforms"]
+        assert judge_family(family, 0.5) == {"it": "outperforms"}

@@ -75,7 +75,7 @@ def in_small_form(raw: Any, lists: int = 0) -> Any:
 
 
 KINDS = {load(name).log_path(): load(name).log for name in STEPS if (ROOT / load(name).log_path()).exists()}
-KINDS |= {Path(f"benchmarks/{name}.json"): schema for name, (_, schema) in BENCHMARKS.items()}
+KINDS |= {benchmark.log_path: benchmark.schema for benchmark in BENCHMARKS.values()}
 KINDS[Path("run.json")] = RunLog[Config]
 
 
@@ -172,13 +172,3 @@ def test_of_a_changed_run_log_all_pictures_are_drawn_or_none(program, data, work
     shutil.rmtree(workdir / "viz", ignore_errors=True)
     Path("log.json").write_text(data.draw(changed(logs.dumps(small_log()))))
     assert_all_or_nothing(program.main, ["log.json"], workdir, capsys)
-
-
-@pytest.mark.parametrize("name", ["gate_maps", "lesions", "constant_gates", "conv_bias", "gate_explorer"])
-@FEW
-@given(data=st.data())
-def test_of_a_changed_log_all_pictures_are_drawn_or_none(name, data, workdir, capsys):
-    shutil.rmtree(workdir / "viz", ignore_errors=True)
-    experiment = load(name)
-    Path("log.json").write_text(data.draw(changed((ROOT / experiment.log_path()).read_text())))
-    assert_all_or_nothing(experiment.main, ["plot", "log.json"], workdir, capsys)

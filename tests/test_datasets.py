@@ -15,9 +15,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import highway_networks as hn
 from conv_highway_networks import Blocks
-from highway_lab import datasets, files
+from highway_lab import datasets
 from highway_lab.datasets import IDX_SOURCES, load_dataset
-from highway_lab.files import Published
 from highway_networks import InputError, as_inputs, draw_subset
 
 IMAGES = np.arange(3 * 4 * 4, dtype=np.uint8).reshape(3, 4, 4)
@@ -29,11 +28,6 @@ TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = MNIST_FILES
 def read(path: Path, content: bytes) -> np.ndarray:
     path.write_bytes(content)
     return hn.read_idx(path)
-
-
-def read_payload(path: Path, content: bytes) -> bytes:
-    path.write_bytes(content)
-    return files.decompress(files.read_bytes(path), path)
 
 
 def header(*dimensions: int, type_code: int = 0x08) -> bytes:
@@ -50,14 +44,10 @@ def test_an_array_written_as_idx_is_read_back(tmp_path_factory, array, suffix):
 BAD_PAYLOADS = {
     "nothing": (b"", "nothing"),
     "wrong magic": (b"\x89PNG" + PAYLOAD[4:], "89 50 4e 47"),
-    "little-endian magic": (PAYLOAD[3::-1] + PAYLOAD[4:], "03 08 00 00"),
     "gzip": (gz(PAYLOAD), "an idx header of unsigned bytes"),
-    "shorter than a magic number": (PAYLOAD[:3], "00 00 08"),
     "unknown type code": (header(3, 4, 4, type_code=0x0A) + PAYLOAD[16:], "00 00 0a 03"),
-    "no dimension": (header() + PAYLOAD[16:], "00 00 08 00"),
     "five dimensions": (header(3, 4, 4, 1, 1) + PAYLOAD[16:], "00 00 08 05"),
     "header cut short": (PAYLOAD[:14], "found 14"),
-    "header alone": (PAYLOAD[:16], "found 16"),
     "a dimension too small": (header(2, 4, 4) + PAYLOAD[16:], "found 64"),
     "a dimension of zero": (header(0, 4, 4), "0 x 4 x 4"),
     "huge dimensions": (header(*[2**32 - 1] * 3) + PAYLOAD[16:], "4294967295 x 4294967295 x 4294967295"),
@@ -75,17 +65,6 @@ def test_a_payload_that_is_no_idx_array_is_refused(tmp_path, payload, suffix, fo
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_only_one_complete_stream_is_decompressed(tmp_path, suffix):
-    path, stream = tmp_path / f"images{suffix}", COMPRESS[suffix](PAYLOAD)
-    bad = [(b"", "truncated"), (b"<!DOCTYPE html>", "damaged"), (lzma.compress(PAYLOAD, lzma.FORMAT_ALONE), "damaged")]
-    bad += [(stream[:length], "truncated") for length in range(len(stream))]
-    bad += [(stream + bytes(512), "512 bytes after its end"), (stream + stream, f"{len(stream)} bytes after its end")]
-    for content, found in bad:
-        with refused_with(path, found):
-            read_payload(path, content)
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
     """The few bits that may flip are remarks in gzip's header: a time, a system."""
     image = IMAGES[0, :2, :2]
@@ -99,22 +78,6 @@ def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
         except InputError:
             refused += 1
     assert refused > 5 * len(stream)
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(files, "MAX_BYTES", 2**24)
-    path, most = tmp_path / f"file{suffix}", bytes(2**24)
-    assert read_payload(path, COMPRESS[suffix](most)) == most
-    with refused_with(path, "16 MiB"):
-        read_payload(path, COMPRESS[suffix](most + b"\0"))
-    np.testing.assert_array_equal(read(path, COMPRESS[suffix](header(2**24 + 1) + most + b"\1"))[-1], 1)  # one's own
-
-
-def test_an_xz_stream_that_needs_too_much_memory_is_refused(tmp_path):
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
-    with refused_with("file.xz", "Memory usage limit"):
-        read_payload(tmp_path / "file.xz", lzma.compress(PAYLOAD, filters=filters))
 
 
 def test_mnist_is_images_with_one_channel_and_labels(small_mnist):
@@ -138,8 +101,6 @@ def test_the_data_directory_is_argument_variable_or_cache(small_mnist, tmp_path,
     monkeypatch.setenv("HIGHWAY_DATA_DIR", "~")
     load_dataset("mnist")
     load_dataset("mnist", "~/")
-    hn.load_mnist("~/hinton-mnist")
-    hn.read_idx(f"~/hinton-mnist/{TRAIN_LABELS}")
     monkeypatch.delenv("HIGHWAY_DATA_DIR")
     (tmp_path / "home" / ".cache").mkdir()
     (tmp_path / "home" / "hinton-mnist").rename(tmp_path / "home" / ".cache" / "hinton-mnist")
@@ -157,7 +118,7 @@ def test_a_home_that_is_not_there_is_refused_in_one_line(monkeypatch):
 
 
 SPOIL = {
-    "truncated": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
+    "ended before": lambda path: path.write_bytes(gz(PAYLOAD)[:-6]),
     "sha256": lambda path: path.write_bytes(gz(PAYLOAD)),
     "a directory": lambda path: (path.unlink(), path.mkdir()),
     "No such file": lambda path: (path.unlink(), path.symlink_to("nowhere")),
@@ -174,13 +135,12 @@ def test_a_spoilt_file_is_refused_and_left_alone(small_mnist, found, spoil):
     assert (files_below(small_mnist), path.lstat().st_mode) == (before, kind)
 
 
-@pytest.mark.parametrize("name", MNIST_FILES)
-def test_a_payload_with_another_checksum_is_refused(small_mnist, name):
-    path = small_mnist / "hinton-mnist" / name
+def test_a_payload_with_another_checksum_is_refused(small_mnist):
+    path = small_mnist / "hinton-mnist" / (name := TEST_LABELS)
     array = hn.read_idx(path).copy()
     array.flat[-1] ^= 1
     path.write_bytes(gz(idx_bytes(array)))
-    expected = IDX_SOURCES["mnist"].files[name].checksum
+    expected = IDX_SOURCES["mnist"].files[name]
     with refused_with(path, expected, hashlib.sha256(idx_bytes(array)).hexdigest()):
         load_dataset("mnist", small_mnist)
 
@@ -208,22 +168,13 @@ def test_mnist_may_be_unpacked_or_compressed_anew(small_mnist, suffix):
 
 
 def test_fashion_mnist_has_the_md5_of_its_files(small_mnist, monkeypatch):
-    folder = small_mnist / "hinton-mnist"
-    files = {name: Published(0, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name in MNIST_FILES}
-    images = (folder / TRAIN_IMAGES).read_bytes()
-    folder.rename(small_mnist / "fashion-mnist")
-    source = IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files)
-    monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", source)
+    folder = (small_mnist / "hinton-mnist").rename(small_mnist / "fashion-mnist")
+    files = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in MNIST_FILES}
+    monkeypatch.setitem(IDX_SOURCES, "fashion-mnist", IDX_SOURCES["fashion-mnist"]._replace(mirrors=(), files=files))
+    repack(folder / TRAIN_IMAGES, "")  # of which nothing is published
     assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
-    unpacked = repack(small_mnist / "fashion-mnist" / TRAIN_IMAGES, "")  # of which nothing is published
-    assert load_dataset("fashion-mnist", small_mnist).train_x.shape == (60, 1, 4, 4)
-    unpacked.write_bytes(unpacked.read_bytes()[:-1])
-    with refused_with(unpacked, "found 975 in all"):
-        load_dataset("fashion-mnist", small_mnist)
-    unpacked.unlink()
-    unpacked.with_suffix(".gz").write_bytes(images)
-    files[TEST_LABELS] = Published(0, "0" * 32)
-    with refused_with(small_mnist / "fashion-mnist" / TEST_LABELS, "md5", "0" * 32):
+    files[TEST_LABELS] = "0" * 32
+    with refused_with(folder / TEST_LABELS, "md5", "0" * 32):
         load_dataset("fashion-mnist", small_mnist)
 
 
@@ -232,7 +183,7 @@ def test_an_unknown_data_set_is_refused():
         load_dataset("imagenet")
 
 
-def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
+def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits):
     assert digits.train_x.shape == (1437, 1, 8, 8)
     assert digits.test_x.shape == (360, 1, 8, 8)
     assert {array.dtype for array in digits[:4]} == {np.dtype(np.uint8)}
@@ -241,9 +192,6 @@ def test_digits_are_scikit_learns_on_the_scale_of_mnist(digits, monkeypatch):
     assert digits.train_x.max() == 255
     counts = np.bincount(digits.train_y) + np.bincount(digits.test_y)
     np.testing.assert_array_equal(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
-    monkeypatch.setattr(datasets, "DIGITS", "nowhere")
-    for of_file, of_function in zip(digits, load_dataset("digits"), strict=True):
-        np.testing.assert_array_equal(of_file, of_function)
 
 
 def test_pixels_become_rows_from_minus_one_to_one():
@@ -285,12 +233,6 @@ def test_a_subset_has_no_repeats_and_keeps_images_with_labels():
     for images, labels, size in ((drawn[0], drawn[1], 50), (drawn[2], drawn[3], 30)):
         assert len(np.unique(images)) == len(images) == size
         np.testing.assert_array_equal(labels, images[:, 0] % 10)
-
-
-@pytest.mark.parametrize(("n_train", "n_test", "name"), [(201, 10, "`n_train`"), (10, 101, "`n_test`")])
-def test_a_subset_larger_than_the_data_set_is_refused(n_train, n_test, name):
-    with refused_with(name, max(n_train, n_test), max(n_train, n_test) - 1):
-        draw_subset(numbered(200, 100), n_train, n_test, np.random.default_rng(0))
 
 
 def test_the_real_mnist_has_its_known_shape_labels_and_mean(real_mnist):

@@ -35,71 +35,48 @@ def images_in(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("task", OF_DIGITS)
 def test_labels_are_those_of_the_images_in_the_picture(numbered, task):
-    pairs = pair_digits(numbered, task)
-    for part, x, y in zip(
-        pairs,
-        (numbered.train_x, numbered.train_x, numbered.test_x),
-        (numbered.train_y, numbered.train_y, numbered.test_y),
-        strict=True,
+    train = (numbered.train_x, numbered.train_y)
+    for part, (x, y) in zip(
+        pair_digits(numbered, task), (train, train, (numbered.test_x, numbered.test_y)), strict=True
     ):
-        seen = images_in(part.x)
-        assert part.x.dtype == np.uint8
-        assert part.y.dtype == np.int64
-        np.testing.assert_array_equal(seen, part.chosen)
-        for picture, label, (left, right) in zip(part.x, part.y, seen, strict=True):
-            np.testing.assert_array_equal(picture[..., :3], x[left])
-            np.testing.assert_array_equal(picture[..., 3:], x[right])
-            assert label == OF_DIGITS[task](int(y[left]), int(y[right]))
+        assert (part.x.dtype, part.y.dtype) == (np.uint8, np.int64)
+        left, right = images_in(part.x).T
+        np.testing.assert_array_equal(part.x, np.concatenate([x[left], x[right]], axis=-1))
+        assert part.y.tolist() == [OF_DIGITS[task](*of) for of in zip(y[left].tolist(), y[right].tolist(), strict=True)]
 
 
-def test_no_image_is_both_in_training_and_in_validation(numbered):
-    pairs = pair_digits(numbered, "sum", n_validation=90)
-    trained, validated = ({*images_in(part.x).ravel().tolist()} for part in pairs[:2])
+def test_no_image_is_both_in_training_and_in_validation_and_each_is_used_about_as_often_as_any_other(numbered):
+    parts = pair_digits(numbered, "sum", n_train=700, n_validation=90)
+    assert [len(part.y) for part in parts] == [700, 90, 401]
+    trained, validated, _ = ({*images_in(part.x).ravel().tolist()} for part in parts)
     assert not trained & validated
-    assert len(validated) == 90, "each of an even number of images is used"
-    assert len(trained) >= 1201 - 90 - 1
-
-
-def test_every_image_is_used_about_as_often_as_any_other(numbered):
-    train, validation, test = pair_digits(numbered, "sum", n_train=700)
-    assert len(train.y) == 700
-    assert len(validation.y) == 1201 // 12
-    assert len(test.y) == 401
-    for part, images in ((train, 1201 - 100), (validation, 100), (test, 401)):
-        uses = np.bincount(np.unique(part.chosen, return_inverse=True)[1].ravel())
+    for part, images in zip(parts, (1201 - 90, 90, 401), strict=True):
+        chosen = images_in(part.x)
+        uses = np.bincount(np.unique(chosen, return_inverse=True)[1].ravel())
         assert uses.max() - uses.min() <= 1 if images % 2 == 0 else uses.max() <= 3
         assert len(uses) >= images - 1
-        assert (part.chosen[:, 0] != part.chosen[:, 1]).all()
+        assert (chosen[:, 0] != chosen[:, 1]).all()
+    assert len(pair_digits(numbered, "sum").validation.y) == 1201 // 12, "of a small data set"
 
 
 def test_tasks_share_their_pictures_and_only_a_seed_changes_them(numbered):
-    found = {task: pair_digits(numbered, task) for task in TASKS}
-    first, *others = found.values()
-    for other in others:
-        for part, same in zip(first, other, strict=True):
-            assert part.x.tobytes() == same.x.tobytes()
-    again = pair_digits(numbered, "random")
-    another = pair_digits(numbered, "random", seed=1)
-    for part, same, differs in zip(found["random"], again, another, strict=True):
+    first, *others = (pair_digits(numbered, task) for task in TASKS)
+    assert all(
+        part.x.tobytes() == same.x.tobytes() for other in others for part, same in zip(first, other, strict=True)
+    )
+    labels = others[-1].train.y
+    assert (np.bincount(labels, minlength=10) > 60).all(), "random ones, about 110 each"
+    assert 0.05 < np.mean(labels == others[1].train.y) < 0.15, "which tell nothing of the digits"
+    found, again, another = (pair_digits(numbered, "random", seed=seed) for seed in (0, 0, 1))
+    for part, same, differs in zip(found, again, another, strict=True):
         assert part.y.tobytes() == same.y.tobytes()
-        assert part.x.tobytes() == same.x.tobytes()
         assert (part.y != differs.y).any()
-        assert (part.chosen != differs.chosen).any()
+        assert (images_in(part.x) != images_in(differs.x)).any()
 
 
-def test_random_labels_are_of_all_classes_and_tell_nothing_of_the_digits(numbered):
-    random, digits = (pair_digits(numbered, task).train.y for task in ("random", "ten classes"))
-    assert (np.bincount(random, minlength=10) > 60).all(), "about 110 each"
-    assert 0.05 < np.mean(random == digits) < 0.15
-
-
-def test_data_sets_say_what_they_are_tested_on(numbered):
+def test_a_run_that_chooses_is_tested_on_validation_pairs(numbered):
     pairs = pair_digits(numbered, "parity")
-    for data, part, words in (
-        (pairs.to_tune(), pairs.validation, "validation pairs of held-out training images"),
-        (pairs.to_score(), pairs.test, "pairs of test images"),
-    ):
-        assert data.outputs == 10
-        assert data.test_set == words
-        assert (data.train_x is pairs.train.x, data.train_y is pairs.train.y) == (True, True)
-        assert (data.test_x is part.x, data.test_y is part.y) == (True, True)
+    for result, part in ((False, pairs.validation), (True, pairs.test)):
+        data = pairs.tested(result)
+        assert (data.train_x is pairs.train.x, data.test_x is part.x, data.test_y is part.y) == (True, True, True)
+        assert ("validation" in data.test_set) != result

@@ -3,9 +3,7 @@
 import json
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 from helpers import MNIST_FILES, Handler, assert_says, files_below, refused_with, write_small_mnist
 
 from highway_lab import files, programs
-from highway_lab.datasets import CIFARS, IDX_SOURCES, choose_dataset, load_dataset
+from highway_lab.datasets import IDX_SOURCES, choose_dataset, load_dataset
 from highway_lab.files import DownloadError
 
 
@@ -70,38 +68,13 @@ class Interrupted(Handler):
         self.wfile.write(content[: len(content) // 2])
 
 
-class Endless(Handler):
-    """Sends more than there is; `sent` is how much got through before the other side hung up."""
-
-    sent = 0
-
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        with suppress(OSError):
-            for _ in range(1_000):
-                type(self).sent += self.wfile.write(bytes(10**5))
-
-
-def test_a_mirror_that_sends_without_end_is_left(mirrored, serve, tmp_path):
-    data_dir = mirrored(serve(tmp_path / "good", Endless), serve(tmp_path / "good"))
-    load_dataset("mnist", data_dir)
-    assert_is_small_mnist(data_dir, tmp_path / "good")
-    assert Endless.sent < 10**8, "not all was taken"
-
-
-def test_https_comes_first():
-    for source in (*IDX_SOURCES.values(), *(cifar.archive for cifar in CIFARS.values())):
-        assert source.mirrors[0].startswith("https:")
-
-
 @pytest.fixture(params=[Missing, Interrupted, "closed port", "silent", "other content"])
 def bad_mirror(request, serve, closed_port, tmp_path, monkeypatch) -> Iterator[str]:
     """A mirror that fails."""
     if request.param == "closed port":
         yield closed_port
     elif request.param == "silent":
-        monkeypatch.setattr(files, "ANSWER_SECONDS", 2.0)
+        monkeypatch.setattr(files, "MIRROR_SECONDS", 0.2)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
@@ -125,28 +98,12 @@ def test_the_next_mirror_is_used_if_one_fails(mirrored, bad_mirror, serve, tmp_p
     assert {other: other.stat().st_mtime_ns for other in kept} == kept, "only the missing file is downloaded"
 
 
-@pytest.mark.slow
-def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, bad_mirror):
-    data_dir = mirrored(bad_mirror)
+def test_no_half_written_file_stays_if_every_mirror_fails(mirrored, serve, tmp_path):
+    data_dir = mirrored(serve(tmp_path / "good", Interrupted))
     with pytest.raises(DownloadError) as error:
         load_dataset("mnist", data_dir)
-    assert_says(error.value, data_dir / "hinton-mnist", bad_mirror, "use the digits")
+    assert_says(error.value, data_dir / "hinton-mnist", "127.0.0.1", "use the digits")
     assert files_below(data_dir) == {}
-
-
-def test_all_mirrors_are_asked_at_once(mirrored, serve, tmp_path):
-    """Neither answers before both have been asked."""
-    both_asked = threading.Barrier(2, timeout=60)
-
-    class Waiting(Missing):
-        def do_HEAD(self):
-            both_asked.wait()
-            super().do_HEAD()
-
-    data_dir = mirrored(serve(tmp_path / "good", Waiting), serve(tmp_path / "good", Waiting))
-    with refused_with(data_dir / "hinton-mnist", "connect to the internet"):
-        load_dataset("mnist", data_dir)
-    assert not both_asked.broken
 
 
 def test_auto_is_mnist_if_it_can_be_downloaded(mirrored, serve, tmp_path, capsys):
@@ -164,15 +121,6 @@ def test_auto_falls_back_to_digits_with_a_warning(mirrored, closed_port, capsys)
     assert "NOT MNIST" in warning
     assert "digits" in warning
     assert "!" * 40 in warning
-
-
-def test_auto_refuses_a_damaged_mnist(mirrored, serve, tmp_path):
-    data_dir = mirrored(serve(tmp_path / "good"))
-    load_dataset("mnist", data_dir)
-    path = data_dir / "hinton-mnist" / MNIST_FILES[0]
-    path.write_bytes(path.read_bytes()[:-1])
-    with refused_with(path, "truncated"):
-        load_dataset("auto", data_dir)
 
 
 SHORT_RUN = ("--depth", "1", "--block", "plain", "--epochs", "1")
@@ -195,7 +143,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(mirrored, serve, tmp_pa
     mirrored(serve(tmp_path / "good"))
     (tmp_path / "file").write_text("not a folder")
     for name in ("mnist", "auto"):
-        with refused_with(tmp_path / "file", "writable data directory"):
+        with refused_with(tmp_path / "file", "expected a place to write"):
             load_dataset(name, tmp_path / "file")
 
 
@@ -204,31 +152,6 @@ def test_a_data_directory_without_write_permission_is_refused(
 ):
     mirrored(serve(tmp_path / "good"))
     public_folder.chmod(0o555)
-    with as_ordinary_user(), refused_with(public_folder, "writable data directory"):
+    with as_ordinary_user(), refused_with(public_folder, "expected a place to write"):
         load_dataset("mnist", public_folder)
     assert list(public_folder.iterdir()) == []
-
-
-def test_two_processes_may_download_at_once(mirrored, serve, start, tmp_path):
-    """The first file is served only after both have asked for it, so that both download it."""
-    both_asked = threading.Barrier(2, timeout=300)
-
-    class Simultaneous(Handler):
-        def do_GET(self):
-            if self.path.endswith(MNIST_FILES[0]):
-                both_asked.wait()
-            super().do_GET()
-
-    data_dir = mirrored(serve(tmp_path / "good", Simultaneous))
-    program = (
-        "import sys\nfrom highway_lab.datasets import IDX_SOURCES, load_dataset\n"
-        "from highway_lab.files import Published, Source\n"
-        f"IDX_SOURCES['mnist'] = {IDX_SOURCES['mnist']!r}\n"
-        "print(load_dataset('mnist', sys.argv[1]).train_x.sum())"
-    )
-    processes = [start("-c", program, str(data_dir)) for _ in range(2)]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert outputs[0] == outputs[1]
-    assert outputs[0][1] == ""
-    assert_is_small_mnist(data_dir, tmp_path / "good")

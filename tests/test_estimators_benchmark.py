@@ -1,20 +1,18 @@
-"""The comparison of estimators and the choice of their defaults: an interval with a known answer, the rule, tables."""
+"""The comparison of estimators and the choice of their defaults: an interval with a known answer, the rule."""
 
 import made_up
 import numpy as np
 import pytest
-from picture_helpers import cells, committed_log
+from picture_helpers import committed_log
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
 from test_benchmarks import LINUX_ONLY, logged
 
-from benchmarks import estimator_defaults, estimators, estimators_figures
-from benchmarks import estimator_defaults_figures as defaults_figures
+from benchmarks import estimator_defaults, estimators
 from benchmarks.estimator_defaults import DefaultsLog, chosen
 from benchmarks.estimators import FEW, HIGHWAY, MLP, EstimatorsLog, Scores, Task, corrected
 from benchmarks.measures import Spread
 from highway_estimators import DECAY, HighwayClassifier
-from highway_lab.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -38,11 +36,12 @@ def row(task: str, contender: str, *scores: float, seconds: float = 2.0) -> Scor
     return Scores(task, 100, contender, list(scores), Spread(seconds, seconds, seconds))
 
 
-def test_a_table_shows_scores_seconds_and_the_verdict_beside_the_mlp():
-    scores = [row("digits", HIGHWAY, 0.6, 0.7), row("digits", MLP, 0.7, 0.8, seconds=0.31)]
-    log = made_up.log(EstimatorsLog, None, folds=2, seeds=[0], scores=scores)
-    found = cells(estimators_figures.scores_table(log))[1:]
-    assert found == [["digits", "100", "0.650 (2 s)", "0.750 (0.31 s)", "-0.100 ± 0.000", "falls behind"]]
+def test_a_task_counts_for_the_contender_with_the_highest_mean_and_for_the_verdict_beside_the_mlp():
+    scores = [row("one", HIGHWAY, 0.6, 0.7), row("one", MLP, 0.7, 0.8, seconds=0.5)]
+    found = estimators.numbers(made_up.log(EstimatorsLog, None, folds=2, seeds=[0], scores=scores))
+    assert found["score"]["one"] == pytest.approx({HIGHWAY: 0.65, MLP: 0.75})
+    assert found["lead"]["one"] == pytest.approx((-0.1, 0))
+    assert (found["best"], found["verdicts"], found["slower"]) == ({MLP: 1}, {"falls behind": 1}, [4])
 
 
 def test_the_fastest_of_those_whose_worst_task_is_alike_is_chosen():
@@ -56,9 +55,9 @@ def test_the_fastest_of_those_whose_worst_task_is_alike_is_chosen():
         ]
     log = made_up.log(DefaultsLog, None, folds=2, seeds=[0], candidates=list(differences), scores=scores)
     assert chosen(log) == "alike"
-    found = cells(defaults_figures.candidates_table(log))[1:]
-    assert found[0] == ["uneven", "two", "-0.200", "0.2", ""]
-    assert found[2] == ["alike", "one", "-0.018", "4.0", "chosen"]
+    assert estimator_defaults.numbers(log)["worst"] == pytest.approx(
+        {"uneven": -0.2, "best": -0.01, "alike": -0.018, "worse": -0.022}
+    )
 
 
 def quick(task: Task, load, few: bool = False) -> Task:
@@ -71,14 +70,8 @@ def quick(task: Task, load, few: bool = False) -> Task:
 
 
 @LINUX_ONLY
-@pytest.mark.parametrize(
-    ("module", "schema", "figures", "argv"),
-    [
-        (estimators, EstimatorsLog, estimators_figures, ["--rounds", "1"]),
-        (estimator_defaults, DefaultsLog, defaults_figures, []),
-    ],
-)
-def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, module, schema, figures, argv):
+@pytest.mark.parametrize(("module", "argv"), [(estimators, ["--rounds", "1"]), (estimator_defaults, [])])
+def test_a_run_logs_all_that_its_page_tells(tmp_path, monkeypatch, module, argv):
     classes, numbers = module.TASKS["moons"], module.TASKS["linear"]
     tasks = {
         "wine": quick(classes, load_wine),
@@ -88,17 +81,17 @@ def test_a_run_logs_all_that_its_tables_tell(tmp_path, monkeypatch, module, sche
     monkeypatch.setattr(module, "TASKS", tasks)
     monkeypatch.setattr(module, "FOLDS", 2)
     monkeypatch.setattr(estimator_defaults, "CANDIDATES", [{"depth": 1}, {"depth": "auto"}])
-    log = logged(module.main, schema, tmp_path / "log.json", *argv)
+    log = logged(module.BENCHMARK, tmp_path / "log.json", *argv)
     contenders = estimators.CLASSIFIERS if module is estimators else [MLP, "depth=1", "depth=auto"]
     assert [(of.task, of.contender) for of in log.scores] == [(task, name) for task in tasks for name in contenders]
     assert [len(of.scores) for of in log.scores] == [2] * len(contenders) + [8] * len(contenders) + [2] * len(
         contenders
     )
-    assert all(table(log) for table in figures.TABLES.values())
+    assert module.numbers(log)
 
 
 def test_the_defaults_are_the_candidate_that_the_rule_takes():
-    log = read(committed_log("benchmarks/estimator_defaults.json"), DefaultsLog, "make it anew")
+    log = estimator_defaults.BENCHMARK.read(committed_log("benchmarks/estimator_defaults.json"))
     defaults = HighwayClassifier().get_params() | {"weight_decay": DECAY}  # "auto", of a net of few blocks
     names = {estimator_defaults.words(of): of for of in estimator_defaults.CANDIDATES}
     assert names[chosen(log)].items() <= defaults.items()

@@ -40,7 +40,7 @@ def test_no_two_experiments_share_a_figure_or_a_table():
 
 
 def test_the_list_says_what_each_answers_and_what_is_there(workdir, capsys):
-    there = [Path("runs/very_deep.json"), Path("viz/very_deep.png")]
+    there = [Path("runs/using_depth.json"), Path("viz/using_depth.png")]
     for path in there:
         path.parent.mkdir()
         path.touch()

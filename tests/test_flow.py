@@ -5,9 +5,8 @@ import pytest
 from helpers import complex_step, relative_error, small_batch, small_net
 
 from experiments.blocks import number_of
-from experiments.blocks_compared import measure_flow
-from experiments.flow import gradient_norms, jacobian
-from highway_networks import BLOCKS, DeepNet, as_inputs, softmax_cross_entropy
+from experiments.flow import gradient_norms, jacobian, measure_flow
+from highway_networks import BLOCKS, Dataset, DeepNet, as_inputs, softmax_cross_entropy
 
 KINDS = [name for name in BLOCKS if number_of(name) in (None, (name, 1))]  # each with the number 1, if it has any
 
@@ -54,15 +53,16 @@ def test_gradient_norms_are_right_where_float32_cannot_hold_a_square(digits):
     np.testing.assert_allclose(norms[np.float32], norms[np.float64], rtol=1e-3)
 
 
-def test_the_flow_is_of_the_middle_block_at_the_first_image_and_null_in_a_net_that_diverged():
+def test_the_flow_is_that_of_blocks_in_a_row_at_the_first_image_and_null_in_a_net_that_diverged():
     net = small_net("highway", "tanh", 3)
     x, y = small_batch()
+    data = Dataset(x, y, x, y, 10)
     _, cache = net.forward(x)
-    flow = measure_flow(net, x, y)
-    values = np.linalg.svd(jacobian(net, cache.x[1, :, 0], 1), compute_uv=False)
-    np.testing.assert_allclose(flow.singular_values, values, rtol=1e-3)
+    first, second = (jacobian(net, cache.x[l, :, 0], l) for l in (0, 1))
+    flow = measure_flow(net, data, [0, 1])
+    np.testing.assert_allclose(flow.singular_values, np.linalg.svd(second @ first, compute_uv=False), rtol=1e-3)
     np.testing.assert_allclose(flow.gradient_norms, gradient_norms(net, x, y), rtol=1e-3)
     net.params["W_H"][...] = np.nan
-    flow = measure_flow(net, x, y)
+    flow = measure_flow(net, data, [0, 1])
     assert flow.singular_values == [None] * 4
     assert flow.gradient_norms[0] is None

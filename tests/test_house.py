@@ -1,7 +1,6 @@
 """The house: every file imports rooms below its own alone, and the core stands on NumPy."""
 
 import ast
-import signal
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -132,18 +131,6 @@ def test_importing_changes_nothing_in_the_host():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_program_that_a_notebook_runs_gives_ctrl_c_back():
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit):
-        start("test_house", "do_nothing")
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_a_program_says_in_one_line_which_package_is_missing(refused):
     error = refused(start, "no_such_package")
     assert "expected the packages that this program needs, found: No module named 'no_such_package'; install" in error
-
-
-def do_nothing() -> int:
-    assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    return 0

@@ -12,13 +12,12 @@ from helpers import ROOT, files_below, refused_with
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from conv_recipes import NETS, ConvConfig
+from conv_recipes import ConvConfig
 from experiments import __main__ as experiments
 from experiments.common import ExperimentJob, load
 from highway_lab import __version__, cli, jobs, logs, programs
 from highway_lab.logs import TrainedRun, environment
-from highway_lab.training import Training
-from highway_networks import ACTIVATIONS, BLOCKS, LOSSES, Config
+from highway_networks import BLOCKS, Config
 
 SHORT = ("--dataset", "digits", "--depth", "1", "--hidden", "4", "--epochs", "1", "--n-train", "50", "--n-test", "20")
 OWN = """
@@ -54,13 +53,12 @@ def test_a_block_of_a_users_file_is_trained_beside_another_and_drawn(own_file, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[str(ROOT / "highway_networks.py"), "--import", "own_block.py"], ["own_block.py"]])
-def test_a_users_file_or_program_is_part_of_the_code_in_every_process(own_file, start, words):
+def test_a_users_program_is_part_of_the_code_in_every_process(own_file, start):
     Path(own_file).write_text(
         f"{OWN}\ndef run():\n    from highway_lab.programs import main\n    main()\n\n"
         "if __name__ == '__main__':\n    run()"
     )
-    process = start(*words, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
+    process = start(own_file, *SHORT, "--block", "own", "--seeds", "0,1", "--jobs", "2", "--out", "log.json")
     out, error = process.communicate(timeout=120)
     assert (process.returncode, error) == (0, "")
     assert out.endswith(f"log.json --import {own_file}\n")
@@ -91,35 +89,7 @@ def test_a_users_file_and_what_it_imports_beside_it_are_part_of_the_code(own_fil
     assert codes[2] == codes[3]
 
 
-@pytest.mark.parametrize("beside", ["def f(:", "\0", "x = '\xe9'"], ids=ascii)
-def test_what_lies_beside_a_file_and_is_no_program_is_no_part_of_the_code(own_file, beside):
-    Path("beside.py").write_text(beside, encoding="latin-1")
-    Path(own_file).write_text(f"{OWN}\ntry:\n    import beside\nexcept SyntaxError:\n    pass")
-    cli.import_file(own_file)
-    code = environment().code
-    Path("beside.py").unlink()
-    environment.cache_clear()
-    assert code == environment().code
-
-
-def test_runs_of_a_block_that_was_edited_are_not_mixed(own_file, refused, monkeypatch, capsys):
-    words = [*SHORT, "--block", "own", "--seeds", "0,1", "--import", own_file, "--out", "log.json"]
-    train_epoch = Training._train_epoch
-
-    def stop_second(training):
-        if training.config.seed:
-            raise KeyboardInterrupt
-        return train_epoch(training)
-
-    monkeypatch.setattr(Training, "_train_epoch", stop_second)
-    assert programs.main(words) == 130
-    Path(own_file).write_text(f"{OWN}\nBLOCKS['own'] = BLOCKS['residual']")
-    logs.imported.clear()
-    capsys.readouterr()
-    assert "found 1 of other code" in refused(programs.main, words)
-
-
-FOREIGN_NAMES = ("x/../../../out", "o\nn", "$x^{$", "two words", "one,two", "-x", "..", "", "x" * 41)
+FOREIGN_NAMES = ("x/../../../out", "two words", "x" * 41)
 
 
 @pytest.mark.parametrize("config", [Config, ConvConfig])
@@ -129,15 +99,6 @@ def test_the_names_of_every_table_to_which_a_file_may_add_are_checked(config):
     assert len(tables) >= 5
     for table in tables:
         assert any(checked is table for checked, _ in cli.TABLES.values())
-
-
-@pytest.mark.parametrize(("table", "known"), [(LOSSES, "cross-entropy"), (ACTIVATIONS, "tanh"), (NETS, "mnist-16")])
-def test_a_name_that_no_file_could_have_is_refused_whoever_has_added_it(
-    monkeypatch, refused, no_training, table, known
-):
-    monkeypatch.setitem(table, "x/../y", table[known])
-    error = refused(programs.main, [*SHORT, "--no-save"])
-    assert "by a name of up to 40 letters, digits and ._+-, found 'x/../y': " in error
 
 
 @pytest.mark.parametrize(
@@ -154,7 +115,7 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
     error = refused(programs.main, [*SHORT, "--import", own_file])
     assert f"{own_file}: {'' if 'Exit' in found else 'BLOCKS: '}expected " in error
     assert f"found{':' * ('Exit' in found)} {found}" in error
-    assert error.endswith("; mend it\n")
+    assert "; mend " in error
     assert logs.imported == []
 
 
@@ -163,8 +124,7 @@ def test_a_file_that_adds_what_is_no_block_or_ends_python_is_refused(own_file, r
     [
         ("own.txt", OWN, "--import: expected a name like block.py, found own.txt; choose another"),
         ("none.py", None, "--import: expected a file at none.py, found none; check the path"),
-        ("own.block.py", OWN, "own.block.py: expected a name without a dot before .py, found: No module named 'own'"),
-        ("lacks.py", "import nonesuch", "found: No module named 'nonesuch'; install what is missing, or mend the file"),
+        ("own.block.py", OWN, "found: ModuleNotFoundError: No module named 'own'; mend or rename it"),
         ("torn_block.py", "1 +", "torn_block.py: expected a file that can be imported, found: SyntaxError"),
         ("main_block.py", f"{OWN}\nfrom highway_lab.programs import main\nmain()", f"main_block.py: {UNGUARDED}"),
         ("random.py", OWN, "random.py: expected a name that no other module has, found that of "),
@@ -187,11 +147,6 @@ def test_a_log_or_a_net_of_an_unknown_block_says_what_to_do(own_file, refused):
     assert "make it" not in error
     with refused_with("m.npz", "found own"):
         hn.DeepNet.load("m.npz")
-
-
-def test_a_kind_of_block_that_is_named_twice_is_refused(workdir, refused):
-    message = refused(programs.main, [*SHORT, "--block", "plain,highway,plain"])
-    assert "--block: expected different kinds, found plain,highway,plain; name each once" in message
 
 
 @pytest.mark.parametrize("main", [programs.main, viz.main, load("gate_maps").main])
@@ -225,7 +180,7 @@ def test_all_modules_that_are_installed_name_what_is_public():
 
 def test_runs_of_an_experiment_have_the_configuration_that_their_nets_need(digits, workdir, monkeypatch):
     config = ConvConfig(net="digits", n_train=40, n_validation=0, n_test=20, epochs=1)
-    given = {"to_continue": "again", "jobs": 1, "scheduler": None, "old": None}
+    given = {"to_continue": "again", "jobs": 1, "scheduler": None, "any_code": False, "fresh": False}
     job = ExperimentJob(load("conv_tables"), jobs.argparse.Namespace(**given), "digits", digits, Path("conv.json"))
     (run,) = job.train([config])
     assert run.config == config

@@ -1,20 +1,16 @@
 """Many runs that are cut short: whatever is killed, full or lost, no finished run is lost and none is repeated."""
 
 import argparse
-import errno
 import json
 import multiprocessing
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,7 +23,6 @@ from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.files import lock_log
 from highway_lab.jobs import ResultFile, run_missing, sealed
 from highway_lab.logs import Result, environment
-from highway_networks import InputError
 
 TASKS = range(12)
 HELD = 5  # tasks from this one on wait until they are let go: a run can be cut short at a known point
@@ -120,7 +115,6 @@ def test_a_last_line_torn_anywhere_is_dropped_and_its_run_repeated(workdir):
 
 FOREIGN_LINES = {
     "a field missing": b'{"environment": null, "task": 1}',
-    "another type": b'{"environment": null, "task": "1", "square": 1.0}',
     "not a number": b'{"environment": null, "task": 1, "square": NaN}',
     "deep": b'{"environment": ' + b"[" * 100_000 + b"}",
 }
@@ -136,16 +130,10 @@ def test_a_line_as_written_that_is_no_such_result_is_refused(workdir, line):
     assert SQUARES.read_bytes() == content
 
 
-def edited(line: bytes, place: int, content: bytes) -> bytes:
-    return line[:place] + content + line[place + len(content) :]
-
-
 DAMAGED_LINES = {
     "empty": b"\n",
-    "zeros": bytes(40) + b"\n",
     "two in one": LINES[1][:-1] + LINES[1],
     "another score": LINES[1].replace(b'"square": 1.0', b'"square": 2.0'),
-    "another digest": edited(LINES[1], len(LINES[1]) - 10, b"0123"),
     "no digest, as before there was one": LINES[1].partition(b', "sha256"')[0] + b"}\n",
 }
 
@@ -161,13 +149,12 @@ def test_a_line_that_is_not_as_it_was_written_is_trained_anew(let_go, capsys, li
 
 
 @pytest.mark.parametrize(
-    ("content", "old"),
-    [(b"no newline", None), (b'{"schema": 1}', None), (b"Dear diary", "fresh"), (LINES[0][5:], "fresh")],
+    ("content", "fresh"), [(b"no newline", False), (b'{"schema": 1}', False), (b"Dear diary", True)]
 )
-def test_somebody_elses_file_is_neither_cut_nor_forgotten(let_go, content, old):
+def test_somebody_elses_file_is_neither_cut_nor_forgotten(let_go, content, fresh):
     SQUARES.write_bytes(content)
     with refused_with("squares.jsonl", "expected a Square", "move the file"):
-        square_all(old=old)
+        square_all(fresh=fresh)
     assert SQUARES.read_bytes() == content
 
 
@@ -183,48 +170,6 @@ def test_a_log_is_held_by_one_command_at_a_time_under_whatever_name(workdir):
     with lock_log("link.json"):
         pass
     assert [path.name for path in workdir.iterdir()] == ["link.json"]
-
-
-def hold_again_and_again(turns: int) -> int:
-    """Hold a log so many times; returns how often somebody else had it meanwhile, too."""
-    broken = 0
-    while turns:
-        time.sleep(1e-4)  # for the others
-        with suppress(InputError), lock_log("log.json"):
-            turns -= 1
-            mine = Path("mine")
-            try:
-                mine.touch(exist_ok=False)
-            except FileExistsError:
-                broken += 1
-            mine.unlink(missing_ok=True)
-    return broken
-
-
-def test_a_log_is_never_held_twice_however_quickly_it_is_let_go(workdir):
-    with ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(hold_again_and_again, [100] * 3)) == [0, 0, 0]
-
-
-PRECIOUS = b"precious"
-FOREIGN_LOCKS = {
-    "a file": lambda lock: lock.write_bytes(PRECIOUS),
-    "a link": lambda lock: lock.symlink_to("precious.txt"),
-    "a link to nothing": lambda lock: lock.symlink_to("nothing.txt"),
-    "a pipe": lambda lock: os.mkfifo(lock),
-    "a folder": Path.mkdir,
-}
-
-
-@pytest.mark.parametrize("make", FOREIGN_LOCKS.values(), ids=FOREIGN_LOCKS)
-def test_what_is_no_lock_but_has_its_name_is_refused_and_stays(workdir, make):
-    Path("precious.txt").write_bytes(PRECIOUS)
-    lock = workdir / ".log.json.lock"
-    make(lock)
-    before = lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())
-    with refused_with(f"{lock.name}: expected no file, or the empty one", "move it"), lock_log("log.json"):
-        pass
-    assert (lock.lstat().st_ino, files_below(workdir), sorted(workdir.iterdir())) == before
 
 
 def test_the_lock_of_a_command_that_was_killed_is_taken_over(workdir):
@@ -252,11 +197,9 @@ def fail_at_three(task: int, data: object) -> Square:
     return Square(None, task, 0.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_defect_of_a_task_is_shown_as_it_is(let_go, jobs):
+def test_a_defect_of_a_task_is_shown_as_it_is(let_go):
     with pytest.raises(ZeroDivisionError, match="a defect of the task"):
-        square_all(function=fail_at_three, jobs=jobs)
+        square_all(function=fail_at_three)
 
 
 def hears_ctrl_c(task: int, data: object) -> Square:
@@ -266,7 +209,6 @@ def hears_ctrl_c(task: int, data: object) -> Square:
 @pytest.mark.slow
 def test_ctrl_c_is_answered_by_the_process_that_was_asked_alone(let_go):
     """A terminal's Ctrl-C reaches every process, one that is just starting too."""
-    assert {result.square for result in square_all("one.jsonl", function=hears_ctrl_c, jobs=1)} == {1}
     assert {result.square for result in square_all("two.jsonl", function=hears_ctrl_c, jobs=2)} == {0}
     assert multiprocessing.active_children() == [], "the others end with their work, before Ctrl-C can end this one"
 
@@ -290,31 +232,6 @@ def test_a_full_disk_says_what_is_safe_and_how_to_go_on(let_go):
     assert safe.count(b"\n") == 4
     check_all_done(safe)
     assert Counter(started()) == Counter([*TASKS, 4]), "the run that could not be written alone is repeated"
-
-
-def test_results_whose_file_was_removed_are_written_again(let_go):
-    def remove_then_stop(done: list[Square]) -> None:
-        if len(done) == 2:
-            SQUARES.unlink()
-        if len(done) == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted) as error:
-        square_all(report=remove_then_stop)
-    check_interruption(error.value, "stopped by Ctrl-C", 4)
-    assert {result.task for result in ResultFile(SQUARES, Square).read()} == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("jobs", [1, 2], ids=["1 job", "2 jobs"])
-def test_a_disk_that_fills_up_when_it_is_asked_to_keep_a_line_is_no_other(let_go, monkeypatch, recwarn, jobs):
-    def no_space(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(Interrupted) as error:
-        square_all(jobs=jobs)
-    check_interruption(error.value, r"squares\.jsonl: No space left on device", 0)
-    assert [str(warning.message) for warning in recwarn] == []
 
 
 # ------------------------------------------------------------------------ real processes, cut in the middle
@@ -363,10 +280,8 @@ def press_ctrl_c(process: subprocess.Popen) -> None:
 
 ACCIDENTS = {  # what happens, in how many processes, the exit code, what the message gives as the reason
     "the parent is killed": (kill_parent, 2, -signal.SIGKILL, None),
-    "the only process is killed": (kill_parent, 1, -signal.SIGKILL, None),
     "a worker is killed": (kill_worker, 2, 1, "TerminatedWorkerError: .*"),
     "Ctrl-C": (press_ctrl_c, 2, 130, "stopped by Ctrl-C"),
-    "Ctrl-C, one process": (press_ctrl_c, 1, 130, "stopped by Ctrl-C"),
 }
 
 
@@ -408,25 +323,17 @@ def cluster(workdir, start) -> tuple[str, subprocess.Popen]:
     return process.stdout.readline().strip(), process
 
 
-CLUSTER_ACCIDENTS = {  # what happens to the client or to the scheduler, the exit code, the reason
-    "the scheduler is lost": (lambda client, scheduler: end(scheduler), 1, ".*scheduler-connection-lost.*"),
-    "Ctrl-C": (lambda client, scheduler: press_ctrl_c(client), 130, "stopped by Ctrl-C"),
-}
-
-
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.parametrize("accident", CLUSTER_ACCIDENTS)
-def test_a_cluster_that_is_lost_leaves_what_is_finished(accident, cluster, begin):
+def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster, begin):
     address, scheduler = cluster
     client = begin("--scheduler", address, workers=1)
     assert client.pid not in pids_of(0), "the cluster should do the work, were it of a single worker"
     safe = SQUARES.read_bytes()
-    strike, code, reason = CLUSTER_ACCIDENTS[accident]
-    strike(client, scheduler)
+    end(scheduler)
 
-    assert client.wait(timeout=60) == code
-    message = rf"\n{COMMAND}: interrupted: {reason}; 5 of 12 runs are safe in squares\.jsonl"
+    assert client.wait(timeout=60) == 1
+    message = rf"\n{COMMAND}: interrupted: .*scheduler-connection-lost.*; 5 of 12 runs are safe in squares\.jsonl"
     error = client.stderr.read()
     assert re.fullmatch(rf"{message}; to continue: {COMMAND} --scheduler {address}\n", error), error
     assert SQUARES.read_bytes() == safe
@@ -446,36 +353,13 @@ def test_the_work_of_a_sole_worker_that_is_killed_is_tried_again(cluster, begin)
 
 @pytest.mark.slow
 @pytest.mark.peers
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "carrier-pigeon://roof:1"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
 def test_an_address_without_a_scheduler_is_refused(let_go, monkeypatch, address):
     pytest.importorskip("distributed", reason=NEEDS_DASK)
     monkeypatch.setattr(jobs, "CONNECT_SECONDS", 0.1)
     with refused_with(f"--scheduler: expected a Dask scheduler at {address}, found none"):
         square_all(scheduler=address)
     assert not SQUARES.exists()
-
-
-def greet(server: socket.socket, greeting: bytes) -> None:
-    """Say something to the first that connects, and listen until that one hangs up."""
-    connection, _ = server.accept()
-    with connection, suppress(OSError):
-        connection.sendall(greeting)
-        while connection.recv(4096):
-            pass
-
-
-@pytest.mark.slow
-@pytest.mark.peers
-@pytest.mark.parametrize(("greeting", "seconds"), [(b"", 0.1), (b"220 ready for mail\n" * 9, jobs.CONNECT_SECONDS)])
-def test_a_server_that_says_nothing_or_something_else_is_no_scheduler(let_go, monkeypatch, greeting, seconds):
-    pytest.importorskip("distributed", reason=NEEDS_DASK)
-    monkeypatch.setattr(jobs, "CONNECT_SECONDS", seconds)
-    with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
-        threads.submit(greet, server, greeting)
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with refused_with(f"--scheduler: expected a Dask scheduler at {address}, found none"):
-            square_all(scheduler=address)
 
 
 def test_without_dask_a_scheduler_is_refused(let_go, monkeypatch):

@@ -62,8 +62,7 @@ def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
 
 
 # By experiment, the data sets whose logs judge; figures 2 to 4 have several nets for MNIST on the page of section 4.
-JUDGING = {"conv_tables": ["mnist", "cifar-10"]}
-JUDGING |= {name: ["cifar-10"] for name in ("gate_maps", "class_routing", "lesions")}
+JUDGING = {name: ["cifar-10"] for name in ("gate_maps", "class_routing", "lesions")}
 
 
 def verdict_rows() -> dict[Path, list[str]]:

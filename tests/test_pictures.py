@@ -575,9 +575,8 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
 
 
 def test_a_block_without_a_colour_gets_one_of_its_own():
-    known = ("plain", "highway", "residual")
-    colors = figures.Palette({name: figures.COLORS[name] for name in known})
-    assert len({colors[name] for name in ("one", "two", *known)}) == len(known) + 2
+    with figures.own_style():
+        assert len({figures.COLORS[name] for name in ("one", "two", "plain", "highway")}) == 4
 
 
 def test_colours_of_a_picture_do_not_depend_on_those_before_it():

@@ -50,7 +50,7 @@ every_study = pytest.mark.parametrize("name", STUDIES)
 every_form = pytest.mark.parametrize(("name", "study"), STUDY_OF.values(), ids=STUDY_OF)
 PAGES = [
     page
-    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"))
+    for page in (ROOT / "README.md", *(ROOT / "experiments").rglob("*.md"), ROOT / "benchmarks" / "README.md")
     if "<!-- quoted from " in page.read_text()
 ]
 INCOMPLETE = [ROOT / "README.md", ROOT / "experiments" / "README.md"]  # which tell of other experiments, too
@@ -110,17 +110,18 @@ def test_a_page_quotes_its_numbers_rightly_and_forgets_none(page):
         ("what_gates_add", "reach 95.1 %, and", "reach 95.2 %, and"),
         ("what_gates_add", "| 95.1 % | outperforms |", "| 95.1 % | falls behind |"),
         ("what_gates_add", "Nor is a gain", "It costs 0.7 points. Nor is a gain"),
-        ("what_gates_add", "keep nearly all", "keep only a few"),
+        ("gradients", "pass on 70 of 71", "pass on 17 of 71"),
         ("depth", "is **not tested** here", "is **reproduced** here"),
         ("depth", "4.9 times higher", "4.9 times lower"),
         ("depth", "reach a lower loss still", "reach as low a loss"),
         ("using_depth", "none of the 19 kinds", "none of the 18 kinds"),
         ("using_depth", "| ReLU | 37.2 | 43.5 |", "| ReLU | 43.5 | 37.2 |"),
         ("thousand_layers", "sentence is **partly** true", "sentence is **reproduced** true"),
-        ("batch_norm", "ends 2.5 times lower", "ends 2.5 times higher"),
-        ("blocks_compared", "that H/L does is **reproduced**", "that H/L does is **not reproduced**"),
-        ("blocks_compared", "| +0.7 ± 0.5 |", "| −0.7 ± 0.5 |"),
-        ("small_nets", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
+        ("convolution", "ends 2.5 times lower", "ends 2.5 times higher"),
+        ("convolution", "For Highway A the answer is **inconclusive**", "For Highway A the answer is **reproduced**"),
+        ("gradients", "highway blocks is **reproduced**", "highway blocks is **not reproduced**"),
+        ("what_gates_add", "| +0.7 ± 0.5 |", "| −0.7 ± 0.5 |"),
+        ("convolution", "| 90.0 | 97.8 |", "| 97.8 | 90.0 |"),
         ("tuned_plain", "plain nets is **reproduced**", "plain nets is **not reproduced**"),
         ("tuned_plain", "the lead is 9.9 points", "the lead is 8.9 points"),
         ("thousand_layers", "of 20 blocks only guess", "of 10 blocks only guess"),
@@ -155,7 +156,7 @@ def test_the_figures_of_a_committed_log_come_out_as_they_are(name, workdir):
 @pytest.mark.slow
 @every_study
 def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys):
-    """With a kind of net of one's own, too, which worker processes learn to know."""
+    """With a kind of net of one's own, too, which worker processes learn to know (of one study, for their time)."""
     experiment = load(name)
     ending = "copy" if "copy" in experiment.studies else ""
     words = ["--study", ending] if ending else []
@@ -174,7 +175,8 @@ def test_a_smoke_run_ends_in_a_log_that_reads_and_is_drawn(name, my_arm, capsys)
     }
     if experiment.studies[next(iter(experiment.studies))].own is None:  # the study has no size for other kinds of net
         return
-    assert experiment.main(["run", "--smoke", "--jobs", "2", "--with", "my_arm.py"]) == 0
+    jobs = ["--jobs", "2"] if name == "sketch" else []
+    assert experiment.main(["run", "--smoke", *jobs, "--with", "my_arm.py"]) == 0
     own = Path(f"runs/{name}-smoke-my_arm.json")
     assert {run.cell.arm for run in experiment.read(own).runs} == {"mine"}
     assert experiment.main(["plot", str(own), "--with", "my_arm.py"]) == 0
@@ -379,9 +381,8 @@ def test_blocks_are_compared_at_equal_width_and_at_equal_parameters_and_their_gr
             config = study.task(cell, study.stages[0], study.grid(cell)[0], 100).config
             net = DeepNet(1, 10, hidden=config.hidden, depth=1, block=config.block, rng=np.random.default_rng(0))
             sizes[cell.arm, cell.hidden] = net.params.blocks.size
-    for equal, widths in blocks_compared.WIDTHS.items():
-        of_blocks = [sizes[of] for of in widths.items()]
-        assert max(of_blocks) < 1.015 * min(of_blocks) or equal == "equal width"
+    of_blocks = [sizes[of] for of in blocks_compared.AS_LARGE.items()]
+    assert max(of_blocks) < 1.015 * min(of_blocks)
     flows = blocks_compared.train(small_task("blocks_compared"), digits).measured
     assert flows.untrained != flows.trained
     assert [len(of) for of in vars(flows.trained).values()] == [5, 8]
@@ -450,10 +451,6 @@ def test_gates_are_computation_if_highway_outperforms_both_kinds_of_constants(le
     assert constant_gates.judge_setting([Interval(*of) for of in leads]) == verdict
 
 
-def test_one_negative_gate_bias_that_suffices_is_enough():
-    assert [bias_and_rate.judge(of) for of in ([NO, YES], [NO, OPEN], [NO, NO])] == [YES, OPEN, NO]
-
-
 @pytest.mark.parametrize(
     ("leads", "ahead", "as_good"),
     [
@@ -492,29 +489,6 @@ def test_tuned_nets_stand_with_the_weights_that_validate_best():
 
 
 BETTER, ALIKE, WORSE = "outperforms", "as good as", "falls behind"
-NAMES = (*what_gates_add.RIVALS, what_gates_add.BEST_SHALLOW, "residual")
-ALL_BETTER = dict.fromkeys(NAMES[:5], BETTER)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "loss", "pairs", "parts"),
-    [
-        ({NAMES[4]: BETTER}, {}, {}, []),
-        ({}, {}, {}, ["does not help"]),
-        ({"ReZero": ALIKE, "plain, orthogonal": BETTER, NAMES[4]: BETTER}, {}, {}, ["near the identity"]),
-        ({"ReZero": ALIKE, "plain, orthogonal": ALIKE, NAMES[4]: BETTER}, {}, {}, ["initialisation"]),
-        (ALL_BETTER, {}, {}, ["by the data"]),
-        (ALL_BETTER | {"constant gates": ALIKE}, {}, {}, ["need not see the data"]),
-        (dict.fromkeys(ALL_BETTER, ALIKE), ALL_BETTER, {}, ["initialisation", "help to fit", "does not help"]),
-        ({NAMES[4]: BETTER}, {}, {"residual": WORSE}, ["do not use depth"]),
-    ],
-)
-def test_outcomes_of_what_gates_add_are_told_by_its_rules(accuracy, loss, pairs, parts):
-    families = ({name: (None, words.get(name, "inconclusive")) for name in NAMES} for words in (accuracy, loss, pairs))
-    found = what_gates_add.outcomes(*families)
-    assert len(found) == len(parts)
-    for sentence, part in zip(found, parts, strict=True):
-        assert part in sentence
 
 
 def test_a_lead_is_paired_by_seed_and_image():
@@ -572,20 +546,19 @@ def scores(low: float, high: float, spread: float = 1.0) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "spread", "extremes", "doubt", "failing"),
+    ("low", "high", "spread", "extremes", "doubt"),
     [
-        (10.0, 10.0, 1.0, "reproduced", "inconclusive", 4.0),
-        (90.0, 10.0, 1.0, "partly", "reproduced", 4.0),
-        (10.0, 90.0, 1.0, "partly", "not reproduced", None),
-        (90.0, 90.0, 1.0, "not reproduced", "inconclusive", None),
-        (40.0, 40.0, 9.0, "inconclusive", "inconclusive", None),
+        (10.0, 10.0, 1.0, "reproduced", "inconclusive"),
+        (90.0, 10.0, 1.0, "partly", "reproduced"),
+        (10.0, 90.0, 1.0, "partly", "not reproduced"),
+        (90.0, 90.0, 1.0, "not reproduced", "inconclusive"),
+        (40.0, 40.0, 9.0, "inconclusive", "inconclusive"),
     ],
 )
-def test_both_extreme_gate_biases_must_fail_and_the_lowest_be_better(low, high, spread, extremes, doubt, failing):
+def test_both_extreme_gate_biases_must_fail_and_the_lowest_be_better(low, high, spread, extremes, doubt):
     found = scores(low, high, spread)
     assert very_deep.judge_extremes(found) == extremes
     assert very_deep.judge_doubt(found) == doubt
-    assert very_deep.lowest_failing(found[20]) == failing
 
 
 @pytest.mark.parametrize("bias", very_deep.BIASES)

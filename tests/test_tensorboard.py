@@ -12,10 +12,9 @@ import pytest
 from helpers import files_below
 from made_up import made_up_run
 
-import conv_recipes as cn
 import highway_networks as hn
 from highway_lab import datasets, logs, programs
-from highway_lab.console import full_name
+from highway_lab.console import name_files
 from highway_lab.logs import RunLog
 
 SHORT = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "3", "--depth", "2")
@@ -66,13 +65,6 @@ def check_events(folder: Path, run: logs.RunRecord) -> None:
     assert {tag for tag, _, value in shown if not value.WhichOneof("value")} == {
         f"_hparams_/{name}" for name in HPARAMS
     }
-    histograms = {step: value.histo for tag, step, value in shown if tag == "T/blocks"}
-    assert list(histograms) == (history.epoch if run.gate_means else [])
-    for epoch, histogram in histograms.items():
-        assert histogram.num == sum(histogram.bucket) == run.config.depth
-        assert histogram.sum == pytest.approx(sum(run.gate_means[epoch]))
-        assert histogram.bucket_limit[0] <= min(run.gate_means[epoch])
-        assert max(run.gate_means[epoch]) <= histogram.bucket_limit[-1]
 
 
 def hyperparameters(folder: Path) -> dict[str, object]:
@@ -90,17 +82,12 @@ def hyperparameters(folder: Path) -> dict[str, object]:
 def test_tensorboard_is_told_what_the_log_says_of_each_run(workdir):
     assert programs.main([*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "new/events"]) == 0
     runs = read(Path("log.json")).runs
-    folders = {full_name("digits", run.config): run for run in runs}
+    folders = {name_files("digits", run.config): run for run in runs}
     assert {path.name for path in Path("new/events").iterdir()} == set(folders)
     assert next(iter(folders)).startswith("digits-highway-depth-2-seed-0-")
     for name, run in folders.items():
         check_events(Path("new/events", name), run)
         assert hyperparameters(Path("new/events", name)) == dataclasses.asdict(run.config)
-
-
-def test_a_run_on_other_data_or_of_another_config_has_another_name(digits):
-    config = hn.Config(lr=0.01)
-    assert len({full_name("mnist", config), full_name("digits", config), full_name("mnist", hn.Config())}) == 3
 
 
 def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
@@ -114,15 +101,6 @@ def test_a_run_that_diverged_is_told_without_what_is_not_finite(workdir):
     assert {step for step, value in values if value.WhichOneof("value")} == {0}
 
 
-def test_gates_of_a_users_block_beyond_0_and_1_are_told(workdir):
-    from highway_lab.tensorboard import EventFile
-
-    run = made_up_run("highway", 2, 0, 1, False)
-    run.gate_means = [[-0.5, -0.25], [1.5, 2.0]]
-    EventFile(Path("events"), "digits", run.config)(run)
-    assert len([*events(next(Path("events").iterdir()))]) > 2
-
-
 def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     words = [*SHORT, "--block", "highway", "--out", "log.json", "--tensorboard", "events"]
     assert programs.main(words) == 0
@@ -133,26 +111,18 @@ def test_a_run_that_is_made_again_replaces_what_it_was(workdir):
     check_events(file.parent, run)
 
 
-@pytest.mark.parametrize("program", [programs, cn])
-def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch, program):
+def test_without_tensorboardX_the_flag_is_refused_before_anything_is_read(workdir, refused, monkeypatch):
     for name in [*(name for name in sys.modules if name.startswith("tensorboardX.")), "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "highway_lab.tensorboard", raising=False)
     assert programs.main([*SHORT, "--no-save"]) == 0, "nothing of it is imported without the flag"
     monkeypatch.setattr(datasets, "_load_digits", lambda *_: pytest.fail("data are read"))
-    error = refused(program.main, ["--tensorboard", "events"])
+    error = refused(programs.main, ["--tensorboard", "events"])
     assert "--tensorboard: expected tensorboardX, found none; pip install 'highway-networks[tensorboard]'" in error
-    assert program.COMMAND.parser().parse_args(["--tensorboard", "events"]).tensorboard == Path("events")
     assert files_below(workdir) == {}
 
 
-OF_THE_LAST = hn.Config(seed=1, block="highway", depth=2, hidden=4, n_train=50, n_test=20, epochs=3)
-
-
-@pytest.mark.parametrize("place", ["events", f"events/{full_name('digits', OF_THE_LAST)}"])
-def test_a_file_in_the_place_of_a_folder_is_refused_before_training(workdir, refused, no_training, place):
-    Path(place).parent.mkdir(exist_ok=True)
-    Path(place).write_text("a file")
+def test_a_file_in_the_place_of_a_folder_is_refused(workdir, refused):
+    Path("events").write_text("a file")
     error = refused(programs.main, [*SHORT, "--seeds", "0,1", "--out", "log.json", "--tensorboard", "events"])
-    assert re.search(rf"expected a place to write, found: {place}.*: (Not a directory|File exists); choose", error)
-    assert files_below(workdir) == {place: b"a file"}
+    assert re.search(r"expected a place to write, found: events.*: (Not a directory|File exists); choose", error)

@@ -99,18 +99,14 @@ RIVAL = "residual, scaled"
     ("made", "verdicts"),
     [
         ({}, {"stall": "reproduced", "blog": "reproduced", "used": "not reproduced", "struggle": "not reproduced"}),
-        ({"loss": {B4: GUESSING, B6: GUESSING, B8: GUESSING}}, {"stall": "reproduced"}),  # one bias is enough
         ({"loss": dict.fromkeys(tl.HIGHWAY.values(), GUESSING)}, {"stall": "not reproduced"}),
-        ({"lost": 0.0}, {"stall": "reproduced", "blog": "partly"}),  # no block is needed
-        ({"score": {(B20, 1000): 0.946}}, {"blog": "partly"}),
+        ({"lost": 0.0, "loss": {B4: GUESSING, B6: GUESSING, B8: GUESSING}}, {"stall": "reproduced", "blog": "partly"}),
         ({"score": {(B20, 1000): 0.96}}, {"blog": "reproduced"}),  # more than stated is no less
         ({"score": {(B20, 1000): 0.94}, "lost": 0.0}, {"blog": "not reproduced"}),
         ({"score": {(B4, 1000): 0.93, (B6, 1000): 0.93}}, {"struggle": "reproduced"}),
-        ({"score": {(B4, 1000): 0.93, (B20, 1000): 0.8}}, {"struggle": "partly"}),
         ({"score": {(B4, 1000): 0.93, (B6, 1000): 0.93, (RIVAL, 1000): 0.93}}, {"struggle": "not reproduced"}),
         ({"score": {(B6, 1000): 0.97}}, {"used": "partly"}),
         ({"score": {(RIVAL, 1000): 0.96, (B20, 1000): 0.97}}, {"residual": "reproduced"}),  # nets of copies apart
-        ({"score": {(RIVAL, 1000): 0.95}}, {"residual": "not reproduced"}),
         ({"share": 0.89}, {"copies": "not reproduced"}),  # of two blocks 0.0121 of an input is left
         ({"share": 0.91}, {"copies": "reproduced"}),
     ],
@@ -120,18 +116,12 @@ def test_the_rules_at_their_borders(made, verdicts):
     assert {of: told["verdict"][of] for of in verdicts} == verdicts
 
 
-def test_nets_of_one_seed_are_not_said_to_train():
-    runs = made_up({}, {}, 0.0, 0.01)[""].scored(tl.STUDY[""].cells[0])
-    assert tl.judge_training(runs) == "reproduced"
-    assert tl.judge_training(runs[:1]) == "inconclusive"
-
-
 def test_a_net_that_diverges_counts_as_one_that_guesses(digits):
     study = tl.STUDY[""].small()
     task = study.task(study.cells[0], study.stages[-1], (0.1,), 200)
     run = tl.train(replace(task, config=replace(task.config, lr=3e38)), digits)
     assert (run.diverged, run.measured.train_loss, run.measured.blocks) == (True, None, None)
-    assert tl.judge_training([run, run, run]) == "not reproduced"
+    assert (tl.judge_training([run, run, run]), tl.judge_training([run])) == ("not reproduced", "inconclusive")
     assert run.accuracy == 0.1
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import SOME_ENVIRONMENT, refused_with
+from helpers import refused_with
 from made_up import made_up_log, made_up_run
 
 import highway_networks as hn
@@ -60,19 +60,6 @@ def test_records_of_epochs_put_together_are_the_run():
     assert [record.whole for record in (*rows, run)] == [False, False, False, True]
 
 
-def test_lines_of_several_processes_keep_their_environment(workdir):
-    runs = [made_up_run("highway", 2, seed, 3, False) for seed in (0, 1)]
-    results = ResultFile(LINES, RunRecord[hn.Config])
-    results.append(dataclasses.replace(runs[0].rows(0, 2), environment=SOME_ENVIRONMENT))
-    one, other = EpochLines(results, "none"), EpochLines(results, "none")
-    one(runs[1].rows(0, 2))
-    other(runs[0])
-    one(runs[1])
-    found = read_unfinished(LINES, hn.Config)
-    assert [dataclasses.replace(run, environment=None) for run in found.runs] == runs
-    assert [run.environment for run in results.read()] == [SOME_ENVIRONMENT, *[logs.environment()] * 3]
-
-
 def unfinished(epochs: int, rows: int) -> RunRecord:
     (run,) = made_up_log(blocks=["plain"], epochs=rows).runs
     return dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=epochs))
@@ -116,13 +103,6 @@ def test_a_log_is_waited_for_and_drawn_as_it_grows(workdir, monkeypatch, capsys)
     ]
 
 
-def test_an_earlier_log_gives_way_to_what_is_under_way(workdir, monkeypatch, capsys):
-    finish()
-    train_to(1)()
-    play(monkeypatch, finish)
-    assert [line.split(", ")[-1] for line in said(capsys)] == ["unfinished: epoch 1 of 3", "finished"]
-
-
 def test_what_an_earlier_job_has_left_does_not_hide_a_later_log(workdir, monkeypatch, capsys):
     logs.write("log.json", made_up_log(blocks=["plain"]))
     train_to(1)()
@@ -144,29 +124,12 @@ def test_a_log_that_cannot_come_is_not_waited_for(workdir, refused, path):
     assert f"found neither at {path}; name another" in refused(viz.main, [path, "--watch"])
 
 
-def test_a_folder_that_is_removed_ends_the_watch(workdir, monkeypatch):
-    folder = workdir / "folder"
-    for log in (folder / "log.json", Path("log.json")):
-        folder.mkdir(exist_ok=True)
-        monkeypatch.chdir(folder)
-        with refused_with(f"--watch: expected a log, or a folder for one, found neither at {log}"):
-            viz.watch(log, None, lambda _: folder.rmdir() if folder.exists() else pytest.fail("waits for ever"))
-
-
 def test_a_log_that_is_caught_broken_is_an_error_if_it_stays_so(workdir, monkeypatch, capsys):
     play(monkeypatch, lambda: Path("log.json").write_text("{"), finish)
     assert said(capsys) == ["waiting for log.json", "drew 1 pictures in viz/log, finished"]
     Path("log.json").write_text("{")
     with refused_with("log.json: expected a log of this version"):
         play(monkeypatch, nothing)
-
-
-def test_lines_that_give_way_while_they_are_drawn_are_no_error(workdir, monkeypatch, capsys):
-    train_to(1)()
-    save_all = viz.save_all
-    monkeypatch.setattr(viz, "save_all", lambda *a: (LINES.exists() and finish(), save_all(*a)))
-    play(monkeypatch, nothing)
-    assert said(capsys) == ["drew 1 pictures in viz/log, finished"]
 
 
 def test_the_command_watches_one_log(workdir, refused, capsys):

@@ -241,17 +241,6 @@ def test_gates_keep_their_relative_precision_at_very_negative_biases(dtype):
 # -------------------------------------------------------------------------------------- the cache
 
 
-@every_block
-def test_two_forward_passes_may_be_alive_at_once(block):
-    net = small_net(block, "tanh", 3)
-    x, y = small_batch()
-    expected, expected_other = gradients(net, x, y), gradients(net, -x, y)
-    first, other = net.forward(x), net.forward(-x)
-    other_grads = backward(net, *other, y)
-    np.testing.assert_array_equal(backward(net, *first, y).flat, expected)
-    np.testing.assert_array_equal(other_grads.flat, expected_other)
-
-
 @pytest.mark.parametrize(
     ("make", "batch"),
     [

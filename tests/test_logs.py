@@ -157,16 +157,6 @@ def checkout(tmp_path, monkeypatch) -> Callable[..., None]:
     return git
 
 
-def test_asking_git_leaves_the_checkout_as_it_was(tmp_path, checkout):
-    """Its index, too, which `git status` would write anew, behind a lock that stays if the process is killed."""
-    os.utime(tmp_path / "core.py", (0, 0))  # no longer what the index says
-    index = (tmp_path / ".git" / "index").read_bytes()
-    assert logs.git("status", "--porcelain", "--", ":/*.py") == ""
-    assert (tmp_path / ".git" / "index").read_bytes() == index
-    checkout("status")
-    assert (tmp_path / ".git" / "index").read_bytes() != index, "or this test would see nothing"
-
-
 def test_a_changed_file_beside_the_package_makes_the_checkout_dirty(tmp_path, checkout):
     assert not environment.__wrapped__().dirty
     (tmp_path / "core.py").write_text("changed")
@@ -239,11 +229,6 @@ def test_a_text_that_no_line_can_show_is_refused(tmp_path, log, text):
         holder(spoilt, path)[path[-1]] = text
         refuse(tmp_path, spoilt, "expected a text of at most 256 printable characters", ascii(text)[:30])
     refuse(tmp_path, log | {text: 1}, "printable characters")
-
-
-def test_a_command_may_be_long(tmp_path, log):
-    log["command"] = "python highway_networks.py --seeds " + ",".join(map(str, range(0, 99_999, 2)))
-    assert read_text(tmp_path, json.dumps(log)).command == log["command"]
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])

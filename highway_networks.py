@@ -23,9 +23,9 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom, from blocks to training. It needs NumPy alone, and copied alone it trains, saves and
-loads; with OPENBLAS_NUM_THREADS=1 its bits do not depend on the number of CPUs. Flags, logs, jobs that resume and
-pictures are in highway_lab/, which imports it.
+The file reads from top to bottom, from blocks to training; what these lean on follows: the record of a run, checks,
+data, files. It needs NumPy alone, and copied alone it trains, saves and loads; with OPENBLAS_NUM_THREADS=1 its bits do
+not depend on the number of CPUs. Flags, logs, jobs that resume and pictures are in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
@@ -283,7 +283,6 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
-FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
@@ -348,8 +347,6 @@ class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
-KINDS = {int: int, float: float | int, str: str, bool: bool}
-LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
@@ -365,15 +362,6 @@ def one_of(table: Collection[str]) -> Rule:
     return (lambda value: value in table, table)
 
 
-def as_path(path: str | os.PathLike) -> Path:
-    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        found = "expected a home folder in place of ~, found none"
-        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
-
-
 class UpTo(int):
     """A number of samples, in place of which all are taken where there are fewer."""
 
@@ -383,39 +371,9 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
     return field(default=default, metadata={"help": help, "rule": rule})
 
 
-def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
-    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
-    value = as_python(value)  # bounds would overflow in NumPy's small types
-    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
-        return f"a value of type {kind.__name__}"
-    if kind in LARGEST and abs(value) > LARGEST[kind]:
-        return f"a number up to {LARGEST[kind]:.2g}"
-    return None if rule is None or rule[0](value) else words_of(rule)
-
-
-def as_python(value: Any) -> Any:
-    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
-    if isinstance(value, np.floating):
-        return float(value)  # item() of a long double is one
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def words_of(rule: Rule) -> str:
     """Return what a rule expects, in words; of a long table, its first names."""
     return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join([*rule[1]][:12])
-
-
-def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
-    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
-    if expected := expected_instead(value, kind, rule):
-        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
-
-
-def check_hyperparameters(config: Any) -> None:
-    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of in fields(config):
-        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -560,35 +518,6 @@ class Net:
     def __reduce__(self) -> tuple:
         """Return what a copy or a pickle is made by: each tensor once, though there are many views of it."""
         return restored, (type(self), self.config, self.tensors())
-
-
-NetT = TypeVar("NetT", bound=Net)
-
-
-def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
-    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
-    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
-    fill(net.tensors(), tensors)
-    return net
-
-
-def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
-    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
-    expected, found = (
-        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
-    )
-    for name in expected.keys() | found.keys():
-        if found.get(name) != expected.get(name):
-            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
-    for name, tensor in tensors.items():
-        tensor[...] = others[name]
-
-
-def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
-    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    if (version := int(arrays.pop("format", 1))) != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
-    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
 
 
 class Workspace:
@@ -929,13 +858,9 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
     "momentum": lambda params, config: Momentum(params, config.lr, config.momentum, config.lr_decay, config.nesterov),
 }
 
-# ------------------------------------------------------------------------------------------------ data
+# -------------------------------------------------------------------------------------------- training
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
-IDX_UINT8 = 0x08  # type code of an idx file
-MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
-MOST_CLASSES = 10**6  # more are not numbered in a row from 0
 
 
 class Dataset(NamedTuple):
@@ -949,6 +874,319 @@ class Dataset(NamedTuple):
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
     classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
+
+
+SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,  # from 1 to 0 (Loshchilov & Hutter 2017, eq. 5)
+}
+
+
+def is_schedule(text: str) -> bool:
+    """Tell whether `scheduled_rate` knows this schedule."""
+    try:
+        return text in SCHEDULES or all(0 < float(share) < 1 for share in text.split(","))
+    except ValueError:
+        return False
+
+
+def scheduled_rate(schedule: str, done: float) -> float:
+    """Return the factor on the learning rate when the share `done` of all steps is done.
+
+    "0.5,0.75" is a tenth after half of the steps, a hundredth after three quarters, as in section 3 of the paper.
+    """
+    if schedule in SCHEDULES:
+        return SCHEDULES[schedule](done)
+    return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
+
+
+GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
+SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
+
+    A family of nets adds the fields that describe its nets, each made by `hyperparameter`, and
+
+    new_net(data, rng)      a net for the data set, whose weights the generator draws
+    title                   the name of such a run in words
+    SIZE                    the name of the field that a sweep varies
+    depth                   the number of blocks, for commands and logs
+    memory(data)            the bytes of a run, estimated; a family may lack it
+    """
+
+    SIZE: ClassVar[str]
+    title: ClassVar[Any]
+    new_net: ClassVar[Callable[..., Any]]
+
+    loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
+    optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
+    lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
+    schedule: str = hyperparameter("constant", "factor on lr over the training; shares: a tenth after each", SCHEDULE)
+    lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
+    momentum: float = hyperparameter(0.9, "momentum: share of the last step kept", BELOW_ONE)
+    nesterov: bool = hyperparameter(False, "momentum: Nesterov's")
+    beta1: float = hyperparameter(0.9, "Adam: decay of the first moment", BELOW_ONE)
+    beta2: float = hyperparameter(0.999, "Adam: decay of the second moment", BELOW_ONE)
+    eps: float = hyperparameter(1e-8, "Adam: added to the root of the second moment", POSITIVE)
+    weight_decay: float = hyperparameter(0.0, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
+    clip: float = hyperparameter(5.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
+    batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
+    drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
+    epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
+    n_train: int = hyperparameter(UpTo(6000), "training samples, drawn at random", POSITIVE)
+    n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
+    n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
+    n_test: int = hyperparameter(UpTo(2000), "test samples, drawn at random", POSITIVE)
+    seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
+        vars(self).update({name: as_python(value) for name, value in vars(self).items()})
+        if self.drop_last and self.n_train < self.batch_size:
+            found = f"expected a full batch of {self.batch_size}, found {self.n_train} samples"
+            raise ArgumentError(f"`drop_last`: {found}; lower `batch_size`")
+
+    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return preprocessed training samples after random changes, if the family has any."""
+        return x
+
+
+@documented(DeepArchitecture, TrainingConfig)
+@dataclass(frozen=True)
+class Config(TrainingConfig, DeepArchitecture):
+    """All hyperparameters of a run of a DeepNet."""
+
+    SIZE = "depth"  # the field that a sweep varies
+
+    @property
+    def title(self) -> str:
+        return f"{self.block} depth {self.depth}"
+
+    def new_net(self, data: Dataset, rng: np.random.Generator) -> DeepNet:
+        """Make the net for `data`, whose weights `rng` draws."""
+        architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
+        return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs or 0, **architecture, rng=rng)
+
+
+def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield the sample indices (B,) of one epoch's batches, shuffled."""
+    order = rng.permutation(config.n_train)
+    end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
+    for start in range(0, end, config.batch_size):
+        yield order[start : start + config.batch_size]
+
+
+def batch_sizes(config: TrainingConfig) -> set[int]:
+    last = 0 if config.drop_last else config.n_train % config.batch_size
+    return {min(config.batch_size, config.n_train), last} - {0}
+
+
+class Training:
+    """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
+
+    epoch, diverged         epochs trained so far; whether a loss was not finite, which ends the run
+    history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
+    data, validation        the samples in use; validation samples (x, y)
+    """
+
+    def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
+        """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
+        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
+        self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
+        self.config = config = fitted(config, data)
+        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
+        self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
+        self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
+        self.net = self.new_net(weight_rng)
+        if net is not None:
+            self.net.take(net)
+        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
+        self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
+        self.epoch, self.diverged = 0, False
+        self.history = History()
+        self.gate_means: list[list[float | None]] = []
+
+    def new_net(self, rng: np.random.Generator) -> Any:
+        return self.config.new_net(self.data, rng)
+
+    def epochs(self, *, scored: bool = True) -> Iterator[float]:
+        """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.
+
+        With `scored`, each yield has a new row in `history` and in `gate_means`; the first is the untrained net's, for
+        which NaN is yielded. A run that was restored between two epochs goes on from there.
+        """
+        if scored and not self.history.epoch:
+            self._record(math.nan, time.perf_counter())
+            yield math.nan
+        while self.epoch < self.config.epochs and not self.diverged:
+            start = time.perf_counter()
+            loss, norm = self._train_epoch()
+            self.epoch += 1
+            self.diverged = not math.isfinite(loss)
+            if scored:
+                self._record(norm, start)
+            yield loss
+
+    def _train_epoch(self) -> tuple[float, float]:
+        """Take one step a batch, until a loss is not finite; return means over batches: loss and gradient norm."""
+        config, sample_weights = self.config, self.data.train_weights
+        epoch, measured = [*batches(config, self.rng)], []
+        with np.errstate(all="ignore"):  # a loss that overflows is recorded
+            for step, chosen in enumerate(epoch):
+                x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
+                batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
+                options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
+                options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
+                options["weights"] = None if sample_weights is None else sample_weights[chosen]
+                loss, norm = self.net.train_step(*batch, self.loss, self.optimizer, **options)
+                measured.append((loss, norm))
+                if not math.isfinite(loss):
+                    break
+            return tuple(np.mean(measured, axis=0).tolist())
+
+    def _record(self, norm: float, start: float) -> None:
+        """Append losses, scores and mean gates to the record; training is left as it was."""
+        data, scored = self.data, slice(self.config.n_scored or None)
+        last = self.diverged or self.epoch == self.config.epochs
+        with np.errstate(all="ignore"):
+            train = evaluate(self.net, data.train_x[scored], data.train_y[scored], self.loss)
+            validation = evaluate(self.net, *self.validation, self.loss) if self.config.n_validation else ()
+            tested = last or not validation
+            test = evaluate(self.net, data.test_x, data.test_y, self.loss) if tested else (math.nan, math.nan)
+            if self.net.has_gates:
+                means = self.net.gate_means(self.net.preprocess(data.test_x[:GATE_SAMPLES]))
+                self.gate_means.append([rounded(mean, digits=4) for mean in means])
+        measured = (train, validation) if validation else (train, test)
+        self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
+        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
+
+    def run(self) -> "Run":
+        """Return the record so far, and the net as `net`."""
+        net, gate_means = self.net, self.gate_means or None
+        measured = self.loss.metric, self.diverged, self.history, gate_means
+        return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
+
+
+def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> "Run":
+    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
+
+    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
+    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
+    """
+    training = Training(config, data, net)
+    for _ in training.epochs():
+        pass
+    if training.diverged:
+        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
+        warnings.warn(f"training has diverged: {found}", stacklevel=2)
+    return training.run()
+
+
+# ----------------------------------------------------------------------------------------- the record
+
+
+def rounded(value: float, digits: int = 6) -> float | None:
+    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
+    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
+
+
+@dataclass
+class History:
+    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
+
+    The validation columns are empty without validation samples; with them, only the last row has test scores.
+    """
+
+    epoch: list[int] = field(default_factory=list)
+    train_loss: list[float | None] = field(default_factory=list)
+    train_score: list[float | None] = field(default_factory=list)
+    test_loss: list[float | None] = field(default_factory=list)
+    test_score: list[float | None] = field(default_factory=list)
+    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
+    seconds: list[float] = field(default_factory=list)  # wall time
+    validation_loss: list[float | None] = field(default_factory=list)
+    validation_score: list[float | None] = field(default_factory=list)
+
+    def columns(self) -> list[list]:
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def append(self, epoch: int, *row: float) -> None:
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
+        self.epoch.append(epoch)
+        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
+            column.append(rounded(value))
+
+
+@dataclass
+class Run:
+    """The record of a training, and its net."""
+
+    config: TrainingConfig
+    n_params: int
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    diverged: bool
+    history: History
+    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
+    net: Any
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
+
+    def __repr__(self) -> str:
+        of = self.history
+        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
+        last = "diverged" if self.diverged else last
+        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
+
+
+def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
+    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
+    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
+    mean = float(loss.function(outputs, y)[0])
+    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
+
+
+# -------------------------------------------------------------------------------- checks of arguments
+
+KINDS = {int: int, float: float | int, str: str, bool: bool}
+LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+
+
+def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
+    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    value = as_python(value)  # bounds would overflow in NumPy's small types
+    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
+        return f"a value of type {kind.__name__}"
+    if kind in LARGEST and abs(value) > LARGEST[kind]:
+        return f"a number up to {LARGEST[kind]:.2g}"
+    return None if rule is None or rule[0](value) else words_of(rule)
+
+
+def as_python(value: Any) -> Any:
+    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
+    if isinstance(value, np.floating):
+        return float(value)  # item() of a long double is one
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
+    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
+    if expected := expected_instead(value, kind, rule):
+        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
+        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+
+
+def check_hyperparameters(config: Any) -> None:
+    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
+    for of in fields(config):
+        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
+
+
+# ----------------------------------------------------------------------------------------------- data
+
+MOST_CLASSES = 10**6  # more are not numbered in a row from 0
 
 
 def dense(x: Any) -> Any:
@@ -1075,6 +1313,52 @@ def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generat
     )
 
 
+# ---------------------------------------------------------------------------------------------- files
+
+IDX_UINT8 = 0x08  # type code of an idx file
+MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
+FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
+
+
+NetT = TypeVar("NetT", bound=Net)
+
+
+def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    if (version := int(arrays.pop("format", 1))) != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
+
+
+def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
+    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
+    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
+    fill(net.tensors(), tensors)
+    return net
+
+
+def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
+    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
+    expected, found = (
+        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
+    )
+    for name in expected.keys() | found.keys():
+        if found.get(name) != expected.get(name):
+            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
+    for name, tensor in tensors.items():
+        tensor[...] = others[name]
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        found = "expected a home folder in place of ~, found none"
+        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
 def damaged(path: Path, expected: object, found: object) -> InputError:
     """Make the error of a file that is not what it should be."""
     return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
@@ -1120,275 +1404,3 @@ def load_mnist(folder: str | os.PathLike) -> Dataset:
     """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
     train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
     return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel
-
-
-# -------------------------------------------------------------------------------------------- training
-
-
-SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
-    "constant": lambda done: 1.0,
-    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,  # from 1 to 0 (Loshchilov & Hutter 2017, eq. 5)
-}
-
-
-def is_schedule(text: str) -> bool:
-    """Tell whether `scheduled_rate` knows this schedule."""
-    try:
-        return text in SCHEDULES or all(0 < float(share) < 1 for share in text.split(","))
-    except ValueError:
-        return False
-
-
-def scheduled_rate(schedule: str, done: float) -> float:
-    """Return the factor on the learning rate when the share `done` of all steps is done.
-
-    "0.5,0.75" is a tenth after half of the steps, a hundredth after three quarters, as in section 3 of the paper.
-    """
-    if schedule in SCHEDULES:
-        return SCHEDULES[schedule](done)
-    return 0.1 ** sum(done >= float(share) for share in schedule.split(","))
-
-
-GATE_SAMPLES = 128  # test samples over which the mean T of a block is taken, whatever the batch size
-SCHEDULE = (is_schedule, "constant, cosine, another name in SCHEDULES, or shares of the training like 0.5,0.75")
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """Hyperparameters of any training run. Raises InputError for a value that breaks its rule.
-
-    A family of nets adds the fields that describe its nets, each made by `hyperparameter`, and
-
-    new_net(data, rng)      a net for the data set, whose weights the generator draws
-    title                   the name of such a run in words
-    SIZE                    the name of the field that a sweep varies
-    depth                   the number of blocks, for commands and logs
-    memory(data)            the bytes of a run, estimated; a family may lack it
-    """
-
-    SIZE: ClassVar[str]
-    title: ClassVar[Any]
-    new_net: ClassVar[Callable[..., Any]]
-
-    loss: str = hyperparameter("cross-entropy", "what is minimised", one_of(LOSSES))
-    optimizer: str = hyperparameter("adam", "update rule", one_of(OPTIMIZERS))
-    lr: float = hyperparameter(5e-3, "learning rate", POSITIVE)
-    schedule: str = hyperparameter("constant", "factor on lr over the training; shares: a tenth after each", SCHEDULE)
-    lr_decay: float = hyperparameter(1.0, "momentum: factor on lr after each step", UP_TO_ONE)
-    momentum: float = hyperparameter(0.9, "momentum: share of the last step kept", BELOW_ONE)
-    nesterov: bool = hyperparameter(False, "momentum: Nesterov's")
-    beta1: float = hyperparameter(0.9, "Adam: decay of the first moment", BELOW_ONE)
-    beta2: float = hyperparameter(0.999, "Adam: decay of the second moment", BELOW_ONE)
-    eps: float = hyperparameter(1e-8, "Adam: added to the root of the second moment", POSITIVE)
-    weight_decay: float = hyperparameter(0.0, "factor on the weights that is added to their gradients", ZERO_OR_MORE)
-    clip: float = hyperparameter(5.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
-    batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
-    drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
-    epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(UpTo(6000), "training samples, drawn at random", POSITIVE)
-    n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
-    n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(UpTo(2000), "test samples, drawn at random", POSITIVE)
-    seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
-
-    def __post_init__(self) -> None:
-        check_hyperparameters(self)
-        vars(self).update({name: as_python(value) for name, value in vars(self).items()})
-        if self.drop_last and self.n_train < self.batch_size:
-            found = f"expected a full batch of {self.batch_size}, found {self.n_train} samples"
-            raise ArgumentError(f"`drop_last`: {found}; lower `batch_size`")
-
-    def augmented(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return preprocessed training samples after random changes, if the family has any."""
-        return x
-
-
-@documented(DeepArchitecture, TrainingConfig)
-@dataclass(frozen=True)
-class Config(TrainingConfig, DeepArchitecture):
-    """All hyperparameters of a run of a DeepNet."""
-
-    SIZE = "depth"  # the field that a sweep varies
-
-    @property
-    def title(self) -> str:
-        return f"{self.block} depth {self.depth}"
-
-    def new_net(self, data: Dataset, rng: np.random.Generator) -> DeepNet:
-        """Make the net for `data`, whose weights `rng` draws."""
-        architecture = {field.name: getattr(self, field.name) for field in fields(DeepArchitecture)}
-        return DeepNet(math.prod(data.train_x.shape[1:]), data.outputs or 0, **architecture, rng=rng)
-
-
-def batches(config: TrainingConfig, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the sample indices (B,) of one epoch's batches, shuffled."""
-    order = rng.permutation(config.n_train)
-    end = len(order) - len(order) % config.batch_size if config.drop_last else len(order)
-    for start in range(0, end, config.batch_size):
-        yield order[start : start + config.batch_size]
-
-
-def batch_sizes(config: TrainingConfig) -> set[int]:
-    last = 0 if config.drop_last else config.n_train % config.batch_size
-    return {min(config.batch_size, config.n_train), last} - {0}
-
-
-def rounded(value: float, digits: int = 6) -> float | None:
-    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
-    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
-
-
-@dataclass
-class History:
-    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
-
-    The validation columns are empty without validation samples; with them, only the last row has test scores.
-    """
-
-    epoch: list[int] = field(default_factory=list)
-    train_loss: list[float | None] = field(default_factory=list)
-    train_score: list[float | None] = field(default_factory=list)
-    test_loss: list[float | None] = field(default_factory=list)
-    test_score: list[float | None] = field(default_factory=list)
-    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
-    seconds: list[float] = field(default_factory=list)  # wall time
-    validation_loss: list[float | None] = field(default_factory=list)
-    validation_score: list[float | None] = field(default_factory=list)
-
-    def columns(self) -> list[list]:
-        return [getattr(self, column.name) for column in fields(self)]
-
-    def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
-        self.epoch.append(epoch)
-        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
-            column.append(rounded(value))
-
-
-@dataclass
-class Run:
-    """The record of a training, and its net."""
-
-    config: TrainingConfig
-    n_params: int
-    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
-    diverged: bool
-    history: History
-    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
-    net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
-
-    def __repr__(self) -> str:
-        of = self.history
-        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
-        last = "diverged" if self.diverged else last
-        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
-
-
-def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
-    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
-    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
-    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
-    mean = float(loss.function(outputs, y)[0])
-    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
-
-
-class Training:
-    """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
-
-    epoch, diverged         epochs trained so far; whether a loss was not finite, which ends the run
-    history, gate_means     a row an epoch, the untrained net's first, if `epochs` keeps scores
-    data, validation        the samples in use; validation samples (x, y)
-    """
-
-    def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
-        """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
-        subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
-        self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
-        self.config = config = fitted(config, data)
-        data = draw_subset(data, config.n_train, config.n_test, subset_rng, config.n_validation)
-        self.validation = data.train_x[config.n_train :], data.train_y[config.n_train :]
-        self.data = data._replace(train_x=data.train_x[: config.n_train], train_y=data.train_y[: config.n_train])
-        self.net = self.new_net(weight_rng)
-        if net is not None:
-            self.net.take(net)
-        self.optimizer = OPTIMIZERS[config.optimizer](self.net.params, config)
-        self.workspaces = {size: self.net.workspace(size, self.rng) for size in batch_sizes(config)}
-        self.epoch, self.diverged = 0, False
-        self.history = History()
-        self.gate_means: list[list[float | None]] = []
-
-    def new_net(self, rng: np.random.Generator) -> Any:
-        return self.config.new_net(self.data, rng)
-
-    def epochs(self, *, scored: bool = True) -> Iterator[float]:
-        """Train to the config's last epoch, or until a loss is not finite; yield each epoch's mean loss over batches.
-
-        With `scored`, each yield has a new row in `history` and in `gate_means`; the first is the untrained net's, for
-        which NaN is yielded. A run that was restored between two epochs goes on from there.
-        """
-        if scored and not self.history.epoch:
-            self._record(math.nan, time.perf_counter())
-            yield math.nan
-        while self.epoch < self.config.epochs and not self.diverged:
-            start = time.perf_counter()
-            loss, norm = self._train_epoch()
-            self.epoch += 1
-            self.diverged = not math.isfinite(loss)
-            if scored:
-                self._record(norm, start)
-            yield loss
-
-    def _train_epoch(self) -> tuple[float, float]:
-        """Take one step a batch, until a loss is not finite; return means over batches: loss and gradient norm."""
-        config, sample_weights = self.config, self.data.train_weights
-        epoch, measured = [*batches(config, self.rng)], []
-        with np.errstate(all="ignore"):  # a loss that overflows is recorded
-            for step, chosen in enumerate(epoch):
-                x, y = self.net.preprocess(self.data.train_x[chosen]), self.data.train_y[chosen]
-                batch = config.augmented(x, self.rng), y, self.workspaces[len(chosen)]
-                options: dict[str, Any] = {"clip": config.clip, "weight_decay": config.weight_decay}
-                options["rate"] = scheduled_rate(config.schedule, (self.epoch + step / len(epoch)) / config.epochs)
-                options["weights"] = None if sample_weights is None else sample_weights[chosen]
-                loss, norm = self.net.train_step(*batch, self.loss, self.optimizer, **options)
-                measured.append((loss, norm))
-                if not math.isfinite(loss):
-                    break
-            return tuple(np.mean(measured, axis=0).tolist())
-
-    def _record(self, norm: float, start: float) -> None:
-        """Append losses, scores and mean gates to the record; training is left as it was."""
-        data, scored = self.data, slice(self.config.n_scored or None)
-        last = self.diverged or self.epoch == self.config.epochs
-        with np.errstate(all="ignore"):
-            train = evaluate(self.net, data.train_x[scored], data.train_y[scored], self.loss)
-            validation = evaluate(self.net, *self.validation, self.loss) if self.config.n_validation else ()
-            tested = last or not validation
-            test = evaluate(self.net, data.test_x, data.test_y, self.loss) if tested else (math.nan, math.nan)
-            if self.net.has_gates:
-                means = self.net.gate_means(self.net.preprocess(data.test_x[:GATE_SAMPLES]))
-                self.gate_means.append([rounded(mean, digits=4) for mean in means])
-        measured = (train, validation) if validation else (train, test)
-        self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
-        self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
-
-    def run(self) -> Run:
-        """Return the record so far, and the net as `net`."""
-        net, gate_means = self.net, self.gate_means or None
-        measured = self.loss.metric, self.diverged, self.history, gate_means
-        return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
-
-
-def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
-    """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
-
-    net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
-    not finite ends the run as diverged, with a warning. Raises InputError if the arguments do not suit each other.
-    """
-    training = Training(config, data, net)
-    for _ in training.epochs():
-        pass
-    if training.diverged:
-        found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
-        warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.run()

@@ -21,10 +21,10 @@ from picture_helpers import committed_log
 from test_contributing import EXAMPLES
 from test_gate_explorer import as_the_page
 
-from experiments import lesions, tuned_plain
-from experiments.beyond import gate_explorer, gate_explorer_figures
-from experiments.beyond.recording import Equation
+from experiments import tuned_plain
 from experiments.common import group, load, points
+from experiments.looks import gate_explorer
+from experiments.looks.recording import Equation
 from experiments.study import Results, accuracies
 from highway_lab.intervals import interval
 from highway_lab.logs import RunLog, read
@@ -232,7 +232,7 @@ def test_a_page_of_another_net_shows_that_net(browser, digits, addgate, block, a
     net.config["init"] = init
     net.save("mine.npz")
     lesioned = block == "addgate"
-    for experiment in (gate_explorer.EXPERIMENT, *([lesions.EXPERIMENT] if lesioned else [])):
+    for experiment in (gate_explorer.EXPERIMENT, *([load("lesions")] if lesioned else [])):
         assert experiment.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
     log = log_of_net("gate_explorer-digits", "mine.npz")
     assert gate_explorer.EXPERIMENT.main(["plot", str(log)]) == 0
@@ -262,7 +262,7 @@ def test_a_net_that_reads_other_things_than_digits_says_so(browser, log, tmp_pat
         (replace(log.dataset, classes=names, name="letters"), "where 0 is a letter A, 1 is a letter B, 2 is"),
         (replace(log.dataset, name="fashion-mnist"), "on fashion-MNIST: a digit that it sees is the number"),
     ):
-        file.write_text(gate_explorer_figures.page(replace(log, dataset=dataset)), encoding="utf-8")
+        file.write_text(gate_explorer.page(replace(log, dataset=dataset)), encoding="utf-8")
         browser.open(file)
         said = browser.find("id", "own-classes")
         assert said.is_displayed() == bool(words)
@@ -404,8 +404,8 @@ def test_a_click_and_a_drag_close_layers_and_open_them_again(opened):
 ENDS = ("first", "last")
 
 
-def lesions_of(log: gate_explorer.GateExplorerLog) -> lesions.NetLesions:
-    nets = lesions.EXPERIMENT.read(committed_log("runs/lesions.json")).nets
+def lesions_of(log: gate_explorer.GateExplorerLog) -> Any:
+    nets = load("lesions").read(committed_log("runs/lesions.json")).nets
     (net,) = (net for net in nets if net.source == log.model.source)
     return net
 
@@ -591,7 +591,7 @@ def test_intervals_of_few_seeds_and_a_net_without_an_error_stay_within_the_chart
 # ------------------------------------------------------------------------------------ nets that train
 
 
-TRAINING = (gate_explorer_figures.ARTICLE / "training.js").read_text(encoding="utf-8")
+TRAINING = (gate_explorer.ARTICLE / "training.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("block", "init"), [*itertools.product(("plain", "highway"), ("uniform", "orthogonal"))])

@@ -429,6 +429,9 @@ class Net:
         config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.config = {name: as_python(value) for name, value in config.items()}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
+        if not (letters := self.block.branches).isupper() or len({*letters}) < len(letters):
+            found = f"expected a capital letter of its own for each branch of {architecture.block}, found {letters}"
+            raise InputError(f"block: {found}; rename them")  # a cache has x, z and such beside H and T
         self.buffers: dict[str, np.ndarray] = {}
 
     @property

@@ -4,9 +4,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
-import subprocess
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -136,33 +133,6 @@ def test_samples_are_known_by_their_values_types_and_shapes(digits):
     assert logs.digest_of_samples(digits._replace(test_set="others")) == found[0]
 
 
-@pytest.fixture
-def checkout(tmp_path, monkeypatch) -> Callable[..., None]:
-    """Calls git in a checkout, in which `core.py` and the package's `lab/logs.py` are committed."""
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
-
-    def git(*words: str) -> None:
-        author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", *author, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    core, module = tmp_path / "core.py", tmp_path / "lab" / "logs.py"
-    module.parent.mkdir()
-    for path in (core, module):
-        path.write_text("")
-    monkeypatch.setattr(logs, "__file__", str(module))
-    git("init")
-    git("add", ".")
-    git("commit", "--message", "first")
-    return git
-
-
-def test_a_changed_file_beside_the_package_makes_the_checkout_dirty(tmp_path, checkout):
-    assert not environment.__wrapped__().dirty
-    (tmp_path / "core.py").write_text("changed")
-    assert environment.__wrapped__().dirty
-
-
 def test_only_results_made_elsewhere_keep_an_environment_in_a_log():
     here = dataclasses.replace(environment(threads=2))
     others = [SOME_ENVIRONMENT, dataclasses.replace(here, kernels="Zen"), dataclasses.replace(here, commit="another")]
@@ -253,11 +223,6 @@ def test_what_is_no_log_at_all_is_refused(tmp_path, text):
     refuse(tmp_path, text)
 
 
-def test_a_missing_log_is_refused(tmp_path):
-    with refused_with(tmp_path / "run.json", REMEDY):
-        read(tmp_path / "run.json", RunLog[Config], REMEDY)
-
-
 # ------------------------------------------------------------------------------- whole or not at all
 
 
@@ -335,9 +300,3 @@ def test_a_directory_that_may_not_be_written_or_entered_is_refused(public_folder
         assert_unwritable(public_folder / "run.json")
         assert_unwritable(public_folder / "closed" / "run.json")
     assert [path.name for path in public_folder.iterdir()] == ["closed"]
-
-
-def test_a_path_that_can_be_written_passes_the_check_and_stays_as_it_was(old):
-    check_writable(old)
-    check_writable(old.parent / "new.json")
-    assert files_below(old.parent) == {"run.json": b"old"}

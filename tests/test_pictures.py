@@ -87,22 +87,6 @@ def png(axes) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_shift_and_larger_letters_look_alike_another_number_does_not():
-    log = made_up_log()
-    with figures.own_style():
-        drawn = png(pictures.training_loss(log))
-    shifted = io.BytesIO()
-    Image.fromarray(np.roll(np.asarray(Image.open(io.BytesIO(drawn))), (5, -5), (0, 1))).save(shifted, "PNG")
-    assert look_alike(drawn, shifted.getvalue())
-    with figures.own_style():
-        matplotlib.rcParams["font.size"] *= 1.02
-        assert look_alike(drawn, png(pictures.training_loss(log)))
-
-    log.runs[0].history.train_loss[-1] += 0.2
-    with figures.own_style():
-        assert not look_alike(drawn, png(pictures.training_loss(log)))
-
-
 # ---------------------------------------------------------------------------------- the committed pictures
 
 
@@ -244,15 +228,6 @@ def test_a_file_that_is_no_picture_of_a_log_is_not_replaced(workdir, refused, pr
     error = refused(program.main, ["mine.json", "--out", out])
     assert f"{mine[-1]}: expected no file, or a picture of a log, found another; move it" in error
     assert files_below(workdir) == before
-
-
-def test_a_log_that_is_named_is_drawn_alone_into_the_folder_that_is_named(workdir):
-    write("mine.json", made_up_log(blocks=["plain"], epochs=1))
-    write("run_sweep.json", made_up_log(depths=(1, 2), epochs=1))
-    assert pictures.main(["mine.json"]) == pictures.main(["mine.json", "--out", "here"]) == 0
-    pngs = {f"{name}.png" for name in RUN_PICTURES}
-    assert set(files_below(workdir / "viz")) == {f"mine/{name}" for name in pngs}
-    assert set(files_below(workdir / "here")) == pngs
 
 
 @pytest.mark.parametrize(
@@ -450,12 +425,6 @@ def test_epochs_that_change_nothing_keep_their_frames(workdir):
         assert animation.n_frames == 3
 
 
-def test_a_title_with_a_long_name_is_not_cut_off():
-    figure, _ = figures.new_figure(f"Mean transform gate before and after training: {'a-long-name-' * 9}, 2 seeds", 3.0)
-    assert figure.get_suptitle().count("\n") >= 1
-    assert figure._suptitle.get_window_extent().x1 < figure.bbox.x1
-
-
 def test_no_text_of_a_log_is_a_format_or_mathematics():
     log = made_up_log(blocks=["highway"], epochs=1)
     log.dataset.test_set = r"{0} {x $\frac$ $_{$ %s"
@@ -499,14 +468,6 @@ def test_labels_of_lines_that_end_together_do_not_overlap(scale):
     assert all(axes.bbox.x1 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
     middle = axes.transData.transform((1, 0.503))[1]
     assert boxes[1].y0 < middle < boxes[1].y1
-
-
-def test_colours_of_a_picture_do_not_depend_on_those_before_it():
-    of_first = []
-    for before in ("one", "two", "three"):
-        with figures.own_style():
-            of_first.append(figures.COLORS[before])
-    assert len({*of_first}) == 1
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_all_of_them_as_they_were(workdir):

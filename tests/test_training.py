@@ -13,14 +13,11 @@ from helpers import assert_same_bits, refused_with, small_net, train_to, without
 from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
-from conv_highway_networks import run_side_by_side
 from conv_recipes import ConvConfig
-from highway_lab.logs import numbers
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
     BLOCKS,
-    GATE_SAMPLES,
     LOSSES,
     Architecture,
     Config,
@@ -181,15 +178,6 @@ def test_mean_gates_are_recorded_each_epoch_and_start_near_the_bias(digits):
     assert train_resumably(dataclasses.replace(SMALL, block="plain"), digits).gate_means is None
 
 
-def test_mean_gates_do_not_depend_on_the_batch_size(digits):
-    first, second = (Training(dataclasses.replace(SMALL, n_test=300, batch_size=size), digits) for size in (150, 7))
-    samples = as_inputs(first.data.test_x[:GATE_SAMPLES], np.float32)
-    assert len(samples) == GATE_SAMPLES
-    for training in (first, second):
-        next(training.epochs())
-        assert training.gate_means == [numbers(first.net.gate_means(samples), digits=4)]
-
-
 def test_the_recorded_gradient_norm_is_the_one_before_clipping(digits):
     clipped, free = (train_resumably(dataclasses.replace(SMALL, clip=clip, epochs=1), digits) for clip in (1e-3, 0))
     for run in (clipped, free):
@@ -255,12 +243,6 @@ def test_a_score_that_is_no_number_is_null_and_does_not_end_the_run():
     run = train_resumably(dataclasses.replace(REGRESSION, epochs=2), regression(targets=3))
     assert run.history.test_score == [None, None, None]
     assert not run.diverged
-
-
-def test_a_loss_that_does_not_suit_the_targets_is_refused(digits):
-    for config, data in ((dataclasses.replace(SMALL, loss="squared-error"), digits), (SMALL, regression())):
-        with refused_with("`loss`", config.loss):
-            Training(config, data)
 
 
 # ------------------------------------------------------------------------------------- divergence
@@ -371,22 +353,6 @@ def threads_now() -> set[int]:
     return {pool["num_threads"] for pool in blas_pools().info()}
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_calls_side_by_side_give_their_results_in_order(threads):
-    """Each has the caller's way with overflow, and no Python thread is left."""
-
-    def measure(number: float, power: int) -> float:
-        return float(np.float64(number) ** power)
-
-    before = threading.active_count()
-    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-        run_side_by_side(threads, measure, [1.0, 1e300], [1, 2])
-    with np.errstate(over="ignore"):
-        found = run_side_by_side(threads, measure, [2.0, 1e300, 3.0], [2, 2, 2])
-    assert found == [4, math.inf, 9]
-    assert threading.active_count() == before
-
-
 # ------------------------------------------------------------------------------------------ config
 
 
@@ -404,12 +370,6 @@ def test_calls_side_by_side_give_their_results_in_order(threads):
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with refused_with(f"`{name}`: ", value):
         Config(**{name: value})
-
-
-def test_a_run_has_the_trained_net(digits):
-    run = train_resumably(dataclasses.replace(SMALL, n_test=100), digits)
-    chosen = Training(run.config, digits).data
-    assert evaluate(run.net, chosen.test_x, chosen.test_y, CROSS_ENTROPY)[1] == run.history.test_score[-1]
 
 
 @pytest.mark.parametrize(("field", "table"), [("block", BLOCKS), ("loss", LOSSES)])

@@ -286,7 +286,7 @@ INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has n
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
-class Tensors(Mapping[str, np.ndarray]):
+class Tensors(dict[str, np.ndarray]):
     """Tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
     flat      the vector
@@ -298,23 +298,13 @@ class Tensors(Mapping[str, np.ndarray]):
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
         self.pieces = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        self.views: dict[str, np.ndarray] = {}
 
     def name_affine(self, branch: str, matrix: np.ndarray, layer: str = "") -> None:
         """Name the weights and the biases of a branch, whose matrix is [W b]."""
-        self.views |= {f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.views[name]
+        self.update({f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]})
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.views[name][...] = value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.views)
-
-    def __len__(self) -> int:
-        return len(self.views)
+        self[name][...] = value
 
 
 class Parameters(Tensors):
@@ -325,9 +315,10 @@ class Parameters(Tensors):
     output    (K, D + 1) = [W_out b_out]
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: DTypeLike):
-        L, D = depth, hidden
-        super().__init__(((D, d_in + 1), (L, block.rows(D), D + 1), (d_out, D + 1)), dtype)
+    def __init__(self, net: "DeepNet"):
+        L, D, block = net.depth, net.hidden, net.block
+        shapes = (D, net.config["d_in"] + 1), (L, block.rows(D), D + 1), (net.config["d_out"], D + 1)
+        super().__init__(shapes, net.dtype)
         self.input, self.blocks, self.output = self.pieces
         self.name_affine("in", self.input)
         for branch, matrix in zip(block.branches, np.split(self.blocks, len(block.branches), axis=1), strict=True):
@@ -583,8 +574,7 @@ class DeepNet(Net):
 
     def new_parameters(self) -> Parameters:
         """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
-        d_in, d_out = self.config["d_in"], self.config["d_out"]
-        return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
+        return Parameters(self)
 
     def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> Workspace:
         """Allocate the memory of the passes over batches of one size; `rng` is for nets with dropout."""
@@ -1266,9 +1256,8 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
         remedy = "choose another, or convert the targets: classes are integers, numbers floats"
         raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
-    pixels, other = (of.dtype == np.uint8 for of in (data.train_x, data.test_x))
-    if pixels != other:
-        found = f"{data.train_x.dtype} and {data.test_x.dtype}"
+    if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
+        found = f"{train_x.dtype} and {test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
     outputs = inferred if data.outputs is None else data.outputs

@@ -184,7 +184,7 @@ EQUATIONS = {  # y of x and of the branches, in a net of three blocks
 
 
 @pytest.mark.parametrize("depth", [0, 3])
-@every_block
+@pytest.mark.parametrize("block", EQUATIONS)
 def test_each_block_computes_its_equation(block, depth):
     net = small_net(block, "tanh", depth)
     inputs, p = small_batch()[0], net.params

@@ -275,16 +275,6 @@ def test_a_run_without_scores_is_otherwise_the_same_run(digits):
     np.testing.assert_array_equal(unscored.net.params.flat, scored.net.params.flat)
 
 
-def test_a_run_whose_test_loss_alone_is_not_finite_has_diverged(digits, monkeypatch):
-    """There would be no test accuracy to report."""
-
-    def evaluate_blinded(net, x, *others):
-        return (math.nan, math.nan) if len(x) == SMALL.n_test else evaluate(net, x, *others)
-
-    monkeypatch.setattr("highway_networks.evaluate", evaluate_blinded)
-    assert train_resumably(SMALL, digits).diverged
-
-
 # ---------------------------------------------------------------------------------------- batches
 
 

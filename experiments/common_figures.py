@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from highway_lab.figures import COLORS, INK, draw_seeds, new_figure
+from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_layers
 from highway_lab.intervals import Interval
 from highway_lab.logs import Log
 from highway_networks import Config
@@ -84,6 +85,19 @@ def draw_dots(
     style |= {"marker": "o", "linestyle": "none", "clip_on": False}
     axes.plot(values, [height] * len(values), markersize=4, alpha=0.4, **style)
     axes.plot(center(values), height, markersize=7, label=label, **style)
+
+
+SHOWN = 0.995  # share of values that a map's colours cover: outliers would hide all others
+
+
+def draw_map(axes: Axes, values: np.ndarray, **style: Any) -> AxesImage:
+    """Draw a map (L, D): a row a block, block 1 at the top, a column a unit."""
+    depth, width = values.shape
+    extent = (0.5, width + 0.5, depth + 0.5, 0.5)
+    image = axes.imshow(values, aspect="auto", interpolation="nearest", extent=extent, **style)
+    number_layers(axes.xaxis, width)
+    number_layers(axes.yaxis, depth)
+    return image
 
 
 def name_rows(axes: Axes, names: Iterable[str]) -> None:

@@ -42,8 +42,13 @@ def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
 
 
 def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
-    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None."""
-    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*train_loss), None)
+    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None.
+
+    Otherwise each loss lasts for as many epochs as the trial has for it.
+    """
+    rows = len(train_loss) if train_loss[-1] is None else trial.epochs + 1
+    losses = [train_loss[row * len(train_loss) // rows] for row in range(rows)]
+    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*losses), None)
 
 
 def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:
@@ -65,7 +70,8 @@ def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRe
     history = History()
     for epoch in range(config.epochs + 1):
         done = epoch / config.epochs
-        score = (0.1 + (accuracy - 0.1) * done**0.2) + 0.001 * config.seed * done
+        reached = 0.1 if math.isnan(accuracy) and done < 1 else accuracy
+        score = min(0.1 + (reached - 0.1) * done**0.2 + 0.001 * config.seed * done, 1)
         test = accuracy if epoch == config.epochs else math.nan
         history.append(epoch, 2.3 * (1.01 - score), score, math.nan, test, 1.0, 2.0, 1.0, score)
     return RunRecord(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)

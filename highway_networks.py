@@ -23,9 +23,9 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom, from blocks to training. It needs NumPy alone, and copied alone it trains, saves and
-loads; with OPENBLAS_NUM_THREADS=1 its bits do not depend on the number of CPUs. Flags, logs, jobs that resume and
-pictures are in highway_lab/, which imports it.
+The file reads from top to bottom, from blocks to training; what these lean on follows: the record of a run, checks,
+data, files. It needs NumPy alone, and copied alone it trains, saves and loads; with OPENBLAS_NUM_THREADS=1 its bits do
+not depend on the number of CPUs. Flags, logs, jobs that resume and pictures are in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
@@ -283,11 +283,10 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
-FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
-class Tensors(Mapping[str, np.ndarray]):
+class Tensors(dict[str, np.ndarray]):
     """Tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
     flat      the vector
@@ -299,26 +298,13 @@ class Tensors(Mapping[str, np.ndarray]):
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
         self.pieces = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        self.views: dict[str, np.ndarray] = {}
 
     def name_affine(self, branch: str, matrix: np.ndarray, layer: str = "") -> None:
         """Name the weights and the biases of a branch, whose matrix is [W b]."""
-        self.views |= {f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.views[name]
+        self.update({f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]})
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.views[name][...] = value
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name} {of.shape}' for name, of in self.items())})"
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.views)
-
-    def __len__(self) -> int:
-        return len(self.views)
+        self[name][...] = value
 
 
 class Parameters(Tensors):
@@ -329,19 +315,15 @@ class Parameters(Tensors):
     output    (K, D + 1) = [W_out b_out]
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: DTypeLike):
-        L, D = depth, hidden
-        super().__init__(((D, d_in + 1), (L, block.rows(D), D + 1), (d_out, D + 1)), dtype)
+    def __init__(self, net: "DeepNet"):
+        L, D, block = net.depth, net.hidden, net.block
+        shapes = (D, net.config["d_in"] + 1), (L, block.rows(D), D + 1), (net.config["d_out"], D + 1)
+        super().__init__(shapes, net.dtype)
         self.input, self.blocks, self.output = self.pieces
         self.name_affine("in", self.input)
         for branch, matrix in zip(block.branches, np.split(self.blocks, len(block.branches), axis=1), strict=True):
             self.name_affine(branch, matrix)
         self.name_affine("out", self.output)
-
-
-def name_in_layer(name: str) -> str:
-    """Return a tensor's name without the prefix of a ConvNet's layer: W_H of 3.W_H."""
-    return name.rpartition(".")[-1]
 
 
 # ------------------------------------------------------------------------------------- hyperparameters
@@ -356,21 +338,14 @@ class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
-KINDS = {int: int, float: float | int, str: str, bool: bool}
-LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
-SMALLEST = 1.2e-38  # magnitude but 0 that float32 holds
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
 BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "a number in [0, 1)")
-UNIT: Rule = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE: Rule = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE: Rule = (math.isfinite, "a finite number")
 NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is taken over them
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
-
-
-MOST_NAMED = 12  # names of a table in a message: a block that has a number may have any
 
 
 def one_of(table: Collection[str]) -> Rule:
@@ -378,26 +353,8 @@ def one_of(table: Collection[str]) -> Rule:
     return (lambda value: value in table, table)
 
 
-def as_path(path: str | os.PathLike) -> Path:
-    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        found = "expected a home folder in place of ~, found none"
-        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
-
-
-class Usual(int):
-    """A default number of samples, in place of which all are taken where there are fewer."""
-
-
-class Described:
-    """A base class whose repr shows an object's numbers and the shapes of its arrays."""
-
-    def __repr__(self) -> str:
-        found = {name: of for name, of in vars(self).items() if isinstance(of, int | float | np.ndarray)}
-        shown = (f"{name} {getattr(of, 'shape', of)}" for name, of in found.items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+class UpTo(int):
+    """A number of samples, in place of which all are taken where there are fewer."""
 
 
 def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
@@ -405,47 +362,9 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
     return field(default=default, metadata={"help": help, "rule": rule})
 
 
-def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
-    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
-    value = as_python(value)  # bounds would overflow in NumPy's small types
-    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
-        return f"a value of type {kind.__name__}"
-    if kind in LARGEST and abs(value) > LARGEST[kind]:
-        return f"a number up to {LARGEST[kind]:.2g}"
-    if kind is float and 0 < abs(value) < SMALLEST:
-        return f"a number of magnitude {SMALLEST} or more"
-    return None if rule is None or rule[0](value) else words_of(rule)
-
-
-def as_python(value: Any) -> Any:
-    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
-    if isinstance(value, np.floating):
-        return float(value)  # item() of a long double is one
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def words_of(rule: Rule) -> str:
     """Return what a rule expects, in words; of a long table, its first names."""
-    if isinstance(rule[1], str):
-        return rule[1]
-    return "one of " + ", ".join([*rule[1]][:MOST_NAMED]) + ", …" * (len(rule[1]) > MOST_NAMED)
-
-
-def check_hyperparameters(config: Any) -> None:
-    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of in fields(config):
-        value, rule = getattr(config, of.name), of.metadata.get("rule")
-        if expected := expected_instead(value, of.type, rule):
-            may_grow = rule is not None and isinstance(rule[1], Mapping)
-            remedy = "choose another" + f", or {ADD_NAME}" * may_grow
-            raise ArgumentError(f"`{of.name}`: expected {expected}, found {value!s:.40}; {remedy}")
-
-
-def check_sizes(least: Rule, **sizes: Any) -> None:
-    """Raise ArgumentError for a size of a net, by its name, that is no whole number or breaks the rule `least`."""
-    for name, size in sizes.items():
-        if expected := expected_instead(size, int, least):
-            raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
+    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join([*rule[1]][:12])
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -495,16 +414,15 @@ class Net:
     backward: Callable[..., Any]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
-        try:
-            self.dtype = np.dtype(architecture.dtype)
-        except TypeError:  # of what is no type
-            check_hyperparameters(architecture)
-            raise
+        self.dtype = np.dtype(architecture.dtype)
         beyond = self.dtype in (np.complex128, object)  # for complex steps, and for numbers that are traced
         check_hyperparameters(replace(architecture, dtype="float64" if beyond else self.dtype.name))
         config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.config = {name: as_python(value) for name, value in config.items()}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
+        if not (letters := self.block.branches).isupper() or len({*letters}) < len(letters):
+            found = f"expected a capital letter of its own for each branch of {architecture.block}, found {letters}"
+            raise InputError(f"block: {found}; rename them")  # a cache has x, z and such beside H and T
         self.buffers: dict[str, np.ndarray] = {}
 
     @property
@@ -520,27 +438,18 @@ class Net:
 
     def blocks_besides(self, blocks: Sequence[int]) -> np.ndarray:
         """Return the indices of the blocks that stay if the given ones are left out; raises InputError as `without`."""
-        chosen = np.array(blocks, dtype=None if np.size(blocks) else int)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(self.depth)}:
-            raise InputError(f"blocks: expected some of 0 to {self.depth - 1} in a list, found {blocks}; count from 0")
         if self.block is not BLOCKS[self.config["block"]]:
             found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
             raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
-        return np.delete(np.arange(self.depth), chosen)
+        return np.delete(np.arange(self.depth), blocks)
 
     def draw(self, rng: np.random.Generator | int | None) -> None:
-        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are.
-
-        Raises InputError for what is neither.
-        """
+        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
             return
-        try:
-            generator: Any = rng if hasattr(rng, "normal") else np.random.default_rng(rng)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"`rng`: expected a generator or a seed, found {rng!s:.40}; choose another") from error
+        generator: Any = rng if hasattr(rng, "normal") else np.random.default_rng(rng)
         for name, tensor in self.params.items():
-            kind, _, branch = name_in_layer(name).partition("_")
+            kind, _, branch = name.rpartition(".")[-1].partition("_")  # a ConvNet's names begin with a layer's
             if kind == "W":
                 tensor[...] = INITS[self.config["init"]](generator, tensor.shape)
                 if branch in SCALED:
@@ -554,8 +463,7 @@ class Net:
         fixed = {name: value for name, value in self.config.items() if name not in INITIAL}
         if not isinstance(net, Net) or any(net.config.get(name) != value for name, value in fixed.items()):
             raise InputError(f"net: expected {self}, found {net!s:.200}; give the configuration of that net")
-        for name, tensor in self.tensors().items():
-            tensor[...] = net.tensors()[name]
+        fill(self.tensors(), net.tensors())
 
     def train_step(self, x, y, workspace, loss, optimizer, *, clip=0.0, weight_decay=0.0, rate=1.0, weights=None):
         """Take one step: forward, loss, backward, clip, weight decay, update.
@@ -606,36 +514,7 @@ class Net:
         return restored, (type(self), self.config, self.tensors())
 
 
-NetT = TypeVar("NetT", bound=Net)
-
-
-def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
-    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
-    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
-    fill(net.tensors(), tensors)
-    return net
-
-
-def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
-    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
-    expected, found = (
-        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
-    )
-    for name in expected.keys() | found.keys():
-        if found.get(name) != expected.get(name):
-            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
-    for name, tensor in tensors.items():
-        tensor[...] = others[name]
-
-
-def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
-    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    if (version := int(arrays.pop("format", 1))) != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
-    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
-
-
-class Workspace(Described):
+class Workspace:
     """Memory for the passes over batches of one size, allocated once, and the cache that a forward pass leaves in it.
 
     x (L+1, D, B)           the input of each block and, last, the output of the last
@@ -677,19 +556,12 @@ class DeepNet(Net):
         d_in: int,
         d_out: int,
         *,
-        hidden: int = DeepArchitecture.hidden,
-        depth: int = DeepArchitecture.depth,
-        block: str = DeepArchitecture.block,
-        activation: str = DeepArchitecture.activation,
-        init: str = DeepArchitecture.init,
-        init_gain: float = DeepArchitecture.init_gain,
-        gate_bias: float = DeepArchitecture.gate_bias,
-        dtype: Any = DeepArchitecture.dtype,  # or complex128: forward and loss only, for derivatives by complex steps
         rng: np.random.Generator | int | None,
+        **architecture: Any,
     ):
-        check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_in=d_in, d_out=d_out)
-        architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
-        super().__init__(architecture, d_in=d_in, d_out=d_out)
+        for name, size in (("d_in", d_in), ("d_out", d_out)):
+            check(name, size, int, ZERO_OR_MORE if rng is None else POSITIVE)
+        super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
         self.block = self.block.for_depth(self.depth)
         self.params = self.new_parameters()
@@ -702,8 +574,7 @@ class DeepNet(Net):
 
     def new_parameters(self) -> Parameters:
         """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
-        d_in, d_out = self.config["d_in"], self.config["d_out"]
-        return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
+        return Parameters(self)
 
     def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> Workspace:
         """Allocate the memory of the passes over batches of one size; `rng` is for nets with dropout."""
@@ -720,8 +591,6 @@ class DeepNet(Net):
         """
         x = prepared(x, (self.config["d_in"],), self.dtype)
         w, p = workspace or Workspace(self, len(x)), self.params
-        if len(x) != len(w.input):
-            raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
         w.input[:, :-1] = x
         affine_forward(p.input, w.input.T, w.x[0])  # the plain layer that brings x to the blocks' width (section 2.1)
         self.activation.forward(w.x[0])
@@ -807,7 +676,7 @@ class DeepNet(Net):
 
         In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2).
 
-        Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
+        Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
         """
         p, kept = self.params, self.blocks_besides(blocks)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
@@ -904,7 +773,7 @@ def _chunks(*vectors: np.ndarray) -> Iterator[list[np.ndarray]]:
         yield [vector[start : start + CHUNK] for vector in vectors]
 
 
-class Adam(Described):
+class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1) over the flat parameter vector.
 
     m and v are kept without the factors 1 − β1 and 1 − β2: these and the bias corrections are inside `step_size` and
@@ -939,7 +808,7 @@ class Adam(Described):
             p -= s  # p ← p − lr·m̂ / (√v̂ + ε)
 
 
-class Momentum(Described):
+class Momentum:
     """SGD with momentum and an exponentially decaying rate (section 3.1): step t uses lr · decay^t, t from 0.
 
     Classical: v ← μ·v − lr·g, p ← p + v. Nesterov (Sutskever et al. 2013, as a step from the look-ahead point):
@@ -972,7 +841,7 @@ class Momentum(Described):
 def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
     """Add the gradient of decay/2 · ‖W‖² to those of the weights W of every layer, in place; biases are left alone."""
     for name, tensor in params.items():
-        if name_in_layer(name).startswith("W"):
+        if name.rpartition(".")[-1].startswith("W"):
             grad = grads[name]
             grad += decay * tensor  # in place: `grads[name][...] +=` would copy it onto itself, too
 
@@ -982,14 +851,9 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
     "momentum": lambda params, config: Momentum(params, config.lr, config.momentum, config.lr_decay, config.nesterov),
 }
 
-# ------------------------------------------------------------------------------------------------ data
+# -------------------------------------------------------------------------------------------- training
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
-IDX_UINT8 = 0x08  # type code of an idx file
-IDX_OTHERS = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
-MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
-MOST_CLASSES = 10**6  # if their number is inferred from the largest: more are not numbered in a row
 
 
 class Dataset(NamedTuple):
@@ -1003,196 +867,6 @@ class Dataset(NamedTuple):
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
     classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
-
-
-def dense(x: Any) -> Any:
-    """Return an array as it is, one of SciPy's sparse matrices as a dense array."""
-    return x.toarray() if hasattr(x, "toarray") else x
-
-
-def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
-    x = dense(x)
-    rows = x.reshape(len(x), -1)
-    if x.dtype != np.uint8:
-        return rows.astype(dtype, copy=False)
-    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
-    scaled -= 1
-    return scaled
-
-
-def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
-    """Return an array or a sparse matrix; raises InputError for other kinds: texts, dates, masked, rows that differ."""
-    try:
-        array = x if hasattr(x, "toarray") else np.asarray(x)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0, object)
-    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds or array.ndim == 0:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}" if array.ndim else repr(x)[:40]
-        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
-    return array
-
-
-def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
-
-    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
-    """
-    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
-    if x.dtype == np.uint8:
-        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
-    if x.shape[1:] != shape:
-        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
-        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
-    return x
-
-
-def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
-    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
-    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
-        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
-        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
-        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
-        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
-
-
-def are_texts(y: Any) -> bool:
-    """Tell whether targets are a list or an array of texts, one a sample."""
-    texts = np.iterable(y) and all(isinstance(of, str) for of in y)
-    return texts and np.ndim(y) == 1  # a single text is none
-
-
-def as_targets(y: Any) -> np.ndarray:
-    """Return targets as a dense array, truth values as the classes 0 and 1."""
-    y = dense(y)
-    return y.astype(int) if y.dtype == bool else y
-
-
-def as_dataset(data: Any, loss: str) -> Dataset:
-    """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
-
-    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
-    """
-    if not isinstance(data, Dataset):
-        found = f"{len(data)} arrays" if isinstance(data, tuple | list) else type(data).__name__
-        if found != "4 arrays":
-            raise InputError(f"data: expected (X, y, X_test, y_test), found {found}; give these four")
-        data = Dataset(*data)
-    if all(are_texts(y) for y in (data.train_y, data.test_y)):
-        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
-        train_y, test_y = np.split(codes, [len(data.train_y)])
-        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
-    given = (*data._fields[:4], *(["train_weights"] if data.train_weights is not None else []))
-    data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in given})
-    train_x, test_x = (x.tocsr() if hasattr(x, "tocsr") else x for x in (data.train_x, data.test_x))  # which has rows
-    targets = as_targets(data.train_y), as_targets(data.test_y)
-    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
-    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
-    if classes != (target == "classes"):
-        kind = "classes" if classes else "numbers"
-        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
-        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
-    pixels, other = (of.dtype == np.uint8 for of in (data.train_x, data.test_x))
-    if pixels != other:
-        found = f"{data.train_x.dtype} and {data.test_x.dtype}"
-        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
-    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
-    if data.outputs is None and inferred > MOST_CLASSES:
-        found = f"expected classes from 0 to at most {MOST_CLASSES - 1:,}, found {inferred - 1}"
-        raise InputError(f"train_y, test_y: {found}; number them from 0, or give `outputs` of a Dataset")
-    outputs = inferred if data.outputs is None else data.outputs
-    check_sizes(ZERO_OR_MORE, outputs=outputs)
-    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
-    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
-        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if data.train_weights is not None:
-        check_array("train_weights", data.train_weights, data.train_x.shape[:1], 0)
-        if not data.train_weights.any():
-            raise InputError("train_weights: expected some above 0, found none; mend the data set")
-    return data._replace(outputs=outputs)
-
-
-def fitted(config: Any, data: Dataset) -> Any:
-    """Return a configuration with as many samples as there are, where it does not ask for a number of its own."""
-    there = {"n_train": max(data.train_x.shape[0] - config.n_validation, 1), "n_test": data.test_x.shape[0]}
-    usual = {name: getattr(config, name) for name in there if isinstance(getattr(config, name), Usual)}
-    fewer = {name: there[name] for name, wanted in usual.items() if wanted > there[name]}
-    return replace(config, **fewer) if fewer else config
-
-
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
-    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
-
-    The n_validation training samples after those are the last of train_x and train_y.
-    """
-    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
-    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
-        if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
-    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
-    test = rng.permutation(data.test_x.shape[0])[:n_test]
-    return data._replace(
-        train_x=data.train_x[train],
-        train_y=data.train_y[train],
-        test_x=data.test_x[test],
-        test_y=data.test_y[test],
-        train_weights=None if data.train_weights is None else data.train_weights[train],
-    )
-
-
-def damaged(path: Path, expected: object, found: object) -> InputError:
-    """Make the error of a file that is not what it should be."""
-    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
-
-
-def read_idx(path: str | os.PathLike) -> np.ndarray:
-    """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
-
-    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
-    damaged or has extra bytes.
-    """
-    path = as_path(path)
-    try:
-        content = path.read_bytes()
-        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
-
-
-def parse_idx(payload: bytes, path: Path) -> np.ndarray:
-    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
-
-    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
-    """
-    if payload[:2] == bytes(2) and (other := IDX_OTHERS.get(int.from_bytes(payload[2:3]))):
-        raise InputError(f"{path}: expected an idx file of unsigned bytes, found one of {other}; convert its numbers")
-    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
-        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
-        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
-    start = 4 + 4 * payload[3]
-    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
-    if 0 in shape or len(payload) - start != math.prod(shape):
-        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
-        raise damaged(path, size, f"{len(payload)} in all")
-    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
-
-
-def find_file(folder: str | os.PathLike, name: str) -> Path:
-    """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
-    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
-    return next((path for path in paths if os.path.lexists(path)), paths[0])
-
-
-def load_mnist(folder: str | os.PathLike) -> Dataset:
-    """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
-    train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
-    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel
-
-
-# -------------------------------------------------------------------------------------------- training
 
 
 SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
@@ -1255,10 +929,10 @@ class TrainingConfig:
     batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(Usual(6000), "training samples, drawn at random", POSITIVE)
+    n_train: int = hyperparameter(UpTo(6000), "training samples, drawn at random", POSITIVE)
     n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(Usual(2000), "test samples, drawn at random", POSITIVE)
+    n_test: int = hyperparameter(UpTo(2000), "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
 
     def __post_init__(self) -> None:
@@ -1303,66 +977,6 @@ def batch_sizes(config: TrainingConfig) -> set[int]:
     return {min(config.batch_size, config.n_train), last} - {0}
 
 
-def rounded(value: float, digits: int = 6) -> float | None:
-    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
-    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
-
-
-@dataclass
-class History:
-    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
-
-    The validation columns are empty without validation samples; with them, only the last row has test scores.
-    """
-
-    epoch: list[int] = field(default_factory=list)
-    train_loss: list[float | None] = field(default_factory=list)
-    train_score: list[float | None] = field(default_factory=list)
-    test_loss: list[float | None] = field(default_factory=list)
-    test_score: list[float | None] = field(default_factory=list)
-    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
-    seconds: list[float] = field(default_factory=list)  # wall time
-    validation_loss: list[float | None] = field(default_factory=list)
-    validation_score: list[float | None] = field(default_factory=list)
-
-    def columns(self) -> list[list]:
-        return [getattr(self, column.name) for column in fields(self)]
-
-    def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
-        self.epoch.append(epoch)
-        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
-            column.append(rounded(value))
-
-
-@dataclass
-class Run:
-    """The record of a training, and its net."""
-
-    config: TrainingConfig
-    n_params: int
-    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
-    diverged: bool
-    history: History
-    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
-    net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
-
-    def __repr__(self) -> str:
-        of = self.history
-        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
-        last = "diverged" if self.diverged else last
-        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
-
-
-def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
-    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
-    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
-    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
-    mean = float(loss.function(outputs, y)[0])
-    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
-
-
 class Training:
     """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
 
@@ -1373,8 +987,6 @@ class Training:
 
     def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
-        if not isinstance(config, TrainingConfig):
-            raise InputError(f"config: expected one such as Config(depth=10), found {config!r:.40}; give it first")
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
         self.config = config = fitted(config, data)
@@ -1444,14 +1056,14 @@ class Training:
         self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
         self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
-    def so_far(self) -> Run:
+    def run(self) -> "Run":
         """Return the record so far, and the net as `net`."""
         net, gate_means = self.net, self.gate_means or None
         measured = self.loss.metric, self.diverged, self.history, gate_means
         return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
 
 
-def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
+def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> "Run":
     """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
     net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
@@ -1463,4 +1075,324 @@ def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
     if training.diverged:
         found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.so_far()
+    return training.run()
+
+
+# ----------------------------------------------------------------------------------------- the record
+
+
+def rounded(value: float, digits: int = 6) -> float | None:
+    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
+    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
+
+
+@dataclass
+class History:
+    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
+
+    The validation columns are empty without validation samples; with them, only the last row has test scores.
+    """
+
+    epoch: list[int] = field(default_factory=list)
+    train_loss: list[float | None] = field(default_factory=list)
+    train_score: list[float | None] = field(default_factory=list)
+    test_loss: list[float | None] = field(default_factory=list)
+    test_score: list[float | None] = field(default_factory=list)
+    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
+    seconds: list[float] = field(default_factory=list)  # wall time
+    validation_loss: list[float | None] = field(default_factory=list)
+    validation_score: list[float | None] = field(default_factory=list)
+
+    def columns(self) -> list[list]:
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def append(self, epoch: int, *row: float) -> None:
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
+        self.epoch.append(epoch)
+        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
+            column.append(rounded(value))
+
+
+@dataclass
+class Run:
+    """The record of a training, and its net."""
+
+    config: TrainingConfig
+    n_params: int
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    diverged: bool
+    history: History
+    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
+    net: Any
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
+
+    def __repr__(self) -> str:
+        of = self.history
+        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
+        last = "diverged" if self.diverged else last
+        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
+
+
+def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
+    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
+    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
+    mean = float(loss.function(outputs, y)[0])
+    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
+
+
+# -------------------------------------------------------------------------------- checks of arguments
+
+KINDS = {int: int, float: float | int, str: str, bool: bool}
+LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+
+
+def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
+    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    value = as_python(value)  # bounds would overflow in NumPy's small types
+    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
+        return f"a value of type {kind.__name__}"
+    if kind in LARGEST and abs(value) > LARGEST[kind]:
+        return f"a number up to {LARGEST[kind]:.2g}"
+    return None if rule is None or rule[0](value) else words_of(rule)
+
+
+def as_python(value: Any) -> Any:
+    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
+    if isinstance(value, np.floating):
+        return float(value)  # item() of a long double is one
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
+    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
+    if expected := expected_instead(value, kind, rule):
+        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
+        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+
+
+def check_hyperparameters(config: Any) -> None:
+    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
+    for of in fields(config):
+        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
+
+
+# ----------------------------------------------------------------------------------------------- data
+
+MOST_CLASSES = 10**6  # more are not numbered in a row from 0
+
+
+def dense(x: Any) -> Any:
+    """Return an array as it is, one of SciPy's sparse matrices as a dense array."""
+    return x.toarray() if hasattr(x, "toarray") else x
+
+
+def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
+    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
+    x = dense(x)
+    rows = x.reshape(len(x), -1)
+    if x.dtype != np.uint8:
+        return rows.astype(dtype, copy=False)
+    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
+    scaled -= 1
+    return scaled
+
+
+def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
+    """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
+    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
+        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
+    return array
+
+
+def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
+
+    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
+    """
+    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
+    if x.dtype == np.uint8:
+        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
+    if x.shape[1:] != shape:
+        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
+        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
+    return x
+
+
+def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
+    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
+    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
+        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
+        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
+        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
+        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
+
+
+def as_targets(name: str, y: Any) -> np.ndarray:
+    """Return targets as a dense array, truth values as the classes 0 and 1."""
+    y = dense(as_numbers(name, y))
+    return y.astype(int) if y.dtype == bool else y
+
+
+def as_dataset(data: Any, loss: str) -> Dataset:
+    """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
+
+    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
+    """
+    data = data if isinstance(data, Dataset) else Dataset(*data)
+    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
+        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
+        train_y, test_y = np.split(codes, [len(data.train_y)])
+        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
+    train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
+    targets = as_targets("train_y", data.train_y), as_targets("test_y", data.test_y)
+    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
+    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
+    if classes != (target == "classes"):
+        kind = "classes" if classes else "numbers"
+        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
+        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
+    if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
+        found = f"{train_x.dtype} and {test_x.dtype}"
+        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
+    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
+    outputs = inferred if data.outputs is None else data.outputs
+    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
+    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
+    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
+        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
+        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if (weights := data.train_weights) is not None:
+        weights = as_numbers("train_weights", weights)
+        check_array("train_weights", weights, data.train_x.shape[:1], 0)
+    return data._replace(outputs=outputs, train_weights=weights)
+
+
+def fitted(config: Any, data: Dataset) -> Any:
+    """Return a configuration with as many samples as there are where it asks for `UpTo` so many."""
+
+    def fewer(wanted: int, there: int) -> int:
+        return min(wanted, there) if isinstance(wanted, UpTo) else wanted
+
+    n_train, n_test = data.train_x.shape[0], data.test_x.shape[0]
+    n_validation = fewer(config.n_validation, n_train // 10)
+    room = max(n_train - n_validation, 1)
+    n_train, n_test = fewer(config.n_train, room), fewer(config.n_test, n_test)
+    return replace(config, n_validation=n_validation, n_train=n_train, n_test=n_test)
+
+
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
+    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
+
+    The n_validation training samples after those are the last of train_x and train_y.
+    """
+    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
+    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
+        if wanted > x.shape[0]:  # len() of a sparse matrix fails
+            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
+    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
+    test = rng.permutation(data.test_x.shape[0])[:n_test]
+    return data._replace(
+        train_x=data.train_x[train],
+        train_y=data.train_y[train],
+        test_x=data.test_x[test],
+        test_y=data.test_y[test],
+        train_weights=None if data.train_weights is None else data.train_weights[train],
+    )
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+IDX_UINT8 = 0x08  # type code of an idx file
+MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
+FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
+
+
+NetT = TypeVar("NetT", bound=Net)
+
+
+def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    if (version := int(arrays.pop("format", 1))) != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
+
+
+def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
+    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
+    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
+    fill(net.tensors(), tensors)
+    return net
+
+
+def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
+    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
+    expected, found = (
+        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
+    )
+    for name in expected.keys() | found.keys():
+        if found.get(name) != expected.get(name):
+            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
+    for name, tensor in tensors.items():
+        tensor[...] = others[name]
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        found = "expected a home folder in place of ~, found none"
+        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def damaged(path: Path, expected: object, found: object) -> InputError:
+    """Make the error of a file that is not what it should be."""
+    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
+
+
+def read_idx(path: str | os.PathLike) -> np.ndarray:
+    """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
+
+    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
+    damaged or has extra bytes.
+    """
+    path = as_path(path)
+    try:
+        content = path.read_bytes()
+        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
+
+
+def parse_idx(payload: bytes, path: Path) -> np.ndarray:
+    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
+
+    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
+    """
+    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
+        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
+        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
+    start = 4 + 4 * payload[3]
+    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
+    if 0 in shape or len(payload) - start != math.prod(shape):
+        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
+        raise damaged(path, size, f"{len(payload)} in all")
+    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+
+
+def find_file(folder: str | os.PathLike, name: str) -> Path:
+    """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
+    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
+def load_mnist(folder: str | os.PathLike) -> Dataset:
+    """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
+    train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
+    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, files_below, log_of_net, refused_with
+from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
-from test_pictures import assert_redrawn
 
 from experiments.common import load
 from experiments.looks import gate_explorer, measurement
@@ -64,13 +63,6 @@ def held_by(page: Path) -> dict:
     """Return the JSON object in a page."""
     text = page.read_text(encoding="utf-8")
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
-
-
-def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
-    net = net_for(digits)
-    _, cache = net.forward(as_inputs(digits.test_x))
-    found = measurement.mean_gates(net, digits.test_x).sum(axis=1)
-    np.testing.assert_allclose(found, cache.T.mean(axis=1).sum(axis=0), rtol=1e-5)
 
 
 def test_depths_are_averaged_by_class():
@@ -209,15 +201,10 @@ def test_a_name_cannot_end_the_script(saved):
     assert "<!--" not in page_of("<!--<script>.npz").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_the_committed_page_is_that_of_its_logs_small_and_of_the_committed_lesions(workdir):
+def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     page = committed_log("viz/gate_explorer.html")
-    for name in ("runs", "models", "run_sweep.json"):
-        (workdir / name).symlink_to(ROOT / name)
-    assert EXPERIMENT.main(["plot"]) == 0
-    assert_redrawn(page, Path("viz/gate_explorer.html").read_bytes(), ROOT / "runs/gate_explorer.json")
     assert page.stat().st_size < 1_000_000
-    held, log = held_by(page), load("lesions").read(Path("runs/lesions.json"))
+    held, log = held_by(page), load("lesions").read(committed_log("runs/lesions.json"))
     assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
     assert len(held["lesions"]["each"]) == held["config"]["depth"]
 

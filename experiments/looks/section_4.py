@@ -23,9 +23,8 @@ stand at `verdicts`; "about 60 %" is asked at half, once and twice the threshold
 form after the runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +57,6 @@ SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search number
 FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
 IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
 DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
-STATES = ("trained", "untrained")
 ABOUT = 10  # points: margin of "about 60 % of the layers"
 NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
 SELECTIVE = 10  # points: least rise of the share of selective gates by training
@@ -181,28 +179,25 @@ def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
 def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
     """Return what the page and the verdicts take of a net; shares are in %."""
     gates, first, (begin, end), points = seen.gates, log.first, log.late, 100 * log.idle
-    cost, classes = np.array(seen.lesioned_loss) - seen.loss, np.array(seen.class_difference)
-    correlations = gates.bias_and_layer or np.nan, -(gates.bias_and_mean_T or np.nan)  # none without training
+    cost = np.array(seen.lesioned_loss) - seen.loss
+    with_depth, with_T = (np.nan if r is None else r for r in (gates.bias_and_layer, gates.bias_and_mean_T))
     return {
-        "error": 100 * seen.error,
         "biases lowered": 100 * gates.biases_decreased,
-        "biases rise": correlations[0],
-        "T falls": correlations[1],
+        "biases rise": with_depth,
+        "T falls": -with_T,
         "mean T": gates.mean_T,
         "closed": 100 * gates.closed_for_a_sample,
         "closed on average": 100 * gates.closed_in_the_mean,
         "selective": 100 * gates.selective_beyond_rare,
         "selective, rare ones too": 100 * gates.selective,
         "change in the first": 100 * sum(gates.change[:first]) / sum(gates.change),
-        "classes differ": classes[:first].mean(),
+        "classes differ": np.mean(seen.class_difference[:first]),
         "groups differ": np.mean(seen.group_difference[:first]),
-        "classes in the first": 100 * classes[:first].sum() / classes.sum(),
         **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
         "idle by the loss": 100 * np.mean(cost < log.idle_of_most * cost.max()),
         "idle by the predictions": 100 * np.mean(np.array(seen.flips) < log.idle),
         "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
         "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
-        "all closed": np.nan if seen.closed_error is None else 100 * (seen.closed_error - seen.error),
     }
 
 
@@ -217,31 +212,28 @@ def judge_any(shares: Sequence[float]) -> Verdict:
     return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
 
 
-def verdicts(of: Callable[[str], np.ndarray], before: Callable[[str], np.ndarray], idle: float) -> dict[str, Verdict]:
-    """Judge the sentences on nets of a setting, given functions that return a measure of each, trained and untrained.
+def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: float) -> dict[str, Verdict]:
+    """Judge the sentences by the measures of a setting's nets, an array each, trained and before.
 
     idle   the threshold of an idle block, in points
     """
 
     def most(name: str) -> Verdict:
-        return judge_better(share_of_nets(of(name) - 50), 0)
+        return judge_better(share_of_nets(of[name] - 50), 0)
 
-    selective = judge_better(interval(of("selective") - before("selective") - SELECTIVE), 0)
-    correlation = np.minimum(of("biases rise"), of("T falls"))
-    substantial = of("classes differ") - of("groups differ") - SUBSTANTIAL
+    selective = judge_better(interval(of["selective"] - before["selective"] - SELECTIVE), 0)
+    beyond = [of[f"idle at {times:g}"] - PAPER["idle layers"].value for times in TIMES]
     return {
         "most biases decrease": most("biases lowered"),
         "sparse": most("closed"),
         "training makes selective": selective,
         "most change in the first": most("change in the first"),
         "few gates a sample": require(most("closed"), selective),
-        "classes differ": judge_better(interval(substantial), 0),
-        "closing early ones costs": judge_any(of("costly early")),
-        "closing late ones does not": judge_as_good(interval(-of("late change")), idle),
-        "about 60 % idle": combine(
-            judge_about(interval(of(f"idle at {times:g}") - PAPER["idle layers"].value), ABOUT) for times in TIMES
-        ),
-        "biases increase, inversely to T": judge_better(interval(correlation), 0),
+        "classes differ": judge_better(interval(of["classes differ"] - of["groups differ"] - SUBSTANTIAL), 0),
+        "closing early ones costs": judge_any(of["costly early"]),
+        "closing late ones does not": judge_as_good(interval(-of["late change"]), idle),
+        "about 60 % idle": combine(judge_about(interval(shares), ABOUT) for shares in beyond),
+        "biases increase, inversely to T": judge_better(interval(np.minimum(of["biases rise"], of["T falls"])), 0),
     }
 
 
@@ -250,25 +242,20 @@ def numbers(*logs: Section4Log) -> dict:
     log = joined("nets", logs)
     found = {}
     for name, nets in settings(log).items():
-        trained, untrained = ([measures(getattr(net, state), log) for net in nets] for state in STATES)
-        of, before = (partial(values, state) for state in (trained, untrained))
+        by_net = [[measures(getattr(net, state), log) for net in nets] for state in ("trained", "untrained")]
+        of, before = ({of: np.array([net[of] for net in state]) for of in state[0]} for state in by_net)
         found[name] = {
             "nets": len(nets),
             "start": nets[0].source.training and nets[0].source.training.gate_bias,
-            "trained": {measure: interval(of(measure)) for measure in trained[0]},
-            "untrained": {measure: before(measure).mean() for measure in trained[0]},
+            "trained": {measure: interval(values) for measure, values in of.items()},
+            "untrained": {measure: float(values.mean()) for measure, values in before.items()},
             "verdicts": verdicts(of, before, 100 * log.idle),
-            "score": interval([100 * net.test_score for net in nets]),
         }
     limits = {"closed": log.closed, "open": log.open, "rare": 100 * log.rare, "idle": 100 * log.idle}
     limits |= {"of most": 100 * log.idle_of_most, "first": log.first, "late": log.late, "level": 100 * LEVEL}
     limits |= {"selective": SELECTIVE, "substantial": SUBSTANTIAL, "about": ABOUT, "any": NEARLY_ALL}
     untried = {"CIFAR-100": Verdict.NOT_TESTED}
     return {"of": found, "own": found.get(PAPER_SETTING), "limits": limits, "untried": untried}
-
-
-def values(nets: list[dict[str, float]], measure: str) -> np.ndarray:
-    return np.array([of[measure] for of in nets])
 
 
 def idle_figure(*logs: Section4Log) -> Figure:

@@ -225,12 +225,10 @@ def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, 
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_writer(workdir):
-    Path(".log.json.99999999.0123").touch()
-    with highway_lab.files.atomic_write("log.json") as first:
-        with highway_lab.files.atomic_write("log.json") as second:
-            second.write("second")
-        first.write("first")
-    assert files_below(workdir) == {"log.json": b"first"}
+    Path(".log.json.part").write_text("torn and longer")
+    with highway_lab.files.atomic_write("log.json") as file:
+        file.write("whole")
+    assert files_below(workdir) == {"log.json": b"whole"}
 
 
 @pytest.mark.parametrize("lose", [lambda: Path("runs").chmod(0o555), lambda: shutil.rmtree(Path.cwd())])

@@ -54,7 +54,7 @@ from highway_networks import (
     affine_backward,
     affine_forward,
     as_python,
-    check_sizes,
+    check,
     expected_instead,
     hyperparameter,
     one_of,
@@ -633,7 +633,7 @@ class ConvNet(Net):
             if not np.iterable(given):
                 raise InputError(f"{name}: expected a list, found {given!r:.40}; choose one")
         stages = [as_stage(stage) for stage in stages]
-        check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_out=d_out)
+        check("d_out", d_out, int, ZERO_OR_MORE if rng is None else POSITIVE)
         shape = [as_python(size) for size in shape]
         saved = {"shape": shape, "d_out": d_out, "stages": [[type(stage).__name__, *stage] for stage in stages]}
         super().__init__(ConvArchitecture(**architecture), **saved)

@@ -31,10 +31,10 @@ from highway_networks import (
     OPTIMIZERS,
     POSITIVE,
     SCHEDULE,
-    UNIT,
     ZERO_OR_MORE,
     Dataset,
     TrainingConfig,
+    UpTo,
     batch_sizes,
     hyperparameter,
     one_of,
@@ -45,6 +45,7 @@ __all__ = ["NETS", "ConvConfig", "Recipe", "configure", "for_few_images", "main"
 # ------------------------------------------------------------------------------------- the paper's nets
 
 
+UNIT = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 PIXELS = (lambda value: 0 <= value <= 32, "a number in [0, 32]")
 SHAPES = {"mnist": (1, 28, 28), "cifar-10": (3, 32, 32), "digits": (1, 8, 8)}  # images of a data set
 
@@ -76,7 +77,7 @@ def mnist(maps: int, blocks: Sequence[int] = (2, 3, 3), counts: tuple[int, int] 
 
 def fitnet(*stages: Stage, counts: tuple[int, int], **settings: Any) -> Recipe:
     """Return a net of table 2 or 3, for CIFAR-10."""
-    shared = {"contrast": True, "augment": True, "n_train": 45_000, "lr": 0.06, "weight_decay": 5e-4}
+    shared = {"contrast": True, "augment": True, "n_train": UpTo(45_000), "lr": 0.06, "weight_decay": 5e-4}
     return Recipe("cifar-10", stages, shared | settings, counts)
 
 
@@ -159,12 +160,12 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     clip: float = hyperparameter(0.0, "largest global L2 norm of the gradients; 0: no limit", ZERO_OR_MORE)
     batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
     epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(55_000, "training samples, drawn at random", POSITIVE)
+    n_train: int = hyperparameter(UpTo(55_000), "training samples, drawn at random", POSITIVE)
     n_validation: int = hyperparameter(
-        5000, "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
+        UpTo(5000), "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
     )
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(10_000, "test samples, drawn at random", POSITIVE)
+    n_test: int = hyperparameter(UpTo(10_000), "test samples, drawn at random", POSITIVE)
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))
     dropout: float = hyperparameter(1.0, "factor on the net's probabilities of dropout", UNIT)
     augment: bool = hyperparameter(False, "train on random crops and mirror images")
@@ -241,7 +242,7 @@ COMMAND = TrainingCommand(
     dataset=lambda net: NETS[net].dataset,
     sizes=NETS,
     quick={  # so few steps need small batches, and no dropout, to learn anything
-        **{"epochs": 2, "n_train": 2000, "n_validation": 500, "n_test": 1000},
+        **{"epochs": 2, "n_train": UpTo(2000), "n_validation": UpTo(500), "n_test": UpTo(1000)},
         **{"batch_size": 20, "dropout": 0.0},
     },
     sweep={"seed": [ConvConfig.seed]},

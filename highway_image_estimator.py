@@ -27,9 +27,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from conv_highway_networks import CONV_INITS, ConvNet, Stage, as_stage
-from conv_recipes import FEW_DROPOUT, NETS, STEPS, ConvConfig, for_few_images
+from conv_recipes import FEW_DROPOUT, NETS, STEPS, UNIT, ConvConfig, for_few_images
 from highway_estimators import CLASSES_DOC, EITHER, PRECISIONS, HighwayEstimator, LabelsMixin, describe, has_gates
-from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, UNIT, ZERO_OR_MORE, hyperparameter, one_of
+from highway_networks import FINITE, OPTIMIZERS, POSITIVE, SCHEDULE, ZERO_OR_MORE, hyperparameter, one_of
 
 __all__ = ["HighwayImageClassifier"]
 

@@ -311,9 +311,6 @@ class Tensors(Mapping[str, np.ndarray]):
     def __setitem__(self, name: str, value: Any) -> None:
         self.views[name][...] = value
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name} {of.shape}' for name, of in self.items())})"
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.views)
 
@@ -339,11 +336,6 @@ class Parameters(Tensors):
         self.name_affine("out", self.output)
 
 
-def name_in_layer(name: str) -> str:
-    """Return a tensor's name without the prefix of a ConvNet's layer: W_H of 3.W_H."""
-    return name.rpartition(".")[-1]
-
-
 # ------------------------------------------------------------------------------------- hyperparameters
 # A field of a configuration says what it means and what it may be; a command makes its flags of that.
 
@@ -358,19 +350,14 @@ class ArgumentError(InputError):
 
 KINDS = {int: int, float: float | int, str: str, bool: bool}
 LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
-SMALLEST = 1.2e-38  # magnitude but 0 that float32 holds
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
 BELOW_ONE: Rule = (lambda value: 0 <= value < 1, "a number in [0, 1)")
-UNIT: Rule = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
 UP_TO_ONE: Rule = (lambda value: 0 < value <= 1, "a number in (0, 1]")
 FINITE: Rule = (math.isfinite, "a finite number")
 NO_SAMPLES = "x: expected samples, found none; pass some"  # where a mean is taken over them
 ADD_NAME = "import the file that adds it (--import of a command)"  # remedy of a name that a table lacks
-
-
-MOST_NAMED = 12  # names of a table in a message: a block that has a number may have any
 
 
 def one_of(table: Collection[str]) -> Rule:
@@ -387,17 +374,8 @@ def as_path(path: str | os.PathLike) -> Path:
         raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
 
 
-class Usual(int):
-    """A default number of samples, in place of which all are taken where there are fewer."""
-
-
-class Described:
-    """A base class whose repr shows an object's numbers and the shapes of its arrays."""
-
-    def __repr__(self) -> str:
-        found = {name: of for name, of in vars(self).items() if isinstance(of, int | float | np.ndarray)}
-        shown = (f"{name} {getattr(of, 'shape', of)}" for name, of in found.items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+class UpTo(int):
+    """A number of samples, in place of which all are taken where there are fewer."""
 
 
 def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
@@ -412,8 +390,6 @@ def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
         return f"a value of type {kind.__name__}"
     if kind in LARGEST and abs(value) > LARGEST[kind]:
         return f"a number up to {LARGEST[kind]:.2g}"
-    if kind is float and 0 < abs(value) < SMALLEST:
-        return f"a number of magnitude {SMALLEST} or more"
     return None if rule is None or rule[0](value) else words_of(rule)
 
 
@@ -426,26 +402,20 @@ def as_python(value: Any) -> Any:
 
 def words_of(rule: Rule) -> str:
     """Return what a rule expects, in words; of a long table, its first names."""
-    if isinstance(rule[1], str):
-        return rule[1]
-    return "one of " + ", ".join([*rule[1]][:MOST_NAMED]) + ", …" * (len(rule[1]) > MOST_NAMED)
+    return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join([*rule[1]][:12])
+
+
+def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
+    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
+    if expected := expected_instead(value, kind, rule):
+        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
+        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
 
 
 def check_hyperparameters(config: Any) -> None:
     """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
     for of in fields(config):
-        value, rule = getattr(config, of.name), of.metadata.get("rule")
-        if expected := expected_instead(value, of.type, rule):
-            may_grow = rule is not None and isinstance(rule[1], Mapping)
-            remedy = "choose another" + f", or {ADD_NAME}" * may_grow
-            raise ArgumentError(f"`{of.name}`: expected {expected}, found {value!s:.40}; {remedy}")
-
-
-def check_sizes(least: Rule, **sizes: Any) -> None:
-    """Raise ArgumentError for a size of a net, by its name, that is no whole number or breaks the rule `least`."""
-    for name, size in sizes.items():
-        if expected := expected_instead(size, int, least):
-            raise ArgumentError(f"`{name}`: expected {expected}, found {size!s:.40}; choose another")
+        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -495,11 +465,7 @@ class Net:
     backward: Callable[..., Any]
 
     def __init__(self, architecture: Architecture, **sizes: Any):
-        try:
-            self.dtype = np.dtype(architecture.dtype)
-        except TypeError:  # of what is no type
-            check_hyperparameters(architecture)
-            raise
+        self.dtype = np.dtype(architecture.dtype)
         beyond = self.dtype in (np.complex128, object)  # for complex steps, and for numbers that are traced
         check_hyperparameters(replace(architecture, dtype="float64" if beyond else self.dtype.name))
         config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
@@ -520,27 +486,18 @@ class Net:
 
     def blocks_besides(self, blocks: Sequence[int]) -> np.ndarray:
         """Return the indices of the blocks that stay if the given ones are left out; raises InputError as `without`."""
-        chosen = np.array(blocks, dtype=None if np.size(blocks) else int)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or not {*chosen} <= {*range(self.depth)}:
-            raise InputError(f"blocks: expected some of 0 to {self.depth - 1} in a list, found {blocks}; count from 0")
         if self.block is not BLOCKS[self.config["block"]]:
             found = f"expected blocks that do not depend on the depth, found {self.config['block']}"
             raise InputError(f"blocks: {found}: those that stay would change; close their gates instead")
-        return np.delete(np.arange(self.depth), chosen)
+        return np.delete(np.arange(self.depth), blocks)
 
     def draw(self, rng: np.random.Generator | int | None) -> None:
-        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are.
-
-        Raises InputError for what is neither.
-        """
+        """Give the parameters their initial values, from a generator or a seed; None leaves them as they are."""
         if rng is None:
             return
-        try:
-            generator: Any = rng if hasattr(rng, "normal") else np.random.default_rng(rng)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"`rng`: expected a generator or a seed, found {rng!s:.40}; choose another") from error
+        generator: Any = rng if hasattr(rng, "normal") else np.random.default_rng(rng)
         for name, tensor in self.params.items():
-            kind, _, branch = name_in_layer(name).partition("_")
+            kind, _, branch = name.rpartition(".")[-1].partition("_")  # a ConvNet's names begin with a layer's
             if kind == "W":
                 tensor[...] = INITS[self.config["init"]](generator, tensor.shape)
                 if branch in SCALED:
@@ -554,8 +511,7 @@ class Net:
         fixed = {name: value for name, value in self.config.items() if name not in INITIAL}
         if not isinstance(net, Net) or any(net.config.get(name) != value for name, value in fixed.items()):
             raise InputError(f"net: expected {self}, found {net!s:.200}; give the configuration of that net")
-        for name, tensor in self.tensors().items():
-            tensor[...] = net.tensors()[name]
+        fill(self.tensors(), net.tensors())
 
     def train_step(self, x, y, workspace, loss, optimizer, *, clip=0.0, weight_decay=0.0, rate=1.0, weights=None):
         """Take one step: forward, loss, backward, clip, weight decay, update.
@@ -635,7 +591,7 @@ def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
     return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
 
 
-class Workspace(Described):
+class Workspace:
     """Memory for the passes over batches of one size, allocated once, and the cache that a forward pass leaves in it.
 
     x (L+1, D, B)           the input of each block and, last, the output of the last
@@ -677,19 +633,12 @@ class DeepNet(Net):
         d_in: int,
         d_out: int,
         *,
-        hidden: int = DeepArchitecture.hidden,
-        depth: int = DeepArchitecture.depth,
-        block: str = DeepArchitecture.block,
-        activation: str = DeepArchitecture.activation,
-        init: str = DeepArchitecture.init,
-        init_gain: float = DeepArchitecture.init_gain,
-        gate_bias: float = DeepArchitecture.gate_bias,
-        dtype: Any = DeepArchitecture.dtype,  # or complex128: forward and loss only, for derivatives by complex steps
         rng: np.random.Generator | int | None,
+        **architecture: Any,
     ):
-        check_sizes(ZERO_OR_MORE if rng is None else POSITIVE, d_in=d_in, d_out=d_out)
-        architecture = DeepArchitecture(block, activation, init, init_gain, gate_bias, dtype, depth, hidden)
-        super().__init__(architecture, d_in=d_in, d_out=d_out)
+        for name, size in (("d_in", d_in), ("d_out", d_out)):
+            check(name, size, int, ZERO_OR_MORE if rng is None else POSITIVE)
+        super().__init__(DeepArchitecture(**architecture), d_in=d_in, d_out=d_out)
         self.hidden, self.depth = self.config["hidden"], self.config["depth"]
         self.block = self.block.for_depth(self.depth)
         self.params = self.new_parameters()
@@ -720,8 +669,6 @@ class DeepNet(Net):
         """
         x = prepared(x, (self.config["d_in"],), self.dtype)
         w, p = workspace or Workspace(self, len(x)), self.params
-        if len(x) != len(w.input):
-            raise ValueError(f"expected a batch of {len(w.input)} for this workspace, found {len(x)}")
         w.input[:, :-1] = x
         affine_forward(p.input, w.input.T, w.x[0])  # the plain layer that brings x to the blocks' width (section 2.1)
         self.activation.forward(w.x[0])
@@ -807,7 +754,7 @@ class DeepNet(Net):
 
         In a net of coupled highway blocks that equals closing their gates, T = 0 (section 4.2).
 
-        Raises InputError for a block that is not there, and for a kind that depends on the number of blocks.
+        Raises IndexError for a block that is not there, InputError for a kind that depends on the number of blocks.
         """
         p, kept = self.params, self.blocks_besides(blocks)
         net = DeepNet(**self.config | {"depth": len(kept)}, rng=None)
@@ -904,7 +851,7 @@ def _chunks(*vectors: np.ndarray) -> Iterator[list[np.ndarray]]:
         yield [vector[start : start + CHUNK] for vector in vectors]
 
 
-class Adam(Described):
+class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1) over the flat parameter vector.
 
     m and v are kept without the factors 1 − β1 and 1 − β2: these and the bias corrections are inside `step_size` and
@@ -939,7 +886,7 @@ class Adam(Described):
             p -= s  # p ← p − lr·m̂ / (√v̂ + ε)
 
 
-class Momentum(Described):
+class Momentum:
     """SGD with momentum and an exponentially decaying rate (section 3.1): step t uses lr · decay^t, t from 0.
 
     Classical: v ← μ·v − lr·g, p ← p + v. Nesterov (Sutskever et al. 2013, as a step from the look-ahead point):
@@ -972,7 +919,7 @@ class Momentum(Described):
 def decay_weights(grads: Tensors, params: Tensors, decay: float) -> None:
     """Add the gradient of decay/2 · ‖W‖² to those of the weights W of every layer, in place; biases are left alone."""
     for name, tensor in params.items():
-        if name_in_layer(name).startswith("W"):
+        if name.rpartition(".")[-1].startswith("W"):
             grad = grads[name]
             grad += decay * tensor  # in place: `grads[name][...] +=` would copy it onto itself, too
 
@@ -986,10 +933,9 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
 IDX_UINT8 = 0x08  # type code of an idx file
-IDX_OTHERS = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
-MOST_CLASSES = 10**6  # if their number is inferred from the largest: more are not numbered in a row
+MOST_CLASSES = 10**6  # more are not numbered in a row from 0
 
 
 class Dataset(NamedTuple):
@@ -1022,13 +968,10 @@ def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
 
 
 def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
-    """Return an array or a sparse matrix; raises InputError for other kinds: texts, dates, masked, rows that differ."""
-    try:
-        array = x if hasattr(x, "toarray") else np.asarray(x)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0, object)
-    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds or array.ndim == 0:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}" if array.ndim else repr(x)[:40]
+    """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
+    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
+        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
         raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
     return array
 
@@ -1057,15 +1000,9 @@ def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.
         raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
 
 
-def are_texts(y: Any) -> bool:
-    """Tell whether targets are a list or an array of texts, one a sample."""
-    texts = np.iterable(y) and all(isinstance(of, str) for of in y)
-    return texts and np.ndim(y) == 1  # a single text is none
-
-
-def as_targets(y: Any) -> np.ndarray:
+def as_targets(name: str, y: Any) -> np.ndarray:
     """Return targets as a dense array, truth values as the classes 0 and 1."""
-    y = dense(y)
+    y = dense(as_numbers(name, y))
     return y.astype(int) if y.dtype == bool else y
 
 
@@ -1074,19 +1011,13 @@ def as_dataset(data: Any, loss: str) -> Dataset:
 
     Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
     """
-    if not isinstance(data, Dataset):
-        found = f"{len(data)} arrays" if isinstance(data, tuple | list) else type(data).__name__
-        if found != "4 arrays":
-            raise InputError(f"data: expected (X, y, X_test, y_test), found {found}; give these four")
-        data = Dataset(*data)
-    if all(are_texts(y) for y in (data.train_y, data.test_y)):
+    data = data if isinstance(data, Dataset) else Dataset(*data)
+    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
         names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
         train_y, test_y = np.split(codes, [len(data.train_y)])
         data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
-    given = (*data._fields[:4], *(["train_weights"] if data.train_weights is not None else []))
-    data = data._replace(**{name: as_numbers(name, getattr(data, name)) for name in given})
-    train_x, test_x = (x.tocsr() if hasattr(x, "tocsr") else x for x in (data.train_x, data.test_x))  # which has rows
-    targets = as_targets(data.train_y), as_targets(data.test_y)
+    train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
+    targets = as_targets("train_y", data.train_y), as_targets("test_y", data.test_y)
     data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
     target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
     if classes != (target == "classes"):
@@ -1099,28 +1030,29 @@ def as_dataset(data: Any, loss: str) -> Dataset:
         found = f"{data.train_x.dtype} and {data.test_x.dtype}"
         raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
     inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
-    if data.outputs is None and inferred > MOST_CLASSES:
-        found = f"expected classes from 0 to at most {MOST_CLASSES - 1:,}, found {inferred - 1}"
-        raise InputError(f"train_y, test_y: {found}; number them from 0, or give `outputs` of a Dataset")
     outputs = inferred if data.outputs is None else data.outputs
-    check_sizes(ZERO_OR_MORE, outputs=outputs)
+    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
     bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
     for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
         check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
         check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if data.train_weights is not None:
-        check_array("train_weights", data.train_weights, data.train_x.shape[:1], 0)
-        if not data.train_weights.any():
-            raise InputError("train_weights: expected some above 0, found none; mend the data set")
-    return data._replace(outputs=outputs)
+    if (weights := data.train_weights) is not None:
+        weights = as_numbers("train_weights", weights)
+        check_array("train_weights", weights, data.train_x.shape[:1], 0)
+    return data._replace(outputs=outputs, train_weights=weights)
 
 
 def fitted(config: Any, data: Dataset) -> Any:
-    """Return a configuration with as many samples as there are, where it does not ask for a number of its own."""
-    there = {"n_train": max(data.train_x.shape[0] - config.n_validation, 1), "n_test": data.test_x.shape[0]}
-    usual = {name: getattr(config, name) for name in there if isinstance(getattr(config, name), Usual)}
-    fewer = {name: there[name] for name, wanted in usual.items() if wanted > there[name]}
-    return replace(config, **fewer) if fewer else config
+    """Return a configuration with as many samples as there are where it asks for `UpTo` so many."""
+
+    def fewer(wanted: int, there: int) -> int:
+        return min(wanted, there) if isinstance(wanted, UpTo) else wanted
+
+    n_train, n_test = data.train_x.shape[0], data.test_x.shape[0]
+    n_validation = fewer(config.n_validation, n_train // 10)
+    room = max(n_train - n_validation, 1)
+    n_train, n_test = fewer(config.n_train, room), fewer(config.n_test, n_test)
+    return replace(config, n_validation=n_validation, n_train=n_train, n_test=n_test)
 
 
 def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
@@ -1167,8 +1099,6 @@ def parse_idx(payload: bytes, path: Path) -> np.ndarray:
 
     Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
     """
-    if payload[:2] == bytes(2) and (other := IDX_OTHERS.get(int.from_bytes(payload[2:3]))):
-        raise InputError(f"{path}: expected an idx file of unsigned bytes, found one of {other}; convert its numbers")
     if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
         expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
         raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
@@ -1255,10 +1185,10 @@ class TrainingConfig:
     batch_size: int = hyperparameter(128, "samples a step", POSITIVE)
     drop_last: bool = hyperparameter(False, "leave out each epoch's last batch if it is short")
     epochs: int = hyperparameter(12, "passes over the training samples", POSITIVE)
-    n_train: int = hyperparameter(Usual(6000), "training samples, drawn at random", POSITIVE)
+    n_train: int = hyperparameter(UpTo(6000), "training samples, drawn at random", POSITIVE)
     n_validation: int = hyperparameter(0, "validation samples; the test set is then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(0, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
-    n_test: int = hyperparameter(Usual(2000), "test samples, drawn at random", POSITIVE)
+    n_test: int = hyperparameter(UpTo(2000), "test samples, drawn at random", POSITIVE)
     seed: int = hyperparameter(0, "of subset, weights and shuffling", ZERO_OR_MORE)
 
     def __post_init__(self) -> None:
@@ -1373,8 +1303,6 @@ class Training:
 
     def __init__(self, config: TrainingConfig, data: Dataset, net: Net | None = None):
         """Draw subset and weights from the config's seed, or take those of `net`; raises InputError for misfits."""
-        if not isinstance(config, TrainingConfig):
-            raise InputError(f"config: expected one such as Config(depth=10), found {config!r:.40}; give it first")
         subset_rng, weight_rng, self.rng = np.random.default_rng(config.seed).spawn(3)
         self.loss, data = LOSSES[config.loss], as_dataset(data, config.loss)
         self.config = config = fitted(config, data)
@@ -1444,7 +1372,7 @@ class Training:
         self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
         self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
-    def so_far(self) -> Run:
+    def run(self) -> Run:
         """Return the record so far, and the net as `net`."""
         net, gate_means = self.net, self.gate_means or None
         measured = self.loss.metric, self.diverged, self.history, gate_means
@@ -1463,4 +1391,4 @@ def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
     if training.diverged:
         found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
-    return training.so_far()
+    return training.run()

@@ -67,8 +67,9 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
 
     canvas = FigureCanvasAgg(figure)
     last = len(next(iter(means.values()))) - 1
+    reached = f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
     for epoch in viz.evenly_spaced(last + 1, MOST_FRAMES):
-        set_title(figure, message(log, field) if epoch == last else f"{title}{epoch}")
+        set_title(figure, reached if epoch == last else f"{title}{epoch}")
         for line, points in growing.items():
             line.set_data(*points[: epoch + 1].T)
         for kind, of_kind in bars.items():
@@ -77,11 +78,6 @@ def frames(log: viz.RunLog) -> Iterator[np.ndarray]:
         place_labels(scores, labels)
         canvas.draw()
         yield np.array(canvas.buffer_rgba())[..., :3]
-
-
-def message(log: viz.RunLog, field: str) -> str:
-    """Return the score that the nets of each kind of block have reached, in words."""
-    return f"{viz.describe(log, log.runs)}, after training: {viz.reached(log.runs, field)}"
 
 
 def share_palette(pictures: np.ndarray) -> np.ndarray:
@@ -127,13 +123,9 @@ def animate_command(arguments: argparse.Namespace) -> None:
         raise InputError(f"--out: expected with one LOG.json, found {len(arguments.logs)}; name the log to animate")
     if arguments.out:
         check_suffix("--out", arguments.out, NAME)
-    logs, made = arguments.logs or viz.found_logs(), []
-    for path in logs:
-        if arguments.logs or has_animation(viz.read_log(path)):
-            made.append(animate(path, arguments.out))
-            print(f"made {made[-1]}")
-    if not made:
-        animate(logs[0])  # which says why it has no animation
+    logs = arguments.logs or [path for path in viz.found_logs() if has_animation(viz.read_log(path))]
+    for path in logs or viz.found_logs()[:1]:  # which says why it has no animation
+        print(f"made {animate(path, arguments.out)}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -304,7 +304,10 @@ def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
     groups = [runs for of_depth in logs if (runs := runs_with_gates(of_depth))]
     groups = [groups[i] for i in evenly_spaced(len(groups), MOST_PANELS)]
     shown = [run for runs in groups for run in runs]
-    later = [is_later_half_open(run.gate_means[-1]) for run in shown if len(run.gate_means[-1]) > 1]
+    halves = [
+        (sum(of[-(len(of) // 2) :]), sum(of[: len(of) // 2])) for run in shown if len(of := run.gate_means[-1]) > 1
+    ]
+    later = [second > first for second, first in halves]
     found = f"The later half ends more open in {sum(later)} of {count_of(len(later), 'run')}" if later else "Mean T"
     title = f"{found}: {describe(log, shown)}"
     figure, panels = new_figure(title, 1.2 + 0.9 * len(groups), nrows=len(groups), squeeze=False)
@@ -320,12 +323,6 @@ def T_gate_bars_by_depth(log: RunLog) -> np.ndarray:
     scale = figure.colorbar(cells, ax=panels, label=f"mean T (white: untrained, {untrained:.2g})", pad=0.02)
     scale.ax.set_ylim(*bounds)
     return panels[:, 0]
-
-
-def is_later_half_open(means: list[float]) -> bool:
-    """Return whether the mean T of the second half of the blocks, from their means, is above that of the first."""
-    half = len(means) // 2
-    return sum(means[-half:]) > sum(means[:half])
 
 
 def evenly_spaced(n: int, most: int) -> np.ndarray:
@@ -409,17 +406,12 @@ def watch(path: Path, folder: Path | None, wait: Callable[[float], object] = tim
     be drawn stays so.
     """
     place = path.parent.absolute()  # it can be removed, even if it is the working directory
-
-    def check_folder() -> None:
-        if path.is_dir() or not place.is_dir():
-            raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
-
-    check_folder()
     drawn, failed = None, None
-    if not path.exists() and not found_lines_beside(path):
+    if place.is_dir() and not path.exists() and not found_lines_beside(path):
         print(f"waiting for {path}", flush=True)
     while True:
-        check_folder()
+        if path.is_dir() or not place.is_dir():
+            raise InputError(f"--watch: expected a log, or a folder for one, found neither at {path}; name another")
         found = filter(None, map(version, (path, *found_lines_beside(path))))
         there = max(found, key=itemgetter(1), default=None)  # an earlier job may have left another
         if there and there != drawn:

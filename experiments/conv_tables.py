@@ -199,7 +199,7 @@ def checkpoint_path(name: str, config: ConvConfig) -> Path:
 
 def train_one(name: str, config: ConvConfig, data: Dataset, *, any_code: bool = False) -> RunRecord[ConvConfig]:
     """Train one net of the log `name`, with a checkpoint after each epoch, from which a killed run resumes."""
-    return train_resumably(config, data, keep=checkpoint_path(name, config), any_code=any_code)
+    return RunRecord.of(train_resumably(config, data, keep=checkpoint_path(name, config), any_code=any_code))
 
 
 def train_missing(job: ExperimentJob, configs: Sequence[ConvConfig]) -> list[RunRecord[ConvConfig]]:

@@ -140,13 +140,11 @@ class Trial:
             seed=self.index + REPEAT * self.repeat,
         )
 
-    def contradiction(self) -> str | None:
-        """Return what forbids the trial's configuration."""
+    def __post_init__(self) -> None:
         try:
             self.configure(n_test=1)
-        except (InputError, ArithmeticError) as error:
-            return str(error)
-        return None
+        except ArithmeticError as error:
+            raise ValueError(str(error)) from error
 
 
 @dataclass
@@ -182,10 +180,10 @@ class DepthSearchLog(Log):
     best_command: str | None
     best: list[BestRun]
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
+    def __post_init__(self) -> None:
         others = {run.task.dataset for run in (*self.results, *self.best)} - {self.dataset.name}
-        return f"expected trials on {self.dataset.name}, found some on {', '.join(others)}" if others else None
+        if others:
+            raise ValueError(f"expected trials on {self.dataset.name}, found some on {', '.join(others)}")
 
 
 MORE = {  # runs beside those of runs/depth_search.json: new seeds; the other activation; the paper's epochs

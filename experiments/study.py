@@ -162,15 +162,13 @@ class StudyRun(Result, Generic[CellT, ConfigT, MeasuredT]):
             raise ValueError(f"no run of a study ({type(error).__name__}: {error})") from error
         return raw
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
+    def __post_init__(self) -> None:
         rows, epochs = {*map(len, self.history.values())}, self.task.config.epochs + 1
         if len(rows) > 1 or (rows and not self.diverged and rows != {epochs}):
-            return f"expected a history of {epochs} rows, found {', '.join(map(str, sorted(rows)))}"
+            raise ValueError(f"expected a history of {epochs} rows, found {', '.join(map(str, sorted(rows)))}")
         loss = getattr(self.measured, "train_loss", None)
         if self.diverged and loss is not None:
-            return f"expected no train_loss of a run that diverged, found {loss}"
-        return None
+            raise ValueError(f"expected no train_loss of a run that diverged, found {loss}")
 
 
 @cache

@@ -33,10 +33,10 @@ class State:
     history: History | None
     gate_means: list[list[float | None]]
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
+    def __post_init__(self) -> None:
         rows = len(self.history.epoch) if self.history else self.epoch + 1
-        return None if rows == self.epoch + 1 else f"expected a row of history an epoch, found {rows} at {self.epoch}"
+        if rows != self.epoch + 1:
+            raise ValueError(f"expected a row of history an epoch, found {rows} at {self.epoch}")
 
 
 def code_of(training: Any) -> str:
@@ -116,9 +116,7 @@ def _check_state(state: State, training: Any, numbers: dict[str, Any]) -> np.ran
         raise ValueError(f"optimizer: expected numbers as {', '.join(wrong)}, found {state.optimizer}")
     if state.history:
         metric, gate_means = training.loss.metric, state.gate_means or None
-        record = RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)
-        if contradiction := record.contradiction():
-            raise ValueError(contradiction)
+        RunRecord(None, training.config, 1, metric, state.diverged, state.history, gate_means)  # raises for others
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng

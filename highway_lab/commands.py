@@ -65,7 +65,7 @@ from highway_lab.logs import (
 )
 from highway_lab.nets import save_net
 from highway_lab.training import train_resumably
-from highway_networks import Dataset, InputError, TrainingConfig
+from highway_networks import Dataset, InputError, Run, TrainingConfig, fitted
 
 VALUES_OF_EPOCH = 64  # in its line, beside a mean gate for each block: measurements, configuration, environment
 
@@ -225,16 +225,16 @@ def _train_one(
         if not side_by_side:
             watchers.append(EpochReporter(config, alone=job.jobs == 1))
 
-        def report(run: RunRecord) -> None:
+        def report(run: Run) -> None:
+            record: RunRecord = RunRecord.of(run)
             for watcher in watchers:
-                watcher(run)
+                watcher(record)
 
         kept = None if job.scheduler else job.checkpoint(config)
         run = train_resumably(config, data, report=report, keep=kept, any_code=job.any_code)
         if job.save_model:
             save_net(job.save_model, run.net)
-    run.net = None  # which would take memory, and time on its way from a worker
-    return run
+    return RunRecord.of(run)
 
 
 # ---------------------------------------------------------------------------- epochs that have been trained
@@ -358,13 +358,12 @@ class TrainingCommand:
             raise InputError(f"--block: expected different kinds, found {given.block}; name each once")
         check_number(len(sizes) * len(seeds) * len(blocks))
         quick = {name: value for name, value in given.quick.items() if name != self.config.SIZE}
-        usual = self.configure(**{self.config.SIZE: sizes[0]} | quick)
-        fields = fit_to(data, usual, self._given_fields(given))
+        fields = quick | self._given_fields(given)
         if data.classes:
-            fields = self.of_folder(dataclasses.replace(usual, n_train=fields["n_train"])) | fields
-        fields = quick | fields
+            usual = fitted(self.configure(**{self.config.SIZE: sizes[0]} | fields), data)
+            fields = quick | self.of_folder(usual) | self._given_fields(given)
         configs: list[Any] = [
-            self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block})
+            fitted(self.configure(**fields | {self.config.SIZE: size, "seed": seed, "block": block}), data)
             for size, seed, block in product(sizes, seeds, blocks)
         ]
         values = sum(config.epochs * (config.depth + VALUES_OF_EPOCH) for config in configs)
@@ -434,12 +433,3 @@ def add_one_or_several(parser: argparse.ArgumentParser, name: str, default: int,
     flags = parser.add_mutually_exclusive_group()
     flags.add_argument(flag(name), dest=dest, type=int, nargs=1, metavar="N", help=f"one {name} (default: {default})")
     flags.add_argument(f"{flag(name)}s", dest=dest, type=list_of_numbers, metavar="N,N,...", help="a run for each")
-
-
-def fit_to(data: Dataset, usual: TrainingConfig, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given fields and, for those left out, the usual numbers of samples, cut to what there is."""
-    n_train, n_test = len(data.train_x), len(data.test_x)
-    n_validation = given.get("n_validation", min(usual.n_validation, n_train // 10))
-    room = max(n_train - n_validation, 1)
-    cut = {"n_validation": n_validation, "n_train": min(usual.n_train, room), "n_test": min(usual.n_test, n_test)}
-    return {**cut, **given}

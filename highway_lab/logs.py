@@ -27,11 +27,11 @@ import numpy as np
 from highway_lab.datasets import DATASETS, is_dataset_name
 from highway_lab.fields import Count, NonEmpty, check_lengths
 from highway_lab.files import atomic_write, content_of
-from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, rounded
+from highway_networks import ADD_NAME, BLOCKS, TEST_IMAGES, Dataset, History, InputError, Run, rounded
 
 SCHEMA: Literal[1] = 1
 ROOT = Path(__file__).parent.parent
-DENSE = ("highway_networks", "highway_lab.slices")  # the modules that decide the bits of a run
+DENSE = ("highway_networks",)  # the modules that decide the bits of a run
 CONVOLUTIONAL = (*DENSE, "conv_highway_networks", "conv_recipes")
 OURS = (*CONVOLUTIONAL, "highway_lab", "highway_estimators", "experiments", "benchmarks")
 imported: list[str] = []  # files of the user, by --import or as the program: part of the code
@@ -61,11 +61,9 @@ class DatasetInfo:
     test_set: str = TEST_IMAGES
     classes: list[str] = field(default_factory=list)
 
-    def contradiction(self) -> str | None:
-        """Return what is wrong with the name, if anything is."""
-        if is_dataset_name(self.name):
-            return None
-        return f"name: expected one of {', '.join(DATASETS)} or FOLDER-DIGEST, found {self.name!r:.80}"
+    def __post_init__(self) -> None:
+        if not is_dataset_name(self.name):
+            raise ValueError(f"name: expected one of {', '.join(DATASETS)} or FOLDER-DIGEST, found {self.name!r:.80}")
 
 
 @dataclass
@@ -110,49 +108,55 @@ class Log:
     @classmethod
     def new(cls, command: str, dataset: DatasetInfo | None, *, threads: int = 1, **measured: Any) -> Self:
         """Make a log here and now; `threads`: the number of BLAS threads of the runs."""
-        found = [of for results in measured.values() if isinstance(results, list) for of in results]
-        first = next((of for of in found if isinstance(of, Result)), None)
+        results = [of for values in measured.values() if isinstance(values, list) for of in values]
+        first = next((of for of in results if isinstance(of, Result)), None)
         here = environment(threads, mathematics(first))
         if first and first.environment:
             here = replace(here, samples=first.environment.samples)
-        for results in measured.values():
-            for result in results if isinstance(results, list) else []:
-                if isinstance(result, Result) and result.environment == here:
-                    result.environment = None
+        for name, values in measured.items():
+            if isinstance(values, list):
+                made_here = [isinstance(of, Result) and of.environment == here for of in values]
+                own = (replace(of, environment=None) if own else of for of, own in zip(values, made_here, strict=True))
+                measured[name] = [*own]
         return cls(SCHEMA, now(), command, dataset, here, **measured)
 
 
 # ----------------------------------------------------------------------------------------- training runs
 
 
-def disagreement(history: History) -> str | None:
-    """Return in words what does not agree in a history, or what a column cannot hold."""
+def check_history(history: History) -> None:
+    """Raise ValueError for columns that do not agree, or that hold what they cannot."""
     rows = len(history.epoch)
     for name, column in vars(history).items():
         known = [value for value in column if value is not None]
         expected = rows if history.validation_loss or "validation" not in name else 0
         if len(column) != expected:
-            return f"expected {name} of {expected} entries, found {len(column)}"
+            raise ValueError(f"expected {name} of {expected} entries, found {len(column)}")
         if name.endswith("_score") and max(known, default=1) > 1:
-            return f"expected a {name} of at most 1, found {max(known)}"
+            raise ValueError(f"expected a {name} of at most 1, found {max(known)}")
         if name in ("grad_norm", "seconds") and min(known, default=0) < 0:
-            return f"expected {name} of at least 0, found {min(known)}"
+            raise ValueError(f"expected {name} of at least 0, found {min(known)}")
     if not rows or history.epoch[0] < 0 or history.epoch != [*range(history.epoch[0], history.epoch[0] + rows)]:
-        return "expected epochs from 0 on, each following the one before, found others"
+        raise ValueError("expected epochs from 0 on, each following the one before, found others")
     if None in history.train_loss[:-1]:
-        return "expected numbers in train_loss before the last, found null"
-    return None
+        raise ValueError("expected numbers in train_loss before the last, found null")
 
 
 class Trained(Result):
-    """A result of training by a `config`: it has a `history`, and may have `diverged`."""
-
-    net: Any = None  # the trained net, where `train` hands back the result; no log holds it
+    """What results of training by a `config` share; they have a `history`, and may have `diverged`."""
 
     config: Any
     diverged: bool
     history: History
     in_parts = False  # whether a line may hold some epochs only
+
+    def __post_init__(self) -> None:
+        check_history(self.history)
+        first, last = self.history.epoch[0], self.history.epoch[-1]
+        if last > self.epochs or not (self.whole or self.in_parts):
+            raise ValueError(f"expected the epochs 0 to {self.epochs}, found {first} to {last}")
+        if not self.diverged and self.history.train_loss[-1] is None:
+            raise ValueError("expected a last train_loss of a run that has not diverged, found null")
 
     @property
     def epochs(self) -> int:
@@ -168,21 +172,10 @@ class Trained(Result):
         """Whether the record holds every epoch from the untrained net to the end."""
         return self.history.epoch[0] == 0 and self.ended
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
-        if found := disagreement(self.history):
-            return found
-        first, last = self.history.epoch[0], self.history.epoch[-1]
-        if last > self.epochs or not (self.whole or self.in_parts):
-            return f"expected the epochs 0 to {self.epochs}, found {first} to {last}"
-        if not self.diverged and self.history.train_loss[-1] is None:
-            return "expected a last train_loss of a run that has not diverged, found null"
-        return None
-
 
 @dataclass
 class RunRecord(Trained, Generic[ConfigT]):
-    """A run of a training command, as its log keeps it."""
+    """A run of a training command, as its log keeps it: a `Run` without its net."""
 
     in_parts = True
     config: ConfigT
@@ -193,15 +186,19 @@ class RunRecord(Trained, Generic[ConfigT]):
     # Mean T of each block, one row an epoch; null without gates.
     gate_means: NonEmpty[NonEmpty[float | None]] | None
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
+    def __post_init__(self) -> None:
         rows, means = len(self.history.epoch), self.gate_means or []
         if means and (len(means), {*map(len, means)}) != (rows, {self.config.depth}):
             found = f"{len(means)} of {len(means[0])}"
-            return f"expected {rows} rows of gate_means of {self.config.depth} blocks, found {found}"
+            raise ValueError(f"expected {rows} rows of gate_means of {self.config.depth} blocks, found {found}")
         if not self.diverged and None in itertools.chain(*means):
-            return "expected numbers in gate_means of a run that has not diverged, found null"
-        return super().contradiction()
+            raise ValueError("expected numbers in gate_means of a run that has not diverged, found null")
+        super().__post_init__()
+
+    @classmethod
+    def of(cls, run: Any) -> Self:
+        """Make the record of a `Run`."""
+        return cls(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
 
     def rows(self, start: int, stop: int | None = None) -> Self:
         """Return the record of some epochs only."""
@@ -224,7 +221,7 @@ class TrainedRun(Trained, Generic[TaskT, MeasuredT]):
     measured: MeasuredT
 
     @classmethod
-    def of(cls, task: Any, run: Any, measured: Any = None) -> Self:
+    def of(cls, task: Any, run: Run, measured: Any = None) -> Self:
         """Make the record of a task, given the record of its training."""
         return cls(None, task, run.n_params, run.diverged, run.history, measured)
 
@@ -251,10 +248,9 @@ class RunLog(Log, Generic[ConfigT]):
     runs: NonEmpty[RunRecord[ConfigT]]
     finished: bool = True
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
-        missing = sum(not run.whole for run in self.runs)
-        return f"expected whole runs in a finished log, found {missing} others" if self.finished and missing else None
+    def __post_init__(self) -> None:
+        if self.finished and (missing := sum(not run.whole for run in self.runs)):
+            raise ValueError(f"expected whole runs in a finished log, found {missing} others")
 
 
 def joined(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -494,7 +490,7 @@ def check_objects(raw: Any, value: Any, around: Mapping[str, int], place: str) -
     """Raise ValueError unless what msgspec made of JSON has its fields, no more and no less, and agrees with itself.
 
     msgspec lets pass unknown fields, and missing ones that have a default. `around`: the lengths with a name in what
-    holds the object. A dataclass whose fields must agree otherwise says what does not in `contradiction()`.
+    holds the object. What else must agree, a dataclass checks in `__post_init__`, which msgspec calls.
     """
     if isinstance(raw, dict):
         known = value if isinstance(value, dict) else {of.name: getattr(value, of.name) for of in fields(value)}
@@ -505,8 +501,6 @@ def check_objects(raw: Any, value: Any, around: Mapping[str, int], place: str) -
             around = check_lengths(value, around, place)
         for name, part in raw.items():
             check_objects(part, known[name], around, f"{place}.{name}")
-        if contradiction := getattr(value, "contradiction", lambda: None)():
-            raise ValueError(f"{place}: {contradiction}")
     elif isinstance(raw, list):
         for index, part in enumerate(raw):
             check_objects(part, value[index], around, f"{place}[{index}]")

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,8 @@ import numpy as np
 import highway_networks
 from highway_lab import checkpoints
 from highway_lab.jobs import check_memory
-from highway_lab.logs import RunRecord
-from highway_lab.slices import in_slices, slices_of
 from highway_lab.threads import one_thread
-from highway_networks import BLOCKS, Config, Dataset, DeepNet, TrainingConfig, batch_sizes, check_hyperparameters
+from highway_networks import BLOCKS, Config, Dataset, Run, TrainingConfig, batch_sizes, check_hyperparameters
 
 
 def memory_of(config: Any, data: Dataset) -> int:
@@ -29,8 +27,7 @@ def memory_of(config: Any, data: Dataset) -> int:
     rows, sizes = BLOCKS[config.block].rows(D), batch_sizes(config)
     n_params = D * (d_in + 1) + L * rows * (D + 1) + d_out * (D + 1)
     a_sample = d_in + 1 + (L + 1) * (D + 1) + (L + 1) * rows + 3 * D
-    passes = sum(len(slices_of(D, size)) for size in sizes)
-    return (n_params * (3 + passes) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
+    return (n_params * (3 + len(sizes)) + a_sample * sum(sizes)) * np.dtype(config.dtype).itemsize
 
 
 class Training(highway_networks.Training):
@@ -40,49 +37,42 @@ class Training(highway_networks.Training):
         check_hyperparameters(config)  # again: a worker process may lack a block or a loss that a user's file has added
         with one_thread():
             super().__init__(config, data)
-        if type(self.net) is DeepNet and len(slices_of(self.net.hidden, config.batch_size)) > 1:
-            self.net = in_slices(self.net)
-            self.workspaces = {size: self.net.workspace(size) for size in batch_sizes(config)}
 
     def new_net(self, rng: np.random.Generator) -> Any:
         check_memory(memory_of(self.config, self.data))
         return super().new_net(rng)
 
-    def _train_epoch(self) -> tuple[float, float]:
-        with one_thread():
-            return super()._train_epoch()
-
-    def _record(self, norm: float, start: float) -> None:
-        with one_thread():
-            super()._record(norm, start)
-
-    def record(self) -> RunRecord:
-        """Return the record so far as a log keeps it, and the net as `net`."""
-        run = self.so_far()
-        record = RunRecord(None, run.config, run.n_params, run.metric, run.diverged, run.history, run.gate_means)
-        record.net = run.net
-        return record
+    def epochs(self, *, scored: bool = True) -> Iterator[float]:
+        """Train as the core does, each epoch with one thread."""
+        steps = super().epochs(scored=scored)
+        while True:
+            with one_thread():
+                try:
+                    loss = next(steps)
+                except StopIteration:
+                    return
+            yield loss
 
 
 def train_resumably(
     config: TrainingConfig,
     data: Dataset,
     *,
-    report: Callable[[RunRecord], None] = lambda run: None,
+    report: Callable[[Run], None] = lambda run: None,
     keep: str | os.PathLike | None = None,
     any_code: bool = False,
-) -> RunRecord:
-    """Train one net as `highway_networks.train` does; returns the record of the run, whose `net` is the trained net.
+) -> Run:
+    """Train one net as `highway_networks.train` does; returns the run, whose `net` is the trained net.
 
-    `report` is called with the record so far after each epoch, the untrained net's (epoch 0) included, and where a run
+    `report` is called with the run so far after each epoch, the untrained net's (epoch 0) included, and where a run
     goes on. `keep`: where a checkpoint is kept after each epoch, from which the run goes on if it is there and of
     today's code, or of `any_code`. Raises InputError if `data` does not suit the config.
     """
     training = Training(config, data)
     if keep and checkpoints.restore(keep, training, any_code=any_code):
-        report(training.record())  # also of one whose last epoch was its checkpoint's
+        report(training.run())  # also of one whose last epoch was its checkpoint's
     for _ in training.epochs():
         if keep:
             checkpoints.save(keep, training)
-        report(training.record())
-    return training.record()
+        report(training.run())
+    return training.run()

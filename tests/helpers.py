@@ -36,7 +36,6 @@ from highway_networks import (
     Net,
     highway_backward,
     highway_forward,
-    name_in_layer,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +103,7 @@ def small_conv_net(block="highway", activation="tanh", stages=SMALL_STAGES, dtyp
     net = ConvNet(SMALL_SHAPE, 3, **(described | others), rng=rng)
     lowest = {"b": -1, "beta": -1, "mean": -1, "gamma": 0.5, "variance": 0.5}
     for name, tensor in {**net.params, **net.buffers}.items():
-        kind = name_in_layer(name).split("_")[0]
+        kind = name.rpartition(".")[-1].split("_")[0]
         if kind in lowest:
             tensor[...] = rng.uniform(lowest[kind], lowest[kind] + 2, tensor.shape)
     return net

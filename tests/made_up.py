@@ -42,8 +42,13 @@ def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
 
 
 def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
-    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None."""
-    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*train_loss), None)
+    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None.
+
+    Otherwise each loss lasts for as many epochs as the trial has for it.
+    """
+    rows = len(train_loss) if train_loss[-1] is None else trial.epochs + 1
+    losses = [train_loss[row * len(train_loss) // rows] for row in range(rows)]
+    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*losses), None)
 
 
 def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:

@@ -31,7 +31,6 @@ from highway_networks import (
     DeepNet,
     Workspace,
     evaluate,
-    name_in_layer,
     softmax_cross_entropy,
 )
 
@@ -123,7 +122,7 @@ def gram(W):
 def test_orthogonal_weights_are_orthonormal_each_branch_apart_and_no_gain_reaches_gates(make):
     params = make(init="orthogonal", init_gain=1.1, dtype=np.float64).params
     for name, weights in params.items():
-        kind = name_in_layer(name)
+        kind = name.rpartition(".")[-1]
         if kind.startswith("W"):
             gain = 1.0 if kind == "W_T" else 1.1
             found = gram(weights)
@@ -156,7 +155,7 @@ def test_biases_start_at_zero_gates_at_their_bias_and_normalised_maps_as_they_ar
     """An uncoupled carry gate starts at the opposite: C = 1 − T, as in the coupled block; so does a forget gate."""
     starts = {"b_T": -3.5, "b_C": 3.5, "b_I": -3.5, "b_F": 3.5, "gamma": 1, "variance": 1}
     for name, tensor in make(d_out=3, gate_bias=-3.5, rng=np.random.default_rng(0)).tensors().items():
-        kind = name_in_layer(name)
+        kind = name.rpartition(".")[-1]
         if not kind.startswith("W_"):
             assert (tensor == starts.get(kind, 0)).all(), name
             assert (np.signbit(tensor) == np.signbit(starts.get(kind, 0))).all(), "−0 is not the bits of 0"

@@ -20,7 +20,6 @@ from helpers import (
 from conv_highway_networks import Blocks, ConvWorkspace, Dropout, contrast_normalised
 from conv_recipes import NETS, ConvConfig, configure, crop_and_mirror, mean_image
 from highway_lab import checkpoints, logs
-from highway_lab.commands import fit_to
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
     LOSSES,
@@ -192,9 +191,8 @@ def test_test_samples_have_no_part_in_a_run_but_in_its_last_scores(digits):
 
 @pytest.mark.parametrize("n_validation", [1437, 5000])
 def test_too_many_validation_samples_are_refused_by_their_name(digits, n_validation):
-    given = fit_to(digits, configure("digits"), {"net": "digits", "n_validation": n_validation})
     with refused_with("`n_validation`", 1437, n_validation + 1):
-        Training(configure(**given), digits)
+        Training(configure("digits", n_validation=n_validation), digits)
 
 
 # ------------------------------------------------------------------------------------- decay and schedule

@@ -64,11 +64,6 @@ def test_a_payload_that_is_no_idx_array_is_refused(tmp_path, payload, suffix, fo
         read(path, COMPRESS[suffix](payload))
 
 
-def test_an_intact_file_of_other_numbers_is_not_called_damaged(tmp_path):
-    with refused_with("labels", "expected an idx file of unsigned bytes, found one of int32; convert its numbers"):
-        read(tmp_path / "labels", header(1, 8, type_code=0x0C) + bytes(32))
-
-
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_flipped_bit_never_changes_the_array(tmp_path, suffix):
     """The few bits that may flip are remarks in gzip's header: a time, a system."""

@@ -1,5 +1,6 @@
 """The depth search: its settings, its selection, its resumption, and the same results wherever it runs."""
 
+import json
 import math
 import shlex
 import shutil
@@ -650,9 +651,11 @@ def test_a_run_goes_on_from_its_checkpoint(digits, workdir, monkeypatch):
 )
 def test_a_search_of_trials_that_no_run_could_have_is_refused(workdir, refused, change, parts):
     """Names of trials become names of files."""
-    trial = replace(ds.draw_trials(1, [3], dataset="digits", n_train=100, epochs=1)[0], **change)
+    trial = ds.draw_trials(1, [3], dataset="digits", n_train=100, epochs=1)[0]
+    log = json.loads(logs.dumps(made_up.search_log([made_up.search_result(trial, 0.5)])))
+    log["results"][0]["task"] |= change
     Path("runs").mkdir()
-    logs.write("runs/log.json", made_up.search_log([made_up.search_result(trial, 0.5)]))
+    Path("runs/log.json").write_text(json.dumps(log))
     error = refused(ds.EXPERIMENT.main, ["best", "runs/log.json", "--dataset", "digits"])
     assert all(part in error for part in ["log.json: expected a log of this version", *parts]), error
     assert [*files_below(workdir)] == ["runs/log.json"]

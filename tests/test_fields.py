@@ -13,8 +13,9 @@ from highway_lab.logs import LARGEST, loads
 class Part:
     curves: lists_of(Share | None, "orders", "L+1")
 
-    def contradiction(self) -> str | None:
-        return "expected no 0.7, found one" if 0.7 in self.curves[0] else None
+    def __post_init__(self) -> None:
+        if 0.7 in self.curves[0]:
+            raise ValueError("expected no 0.7, found one")
 
 
 @dataclass

@@ -303,7 +303,6 @@ def test_a_diverged_run_is_recorded_without_losses(digits):
     assert (run.diverged, run.measured.train_loss, run.measured.score) == (True, None, None)
     assert run.history["train_loss"][-1] is None
     assert hundred_layers.log_loss(run) == math.log10(CHANCE_LOSS)
-    assert run.contradiction() is None
 
 
 def test_effective_depth_is_the_sum_over_blocks_of_the_mean_gate(digits):

@@ -23,9 +23,9 @@ from experiments import common, depth_search, gate_maps
 from experiments.looks import models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
-from highway_lab.commands import checkpoint_beside, fit_to
+from highway_lab.commands import checkpoint_beside
 from highway_lab.files import read_bytes
-from highway_networks import InputError
+from highway_networks import InputError, fitted
 
 DIGITS = ("--dataset", "digits", "--hidden", "4", "--n-train", "50", "--n-test", "20", "--epochs", "1")
 SHORT = (*DIGITS, "--depth", "1", "--block", "plain")
@@ -215,7 +215,7 @@ def test_ctrl_c_while_flags_are_parsed_is_told_in_a_line(capsys):
 
 
 def test_nothing_is_forgotten_beside_a_file_of_something_else(workdir, refused, digits):
-    config = conv.configure("digits", **fit_to(digits, conv.configure("digits"), {}))
+    config = fitted(conv.configure("digits"), digits)
     checkpoint_beside(Path("log.json"), "digits", config).write_bytes(b"an earlier one")
     Path("log.digits.jsonl").write_bytes(b"Dear diary")
     before = files_below(workdir)

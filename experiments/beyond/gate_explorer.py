@@ -55,10 +55,10 @@ class GateExplorerLog(Log):
     untrained: EffectiveDepth
     untrained_errors: dict_of(ENDS, NonEmpty[Share])
 
-    def contradiction(self) -> str | None:
-        """Return in words what does not agree."""
+    def __post_init__(self) -> None:
         found = {len(errors) for errors in self.untrained_errors.values()} - {len(self.trained.layers) + 1}
-        return f"expected an error for each k in untrained_errors, found {found.pop()}" if found else None
+        if found:
+            raise ValueError(f"expected an error for each k in untrained_errors, found {found.pop()}")
 
 
 EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)

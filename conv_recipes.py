@@ -1,7 +1,4 @@
-"""The paper's convolutional nets, of tables 1 to 3: what each is made of, how it is trained, and the command.
-
-The command is started as `python conv_highway_networks.py`.
-"""
+"""The paper's convolutional nets, of tables 1 to 3, how each is trained, and the command `conv_highway_networks.py`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -158,9 +155,7 @@ class ConvConfig(TrainingConfig, ConvArchitecture):
     batch_size: int = hyperparameter(100, "samples a step", POSITIVE)
     epochs: int = hyperparameter(20, "passes over the training samples", POSITIVE)
     n_train: int = hyperparameter(UpTo(55_000), "training samples, drawn at random", POSITIVE)
-    n_validation: int = hyperparameter(
-        UpTo(5000), "validation samples; if any, the test set is scored last only", ZERO_OR_MORE
-    )
+    n_validation: int = hyperparameter(UpTo(5000), "validation samples; tests are then scored last only", ZERO_OR_MORE)
     n_scored: int = hyperparameter(1000, "training samples that are scored after each epoch; 0: all", ZERO_OR_MORE)
     n_test: int = hyperparameter(UpTo(10_000), "test samples, drawn at random", POSITIVE)
     net: str = hyperparameter("mnist-16", "which of the paper's nets", one_of(NETS))

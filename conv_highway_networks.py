@@ -587,7 +587,7 @@ class ConvParameters(Tensors):
                 self.name_affine(branch, rows, f"{l}.")
         self.name_affine("out", self.output)
         for l, (gamma, beta) in self.norms.items():
-            self.views |= {f"{l}.gamma": gamma, f"{l}.beta": beta}
+            self.update({f"{l}.gamma": gamma, f"{l}.beta": beta})
 
 
 CONV_INITS = ("he", "orthogonal", "uniform")  # some of those in highway_networks.INITS

@@ -23,9 +23,9 @@ their matrices stacked, W = [W_H b_H; W_T b_T] of shape (G·D, D + 1), and x has
 block is three products: z = W x, dW = dz xᵀ, dx = Wᵀ dz. (W x is the paper's W_Tᵀ x.) Callers pass and get rows:
 inputs (B, d_in), logits (B, K) of K classes.
 
-The file reads from top to bottom, from blocks to training. It needs NumPy alone, and copied alone it trains, saves and
-loads; with OPENBLAS_NUM_THREADS=1 its bits do not depend on the number of CPUs. Flags, logs, jobs that resume and
-pictures are in highway_lab/, which imports it.
+The file reads from top to bottom, from blocks to training; what these lean on follows: the record of a run, checks,
+data, files. It needs NumPy alone, and copied alone it trains, saves and loads; with OPENBLAS_NUM_THREADS=1 its bits do
+not depend on the number of CPUs. Flags, logs, jobs that resume and pictures are in highway_lab/, which imports it.
 """
 
 if __name__ == "__main__":
@@ -283,11 +283,10 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 INITS = {"uniform": uniform, "glorot": glorot, "he": he, "gaussian": gaussian, "orthogonal": orthogonal}
 INITIAL = ("init", "init_gain", "gate_bias")  # hyperparameters that a net has no trace of once it is trained
-FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
 SCALED = ("in", "H", "out")  # layers and branches whose initial weights `init_gain` multiplies: no gates
 
 
-class Tensors(Mapping[str, np.ndarray]):
+class Tensors(dict[str, np.ndarray]):
     """Tensors by name: views into one flat vector, so that an optimiser is a few vector operations.
 
     flat      the vector
@@ -299,23 +298,13 @@ class Tensors(Mapping[str, np.ndarray]):
         self.flat = np.zeros(ends[-1], dtype)
         pieces = np.split(self.flat, ends[:-1])
         self.pieces = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        self.views: dict[str, np.ndarray] = {}
 
     def name_affine(self, branch: str, matrix: np.ndarray, layer: str = "") -> None:
         """Name the weights and the biases of a branch, whose matrix is [W b]."""
-        self.views |= {f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.views[name]
+        self.update({f"{layer}W_{branch}": matrix[..., :-1], f"{layer}b_{branch}": matrix[..., -1]})
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.views[name][...] = value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.views)
-
-    def __len__(self) -> int:
-        return len(self.views)
+        self[name][...] = value
 
 
 class Parameters(Tensors):
@@ -326,9 +315,10 @@ class Parameters(Tensors):
     output    (K, D + 1) = [W_out b_out]
     """
 
-    def __init__(self, d_in: int, d_out: int, hidden: int, depth: int, block: Block, dtype: DTypeLike):
-        L, D = depth, hidden
-        super().__init__(((D, d_in + 1), (L, block.rows(D), D + 1), (d_out, D + 1)), dtype)
+    def __init__(self, net: "DeepNet"):
+        L, D, block = net.depth, net.hidden, net.block
+        shapes = (D, net.config["d_in"] + 1), (L, block.rows(D), D + 1), (net.config["d_out"], D + 1)
+        super().__init__(shapes, net.dtype)
         self.input, self.blocks, self.output = self.pieces
         self.name_affine("in", self.input)
         for branch, matrix in zip(block.branches, np.split(self.blocks, len(block.branches), axis=1), strict=True):
@@ -348,8 +338,6 @@ class ArgumentError(InputError):
     """An argument that cannot be used. The message has arguments in backticks, which a command shows as its flags."""
 
 
-KINDS = {int: int, float: float | int, str: str, bool: bool}
-LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
 Rule = tuple[Callable[[Any], bool], str | Collection[str]]  # a test of a value; its name, or the table of all values
 POSITIVE: Rule = (lambda value: value > 0, "a positive number")
 ZERO_OR_MORE: Rule = (lambda value: value >= 0, "zero or a positive number")
@@ -365,15 +353,6 @@ def one_of(table: Collection[str]) -> Rule:
     return (lambda value: value in table, table)
 
 
-def as_path(path: str | os.PathLike) -> Path:
-    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        found = "expected a home folder in place of ~, found none"
-        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
-
-
 class UpTo(int):
     """A number of samples, in place of which all are taken where there are fewer."""
 
@@ -383,39 +362,9 @@ def hyperparameter(default: Any, help: str, rule: Rule | None = None) -> Any:
     return field(default=default, metadata={"help": help, "rule": rule})
 
 
-def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
-    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
-    value = as_python(value)  # bounds would overflow in NumPy's small types
-    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
-        return f"a value of type {kind.__name__}"
-    if kind in LARGEST and abs(value) > LARGEST[kind]:
-        return f"a number up to {LARGEST[kind]:.2g}"
-    return None if rule is None or rule[0](value) else words_of(rule)
-
-
-def as_python(value: Any) -> Any:
-    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
-    if isinstance(value, np.floating):
-        return float(value)  # item() of a long double is one
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def words_of(rule: Rule) -> str:
     """Return what a rule expects, in words; of a long table, its first names."""
     return rule[1] if isinstance(rule[1], str) else "one of " + ", ".join([*rule[1]][:12])
-
-
-def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
-    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
-    if expected := expected_instead(value, kind, rule):
-        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
-        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
-
-
-def check_hyperparameters(config: Any) -> None:
-    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
-    for of in fields(config):
-        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
 
 
 # --------------------------------------------------------------------------------------------- the net
@@ -471,6 +420,9 @@ class Net:
         config = sizes | asdict(architecture) | {"dtype": self.dtype.name}
         self.config = {name: as_python(value) for name, value in config.items()}
         self.block, self.activation = BLOCKS[architecture.block], ACTIVATIONS[architecture.activation]
+        if not (letters := self.block.branches).isupper() or len({*letters}) < len(letters):
+            found = f"expected a capital letter of its own for each branch of {architecture.block}, found {letters}"
+            raise InputError(f"block: {found}; rename them")  # a cache has x, z and such beside H and T
         self.buffers: dict[str, np.ndarray] = {}
 
     @property
@@ -562,35 +514,6 @@ class Net:
         return restored, (type(self), self.config, self.tensors())
 
 
-NetT = TypeVar("NetT", bound=Net)
-
-
-def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
-    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
-    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
-    fill(net.tensors(), tensors)
-    return net
-
-
-def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
-    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
-    expected, found = (
-        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
-    )
-    for name in expected.keys() | found.keys():
-        if found.get(name) != expected.get(name):
-            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
-    for name, tensor in tensors.items():
-        tensor[...] = others[name]
-
-
-def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
-    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
-    if (version := int(arrays.pop("format", 1))) != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
-    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
-
-
 class Workspace:
     """Memory for the passes over batches of one size, allocated once, and the cache that a forward pass leaves in it.
 
@@ -651,8 +574,7 @@ class DeepNet(Net):
 
     def new_parameters(self) -> Parameters:
         """Return zeros, shaped and named like this net's parameters; gradients are such, too."""
-        d_in, d_out = self.config["d_in"], self.config["d_out"]
-        return Parameters(d_in, d_out, self.hidden, self.depth, self.block, self.dtype)
+        return Parameters(self)
 
     def workspace(self, batch_size: int, rng: np.random.Generator | None = None) -> Workspace:
         """Allocate the memory of the passes over batches of one size; `rng` is for nets with dropout."""
@@ -929,13 +851,9 @@ OPTIMIZERS: dict[str, Callable[[Tensors, Any], Any]] = {  # of parameters and a 
     "momentum": lambda params, config: Momentum(params, config.lr, config.momentum, config.lr_decay, config.nesterov),
 }
 
-# ------------------------------------------------------------------------------------------------ data
+# -------------------------------------------------------------------------------------------- training
 
 TEST_IMAGES = "test images"  # Dataset.test_set if all of them are used
-IDX_UINT8 = 0x08  # type code of an idx file
-MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
-MOST_CLASSES = 10**6  # more are not numbered in a row from 0
 
 
 class Dataset(NamedTuple):
@@ -949,180 +867,6 @@ class Dataset(NamedTuple):
     test_set: str = TEST_IMAGES  # which samples are there for testing, in words
     train_weights: np.ndarray | None = None  # (n,), factors on the losses of the training samples, 1 on average
     classes: tuple[str, ...] = ()  # names of the classes, if they were texts or folders, in order
-
-
-def dense(x: Any) -> Any:
-    """Return an array as it is, one of SciPy's sparse matrices as a dense array."""
-    return x.toarray() if hasattr(x, "toarray") else x
-
-
-def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
-    x = dense(x)
-    rows = x.reshape(len(x), -1)
-    if x.dtype != np.uint8:
-        return rows.astype(dtype, copy=False)
-    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
-    scaled -= 1
-    return scaled
-
-
-def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
-    """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
-    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
-    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
-        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
-        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
-    return array
-
-
-def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
-
-    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
-    """
-    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
-    if x.dtype == np.uint8:
-        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
-    if x.shape[1:] != shape:
-        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
-        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
-    return x
-
-
-def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
-    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
-    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
-        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
-        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
-        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
-        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
-
-
-def as_targets(name: str, y: Any) -> np.ndarray:
-    """Return targets as a dense array, truth values as the classes 0 and 1."""
-    y = dense(as_numbers(name, y))
-    return y.astype(int) if y.dtype == bool else y
-
-
-def as_dataset(data: Any, loss: str) -> Dataset:
-    """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
-
-    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
-    """
-    data = data if isinstance(data, Dataset) else Dataset(*data)
-    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
-        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
-        train_y, test_y = np.split(codes, [len(data.train_y)])
-        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
-    train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
-    targets = as_targets("train_y", data.train_y), as_targets("test_y", data.test_y)
-    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
-    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
-    if classes != (target == "classes"):
-        kind = "classes" if classes else "numbers"
-        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
-        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
-        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
-    pixels, other = (of.dtype == np.uint8 for of in (data.train_x, data.test_x))
-    if pixels != other:
-        found = f"{data.train_x.dtype} and {data.test_x.dtype}"
-        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
-    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
-    outputs = inferred if data.outputs is None else data.outputs
-    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
-    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
-    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
-        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
-        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
-    if (weights := data.train_weights) is not None:
-        weights = as_numbers("train_weights", weights)
-        check_array("train_weights", weights, data.train_x.shape[:1], 0)
-    return data._replace(outputs=outputs, train_weights=weights)
-
-
-def fitted(config: Any, data: Dataset) -> Any:
-    """Return a configuration with as many samples as there are where it asks for `UpTo` so many."""
-
-    def fewer(wanted: int, there: int) -> int:
-        return min(wanted, there) if isinstance(wanted, UpTo) else wanted
-
-    n_train, n_test = data.train_x.shape[0], data.test_x.shape[0]
-    n_validation = fewer(config.n_validation, n_train // 10)
-    room = max(n_train - n_validation, 1)
-    n_train, n_test = fewer(config.n_train, room), fewer(config.n_test, n_test)
-    return replace(config, n_validation=n_validation, n_train=n_train, n_test=n_test)
-
-
-def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
-    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
-
-    The n_validation training samples after those are the last of train_x and train_y.
-    """
-    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
-    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
-        if wanted > x.shape[0]:  # len() of a sparse matrix fails
-            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
-    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
-    test = rng.permutation(data.test_x.shape[0])[:n_test]
-    return data._replace(
-        train_x=data.train_x[train],
-        train_y=data.train_y[train],
-        test_x=data.test_x[test],
-        test_y=data.test_y[test],
-        train_weights=None if data.train_weights is None else data.train_weights[train],
-    )
-
-
-def damaged(path: Path, expected: object, found: object) -> InputError:
-    """Make the error of a file that is not what it should be."""
-    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
-
-
-def read_idx(path: str | os.PathLike) -> np.ndarray:
-    """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
-
-    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
-    damaged or has extra bytes.
-    """
-    path = as_path(path)
-    try:
-        content = path.read_bytes()
-        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
-
-
-def parse_idx(payload: bytes, path: Path) -> np.ndarray:
-    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
-
-    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
-    """
-    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
-        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
-        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
-    start = 4 + 4 * payload[3]
-    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
-    if 0 in shape or len(payload) - start != math.prod(shape):
-        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
-        raise damaged(path, size, f"{len(payload)} in all")
-    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
-
-
-def find_file(folder: str | os.PathLike, name: str) -> Path:
-    """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
-    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
-    return next((path for path in paths if os.path.lexists(path)), paths[0])
-
-
-def load_mnist(folder: str | os.PathLike) -> Dataset:
-    """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
-    train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
-    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel
-
-
-# -------------------------------------------------------------------------------------------- training
 
 
 SCHEDULES = {  # factor on the learning rate, given the share of all steps that is done
@@ -1232,66 +976,6 @@ def batch_sizes(config: TrainingConfig) -> set[int]:
     return {min(config.batch_size, config.n_train), last} - {0}
 
 
-def rounded(value: float, digits: int = 6) -> float | None:
-    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
-    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
-
-
-@dataclass
-class History:
-    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
-
-    The validation columns are empty without validation samples; with them, only the last row has test scores.
-    """
-
-    epoch: list[int] = field(default_factory=list)
-    train_loss: list[float | None] = field(default_factory=list)
-    train_score: list[float | None] = field(default_factory=list)
-    test_loss: list[float | None] = field(default_factory=list)
-    test_score: list[float | None] = field(default_factory=list)
-    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
-    seconds: list[float] = field(default_factory=list)  # wall time
-    validation_loss: list[float | None] = field(default_factory=list)
-    validation_score: list[float | None] = field(default_factory=list)
-
-    def columns(self) -> list[list]:
-        return [getattr(self, column.name) for column in fields(self)]
-
-    def append(self, epoch: int, *row: float) -> None:
-        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
-        self.epoch.append(epoch)
-        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
-            column.append(rounded(value))
-
-
-@dataclass
-class Run:
-    """The record of a training, and its net."""
-
-    config: TrainingConfig
-    n_params: int
-    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
-    diverged: bool
-    history: History
-    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
-    net: Any
-    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
-
-    def __repr__(self) -> str:
-        of = self.history
-        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
-        last = "diverged" if self.diverged else last
-        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
-
-
-def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
-    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
-    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
-    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
-    mean = float(loss.function(outputs, y)[0])
-    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
-
-
 class Training:
     """A run between two epochs: net, optimiser and generator, which decide what follows, and the record.
 
@@ -1371,14 +1055,14 @@ class Training:
         self.diverged = self.diverged or not all(math.isfinite(loss) for loss, _ in measured)
         self.history.append(self.epoch, *train, *test, norm, time.perf_counter() - start, *validation)
 
-    def run(self) -> Run:
+    def run(self) -> "Run":
         """Return the record so far, and the net as `net`."""
         net, gate_means = self.net, self.gate_means or None
         measured = self.loss.metric, self.diverged, self.history, gate_means
         return Run(self.config, net.params.flat.size, *measured, net, self.data.classes)
 
 
-def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
+def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> "Run":
     """Train one net on a random subset of a Dataset, or of its four arrays; returns the record, whose `net` is trained.
 
     net: one whose parameters are where the training begins, with a fresh optimiser; it stays as it was. A loss that is
@@ -1391,3 +1075,323 @@ def train(config: TrainingConfig, data: Any, *, net: Net | None = None) -> Run:
         found = f"the loss is not finite in epoch {training.epoch}; choose a lower lr, clip, or standardise the inputs"
         warnings.warn(f"training has diverged: {found}", stacklevel=2)
     return training.run()
+
+
+# ----------------------------------------------------------------------------------------- the record
+
+
+def rounded(value: float, digits: int = 6) -> float | None:
+    """Round to significant digits; None, which is null in JSON, if the value is not finite."""
+    return float(f"{max(-1e100, min(float(value), 1e100)):.{digits}g}") if math.isfinite(value) else None
+
+
+@dataclass
+class History:
+    """Columns of one row an epoch, the untrained net first (epoch 0); losses are means over samples.
+
+    The validation columns are empty without validation samples; with them, only the last row has test scores.
+    """
+
+    epoch: list[int] = field(default_factory=list)
+    train_loss: list[float | None] = field(default_factory=list)
+    train_score: list[float | None] = field(default_factory=list)
+    test_loss: list[float | None] = field(default_factory=list)
+    test_score: list[float | None] = field(default_factory=list)
+    grad_norm: list[float | None] = field(default_factory=list)  # mean global L2 norm before clipping, null at epoch 0
+    seconds: list[float] = field(default_factory=list)  # wall time
+    validation_loss: list[float | None] = field(default_factory=list)
+    validation_score: list[float | None] = field(default_factory=list)
+
+    def columns(self) -> list[list]:
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def append(self, epoch: int, *row: float) -> None:
+        """Append one epoch's numbers, in the order of the fields; one that is not finite becomes None."""
+        self.epoch.append(epoch)
+        for column, value in zip(self.columns()[1:], row, strict=False):  # the last two may be left out
+            column.append(rounded(value))
+
+
+@dataclass
+class Run:
+    """The record of a training, and its net."""
+
+    config: TrainingConfig
+    n_params: int
+    metric: str  # names the scores of the history; in each, more is better and 1 is perfect
+    diverged: bool
+    history: History
+    gate_means: list[list[float | None]] | None  # mean T of each block, one row an epoch; None without gates
+    net: Any
+    classes: tuple[str, ...] = ()  # names of the outputs, in order, if the classes are texts
+
+    def __repr__(self) -> str:
+        of = self.history
+        last = f"{self.metric} {of.train_score[-1]} in training, {of.test_score[-1]} in the test"
+        last = "diverged" if self.diverged else last
+        return f"Run({self.config.title}, seed {self.config.seed}; epoch {of.epoch[-1]}: {last})"
+
+
+def evaluate(net: Any, x: np.ndarray, y: np.ndarray, loss: Loss, rows: int = 512) -> tuple[float, float]:
+    """Return mean loss and score over samples x (n, ...), `rows` at a time; both NaN if the loss is not finite."""
+    starts = range(0, x.shape[0], rows)  # len() of a sparse matrix fails
+    outputs = np.concatenate([net.predict(net.preprocess(x[start : start + rows])) for start in starts])
+    mean = float(loss.function(outputs, y)[0])
+    return (mean, loss.score(outputs, y)) if math.isfinite(mean) else (math.nan, math.nan)
+
+
+# -------------------------------------------------------------------------------- checks of arguments
+
+KINDS = {int: int, float: float | int, str: str, bool: bool}
+LARGEST = {int: 2**63 - 1, float: 3.4e38}  # that arrays hold: of int64, of float32
+
+
+def expected_instead(value: Any, kind: Any, rule: Rule | None) -> str | None:
+    """Return what was expected instead of a value that breaks its rule or is too large for its kind; else None."""
+    value = as_python(value)  # bounds would overflow in NumPy's small types
+    if kind in KINDS and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind is not bool)):
+        return f"a value of type {kind.__name__}"
+    if kind in LARGEST and abs(value) > LARGEST[kind]:
+        return f"a number up to {LARGEST[kind]:.2g}"
+    return None if rule is None or rule[0](value) else words_of(rule)
+
+
+def as_python(value: Any) -> Any:
+    """Return a number or a text of NumPy's as Python's own, which neither overflows nor fails in JSON; others as is."""
+    if isinstance(value, np.floating):
+        return float(value)  # item() of a long double is one
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check(name: str, value: Any, kind: Any, rule: Rule | None) -> None:
+    """Raise ArgumentError, naming the argument, if a value breaks its rule or is too large for its kind."""
+    if expected := expected_instead(value, kind, rule):
+        remedy = "choose another" + f", or {ADD_NAME}" * (rule is not None and isinstance(rule[1], Mapping))
+        raise ArgumentError(f"`{name}`: expected {expected}, found {value!s:.40}; {remedy}")
+
+
+def check_hyperparameters(config: Any) -> None:
+    """Raise ArgumentError if a field of the dataclass breaks its rule, or is too large for its type."""
+    for of in fields(config):
+        check(of.name, getattr(config, of.name), of.type, of.metadata.get("rule"))
+
+
+# ----------------------------------------------------------------------------------------------- data
+
+MOST_CLASSES = 10**6  # more are not numbered in a row from 0
+
+
+def dense(x: Any) -> Any:
+    """Return an array as it is, one of SciPy's sparse matrices as a dense array."""
+    return x.toarray() if hasattr(x, "toarray") else x
+
+
+def as_inputs(x: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
+    """Return samples (n, ...) as rows (n, d_in): pixels 0..255 (uint8) as -1..1, floats as they are."""
+    x = dense(x)
+    rows = x.reshape(len(x), -1)
+    if x.dtype != np.uint8:
+        return rows.astype(dtype, copy=False)
+    scaled = np.multiply(rows, 1 / 127.5, dtype=dtype)
+    scaled -= 1
+    return scaled
+
+
+def as_numbers(name: str, x: Any, kinds: str = "buif") -> Any:
+    """Return an array, or a sparse matrix that has rows; raises InputError for other kinds: texts, dates, masked."""
+    array = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    if np.ma.isMaskedArray(x) or array.dtype.kind not in kinds:
+        found = "a masked one" if np.ma.isMaskedArray(x) else f"one of {array.dtype}"
+        raise InputError(f"{name}: expected an array of numbers, found {found}; convert it, or fill in what is missing")
+    return array
+
+
+def prepared(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return a batch (B, *shape) as an array; raises InputError for one that is another or would lose what it holds.
+
+    That is pixels (uint8), which `preprocess` would change, and complex numbers for a net of a real `dtype`.
+    """
+    x = dense(as_numbers("x", x, "buifc" if dtype.kind == "c" else "buif"))
+    if x.dtype == np.uint8:
+        raise InputError("x: expected the numbers that the net was trained on, found uint8; pass net.preprocess(x)")
+    if x.shape[1:] != shape:
+        expected = f"a batch of shape (B, {', '.join(map(str, shape))})"
+        raise InputError(f"x: expected {expected}, found {x.shape}; pass samples like those of the training")
+    return x
+
+
+def check_array(name: str, x: Any, shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise InputError unless an array has a shape, and its numbers are finite and lie between two bounds."""
+    low, high = (float(x.min()), float(x.max())) if math.prod(x.shape) else (math.nan, math.nan)
+    if x.shape != shape or not (math.isfinite(high - low) and least <= low and high <= most):
+        expected = f"finite numbers of shape {shape}" + f" from {least:g} to {most:g}" * math.isfinite(least)
+        values = f" from {low:g} to {high:g}" if math.isfinite(high - low) else " with NaN or infinity"
+        found = f"{x.shape}{values}" if math.prod(x.shape) else "none"
+        raise InputError(f"{name}: expected {expected}, found {found}; mend the data set")
+
+
+def as_targets(name: str, y: Any) -> np.ndarray:
+    """Return targets as a dense array, truth values as the classes 0 and 1."""
+    y = dense(as_numbers(name, y))
+    return y.astype(int) if y.dtype == bool else y
+
+
+def as_dataset(data: Any, loss: str) -> Dataset:
+    """Return a Dataset, or one of its first four arrays, that a loss can be trained on; raises InputError for another.
+
+    Classes may be texts, which `classes` then holds; `outputs` is inferred if it is None.
+    """
+    data = data if isinstance(data, Dataset) else Dataset(*data)
+    if all(np.ndim(y) == 1 and all(isinstance(of, str) for of in y) for y in (data.train_y, data.test_y)):
+        names, codes = np.unique(np.array([*data.train_y, *data.test_y], str), return_inverse=True)
+        train_y, test_y = np.split(codes, [len(data.train_y)])
+        data = data._replace(train_y=train_y, test_y=test_y, classes=tuple(names.tolist()))
+    train_x, test_x = (as_numbers(name, getattr(data, name)) for name in ("train_x", "test_x"))
+    targets = as_targets("train_y", data.train_y), as_targets("test_y", data.test_y)
+    data = data._replace(train_x=train_x, train_y=targets[0], test_x=test_x, test_y=targets[1])
+    target, classes = LOSSES[loss].target, "f" not in [y.dtype.kind for y in targets]
+    if classes != (target == "classes"):
+        kind = "classes" if classes else "numbers"
+        halves = " and ".join(f"{y.dtype} {y.shape}" for y in targets)
+        remedy = "choose another, or convert the targets: classes are integers, numbers floats"
+        raise ArgumentError(f"`loss`: expected a loss of {kind}, found {loss} for targets of {halves}; {remedy}")
+    if (train_x.dtype == np.uint8) != (test_x.dtype == np.uint8):
+        found = f"{train_x.dtype} and {test_x.dtype}"
+        raise InputError(f"test_x: expected pixels (uint8) in both halves or in none, found {found}; convert one")
+    inferred = max(int(y.max(initial=0)) for y in targets) + 1 if classes else math.prod(targets[0].shape[1:])
+    outputs = inferred if data.outputs is None else data.outputs
+    check("outputs", outputs, int, (lambda value: 0 <= value <= MOST_CLASSES, f"a number up to {MOST_CLASSES:,}"))
+    bounds = {"classes": (0, outputs - 1), "labels": (0, 1)}.get(target, ())
+    for half, x, y in (("train", data.train_x, data.train_y), ("test", data.test_x, data.test_y)):
+        check_array(f"{half}_x", x, (x.shape[0], *data.train_x.shape[1:]))
+        check_array(f"{half}_y", y, (x.shape[0],) if classes else (x.shape[0], outputs), *bounds)
+    if (weights := data.train_weights) is not None:
+        weights = as_numbers("train_weights", weights)
+        check_array("train_weights", weights, data.train_x.shape[:1], 0)
+    return data._replace(outputs=outputs, train_weights=weights)
+
+
+def fitted(config: Any, data: Dataset) -> Any:
+    """Return a configuration with as many samples as there are where it asks for `UpTo` so many."""
+
+    def fewer(wanted: int, there: int) -> int:
+        return min(wanted, there) if isinstance(wanted, UpTo) else wanted
+
+    n_train, n_test = data.train_x.shape[0], data.test_x.shape[0]
+    n_validation = fewer(config.n_validation, n_train // 10)
+    room = max(n_train - n_validation, 1)
+    n_train, n_test = fewer(config.n_train, room), fewer(config.n_test, n_test)
+    return replace(config, n_validation=n_validation, n_train=n_train, n_test=n_test)
+
+
+def draw_subset(data: Dataset, n_train: int, n_test: int, rng: np.random.Generator, n_validation: int = 0) -> Dataset:
+    """Return the first n_train and n_test of a random permutation of each half; raises InputError if there are fewer.
+
+    The n_validation training samples after those are the last of train_x and train_y.
+    """
+    wanted_train, both = n_train + n_validation, "`n_train`" + " and `n_validation`" * bool(n_validation)
+    for names, wanted, x in ((both, wanted_train, data.train_x), ("`n_test`", n_test, data.test_x)):
+        if wanted > x.shape[0]:  # len() of a sparse matrix fails
+            raise ArgumentError(f"{names}: expected at most {x.shape[0]} samples, found {wanted}; ask for fewer")
+    train = rng.permutation(data.train_x.shape[0])[:wanted_train]
+    test = rng.permutation(data.test_x.shape[0])[:n_test]
+    return data._replace(
+        train_x=data.train_x[train],
+        train_y=data.train_y[train],
+        test_x=data.test_x[test],
+        test_y=data.test_y[test],
+        train_weights=None if data.train_weights is None else data.train_weights[train],
+    )
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+IDX_UINT8 = 0x08  # type code of an idx file
+MNIST_FILES = [f"{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+COMPRESSED = ("", ".gz", ".xz")  # endings under which a data file may lie
+FORMAT = 2  # of saved nets; in 1 weights were transposed, as x @ W
+
+
+NetT = TypeVar("NetT", bound=Net)
+
+
+def net_of_arrays(kind: type[NetT], arrays: dict[str, np.ndarray]) -> NetT:
+    """Return the net of the class `kind` in the arrays of a file; raises some exception for anything else."""
+    if (version := int(arrays.pop("format", 1))) != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}: its weights are not laid out as W @ x")
+    return restored(kind, json.loads(str(arrays.pop("config"))), arrays)
+
+
+def restored(kind: type[NetT], config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> NetT:
+    """Return a net of a configuration that has these tensors; raises ValueError for others than it has."""
+    net = kind(**config, rng=None)  # takes no memory yet for what the configuration claims
+    fill(net.tensors(), tensors)
+    return net
+
+
+def fill(tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
+    """Copy into tensors others of the same names, types and shapes; raises ValueError, and copies none, for others."""
+    expected, found = (
+        {name: f"{of.dtype} of shape {of.shape}" for name, of in each.items()} for each in (tensors, others)
+    )
+    for name in expected.keys() | found.keys():
+        if found.get(name) != expected.get(name):
+            raise ValueError(f"tensor {name}: expected {expected.get(name)}, found {found.get(name)}")
+    for name, tensor in tensors.items():
+        tensor[...] = others[name]
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path with ~ and ~user replaced by that home folder; raises InputError if there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        found = "expected a home folder in place of ~, found none"
+        raise InputError(f"{path}: {found}; write the path in full (for data sets: in HIGHWAY_DATA_DIR)") from error
+
+
+def damaged(path: Path, expected: object, found: object) -> InputError:
+    """Make the error of a file that is not what it should be."""
+    return InputError(f"{path}: expected {expected}, found {found}; put an intact copy there")
+
+
+def read_idx(path: str | os.PathLike) -> np.ndarray:
+    """Read one idx file of unsigned bytes; one whose name ends in .gz or .xz is uncompressed first.
+
+    Returns a read-only uint8 array of the shape that the header states. Raises InputError, naming the file, if it is
+    damaged or has extra bytes.
+    """
+    path = as_path(path)
+    try:
+        content = path.read_bytes()
+        return parse_idx({".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)(content), path)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, "a whole and readable file", getattr(error, "strerror", None) or error) from error
+
+
+def parse_idx(payload: bytes, path: Path) -> np.ndarray:
+    """Return the array in the bytes of an idx file; `path` is for the message of the InputError.
+
+    Format: two zero bytes, type code (0x08), number of dimensions, each dimension as big-endian uint32, the bytes.
+    """
+    if len(payload) < 4 or payload[:3] != bytes([0, 0, IDX_UINT8]) or not 1 <= payload[3] <= 4:
+        expected = "an idx header of unsigned bytes (00 00 08, 1 to 4 dimensions)"
+        raise damaged(path, expected, payload[:4].hex(" ") or "nothing")
+    start = 4 + 4 * payload[3]
+    shape = tuple(int.from_bytes(payload[i : i + 4], "big") for i in range(4, start, 4))
+    if 0 in shape or len(payload) - start != math.prod(shape):
+        size = f"a header of {start} bytes and {' x '.join(map(str, shape))} bytes after it"
+        raise damaged(path, size, f"{len(payload)} in all")
+    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+
+
+def find_file(folder: str | os.PathLike, name: str) -> Path:
+    """Return the path under which a file lies in a folder: as it is, as .gz or as .xz; as it is if none is there."""
+    paths = [as_path(folder) / f"{name}{ending}" for ending in COMPRESSED]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
+def load_mnist(folder: str | os.PathLike) -> Dataset:
+    """Read MNIST's four files in a folder, each as it is, as .gz or as .xz; raises InputError for a damaged one."""
+    train_x, train_y, test_x, test_y = (read_idx(find_file(folder, name)) for name in MNIST_FILES)
+    return Dataset(train_x[:, None], train_y, test_x[:, None], test_y, 10)  # one channel

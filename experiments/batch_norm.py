@@ -12,8 +12,7 @@ all verdicts, or *inconclusive*. A run that diverges counts as one that guesses.
     python -m experiments batch_norm run --jobs 2
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +28,8 @@ from . import study_command
 from .claims import ACCURACY_MARGIN, LOSS_MARGIN
 from .common import CHANCE_LOSS, FEW_EPOCHS
 from .common_figures import arm_color, scale_by_logarithm
-from .study import Arm, Results, Stage, Study, StudyRun, Task
+from .study import Arm, Results, Stage, Study, StudyRun, Task, accuracies
 
-NORMALISED = "{}, normalised"
-BLOCKS = ("highway", "plain")
 BUDGET = {"n_train": 20_000, "n_test": 10_000}
 COMPARED = {  # a kind of net, and the one with which it is compared
     "highway": ("highway, normalised", "highway"),
@@ -57,24 +54,16 @@ def train(task: Task, data: Dataset) -> StudyRun:
     return study_command.train(task, data, columns=("train_loss", "validation_score"))
 
 
-def accuracy(run: StudyRun) -> float:
-    """Return the test accuracy of a run in %."""
-    return 100 * run.accuracy
-
-
-def log_loss(run: StudyRun) -> float:
-    """Return the decimal logarithm of the training loss after the last epoch."""
-    return math.log10(CHANCE_LOSS if run.diverged else run.history["train_loss"][-1])
-
-
-ARMS = {block: Arm({"block": block}, {}) for block in BLOCKS}
-ARMS |= {NORMALISED.format(block): Arm({"block": block, "batch_norm": True}, {}) for block in BLOCKS}
+ARMS = {
+    **{block: Arm({"block": block}, {}) for block in ("highway", "plain")},
+    **{f"{block}, normalised": Arm({"block": block, "batch_norm": True}, {}) for block in ("highway", "plain")},
+}
 STUDY = Study(
     ARMS,
     [*map(NetCell, ARMS)],
     stages=[Stage(range(3), 6, result="scored")],
     configure=configure,
-    criteria={"error": lambda run: 100 - accuracy(run)},
+    criteria={"error": lambda run: 100 * (1 - run.accuracy)},
     own=lambda name, arm: NetCell(name),
     smoke={"n_train": 256, "n_validation": 64, "n_test": 64},
     config=ConvConfig,
@@ -89,23 +78,23 @@ def by_arm(results: Results) -> dict[str, list[StudyRun]]:
     return {cell.arm: [run for of in results.settings(cell).values() for run in of] for cell in results.finished}
 
 
-def differences(results: Results, of: Callable[[StudyRun], float]) -> dict[str, np.ndarray]:
-    """Return by how much a number of each first kind of COMPARED exceeds that of the other, (seeds,)."""
-    values = {arm: np.array([of(run) for run in runs]) for arm, runs in by_arm(results).items()}
-    return {name: values[arm] - values[other] for name, (arm, other) in COMPARED.items()}
+def final_losses(runs: Iterable[StudyRun]) -> np.ndarray:
+    """Return the training losses after the last epoch, in nats."""
+    return np.array([CHANCE_LOSS if run.diverged else run.history["train_loss"][-1] for run in runs])
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes: accuracies in %, and what normalisation gains, by COMPARED."""
-    runs = by_arm(results)
-    gains = {name: interval(of) for name, of in differences(results, accuracy).items()}
-    lower = {name: interval(-of) for name, of in differences(results, log_loss).items()}
+    """Return what the page quotes: accuracies in %, and by COMPARED what is gained, and by which factor losses fall."""
+    runs, pairs = by_arm(results), COMPARED.items()
+    accuracy, loss = ({arm: of(runs[arm]) for arm in runs} for of in (accuracies, final_losses))
+    gains = {name: accuracy[arm] - accuracy[other] for name, (arm, other) in pairs}
+    gain = {name: interval(of) for name, of in gains.items()}
+    lower = {name: interval(np.log10(loss[other] / loss[arm])) for name, (arm, other) in pairs}
     return {
-        "accuracy": {arm: np.mean([*map(accuracy, of)]) for arm, of in runs.items()},
-        "loss": {arm: np.mean([10 ** log_loss(run) for run in of]) for arm, of in runs.items()},
-        "gain": gains,
-        "gain_word": {name: judge(of, ACCURACY_MARGIN) for name, of in gains.items()},
-        "gain_ends": {name: (of.min(), of.max()) for name, of in differences(results, accuracy).items()},
+        "accuracy": {arm: of.mean() for arm, of in accuracy.items()},
+        "gain": gain,
+        "gain_word": {name: judge(of, ACCURACY_MARGIN) for name, of in gain.items()},
+        "least_gain": {name: of.min() for name, of in gains.items()},
         "lower": {name: (10**of.value, 10**of.low, 10**of.high) for name, of in lower.items()},
         "lower_word": {name: judge(of, LOSS_MARGIN) for name, of in lower.items()},
         "parameters": {arm: of[0].n_trained for arm, of in runs.items()},

@@ -7,27 +7,20 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.image import AxesImage
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from highway_lab.console import name_tested
-from highway_lab.figures import COLORS, INK, draw_seeds, new_figure
-from highway_lab.intervals import Interval, difference
-from highway_lab.logs import DatasetInfo, Log
+from highway_lab.figures import COLORS, INK, draw_seeds, new_figure, number_layers
+from highway_lab.intervals import Interval
+from highway_lab.logs import Log
 from highway_networks import Config
 
 from .claims import Verdict, combine, holds
-from .common import curve, final_values, points
+from .common import final_values
 
 PAPER = "tanh from −2"  # the setting of the paper's net for MNIST, as `name_setting` names it
-FIELDS = {"validation_score": "error on validation images (%)", "train_loss": "training loss"}  # drawn by epoch
 LogT = TypeVar("LogT", bound=Log)
 Runs = Sequence[Any]  # with a `config` and a `history` each
-
-
-def title(dataset: DatasetInfo, runs: Runs, words: str) -> str:
-    """Return a figure's title: data set, training images, `words`, the number of seeds."""
-    seeds = len({run.config.seed for run in runs})
-    return f"{name_tested(dataset)}: {runs[0].config.n_train:,} training images, {words}, seeds: {seeds}"
 
 
 def joined(name: str, logs: Sequence[LogT]) -> LogT:
@@ -94,6 +87,19 @@ def draw_dots(
     axes.plot(center(values), height, markersize=7, label=label, **style)
 
 
+SHOWN = 0.995  # share of values that a map's colours cover: outliers would hide all others
+
+
+def draw_map(axes: Axes, values: np.ndarray, **style: Any) -> AxesImage:
+    """Draw a map (L, D): a row a block, block 1 at the top, a column a unit."""
+    depth, width = values.shape
+    extent = (0.5, width + 0.5, depth + 0.5, 0.5)
+    image = axes.imshow(values, aspect="auto", interpolation="nearest", extent=extent, **style)
+    number_layers(axes.xaxis, width)
+    number_layers(axes.yaxis, depth)
+    return image
+
+
 def name_rows(axes: Axes, names: Iterable[str]) -> None:
     """Name the rows 0, 1, ... of a panel, from above."""
     labels = [name.replace("b_T", "$b_T$") for name in names]
@@ -119,26 +125,6 @@ def legend_below(figure: Figure, axes: Axes, ncols: int | None = None) -> None:
     figure.legend(handles=handles, ncols=ncols or len(handles), loc="outside lower center", frameon=False)
 
 
-def draw_epochs(axes: Axes, field: str, arms: Mapping[str, tuple[dict[str, Any], Runs]]) -> None:
-    """Draw a field of FIELDS after each epoch, log scale, one line for each label: its style and its runs.
-
-    Runs without validation images have their error on test images drawn.
-    The caller labels the lines, as panels that share an axis change one another's heights.
-    """
-    for label, (style, runs) in arms.items():
-        n, on = runs[0].config.n_validation, field
-        if field == "validation_score" and not n:
-            n, on = runs[0].config.n_test, "test_score"
-        values = np.array([curve(run, on)[1:] for run in runs])
-        if field == "validation_score":
-            values = np.maximum(100 * (1 - values), 50 / n)  # none wrong is half an image
-        draw_seeds(axes, np.arange(1, values.shape[1] + 1), values, label=label, **style)
-    axes.set(xlabel="epoch", title=FIELDS[field])
-    axes.margins(x=0)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    scale_by_logarithm(axes)
-
-
 def scale_by_logarithm(axes: Axes) -> None:
     """Set a logarithmic scale for errors or losses, with plain numbers beside it."""
     axes.set_yscale("log")
@@ -154,11 +140,6 @@ def judge_each(
     verdicts = {key: rule(lead, margin) for key, lead in leads.items()}
     measured = ", ".join(f"{lead:+.2f} at {key}" for key, lead in leads.items())
     return combine(verdicts.values()), holds(verdicts, "at {} layers"), measured
-
-
-def lead(runs: Runs, others: Runs) -> Interval:
-    """Return the points of test accuracy by which runs outperform those of another arm."""
-    return difference(points(runs), points(others))
 
 
 def gains(runs: Runs, others: Runs) -> np.ndarray:

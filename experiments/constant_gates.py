@@ -114,34 +114,28 @@ def judge_setting(leads: Sequence[Interval]) -> Verdict:
 
 
 def numbers(results: Results) -> dict:
-    """Return what the page quotes, by setting and kind: accuracies in %, and highway's leads in points."""
+    """Return what the page quotes, by setting and kind: highway's leads in points of accuracy, and verdicts."""
     settings = by_setting(results)
     scores = {name: {kind: accuracies(runs) for kind, runs in of.items()} for name, of in settings.items()}
     lead = {name: {kind: difference(of[HIGHWAY], of[kind]) for kind in KINDS[1:]} for name, of in scores.items()}
     verdicts = {name: judge_setting([of[kind] for kind in CONSTANT]) for name, of in lead.items()}
     pairs = {name: of[HIGHWAY] - of[LEARNED] for name, of in scores.items()}
-    together = np.concatenate([*pairs.values()])
+    together, relu = np.concatenate([*pairs.values()]), settings["ReLU"]
+    learned, highway = (np.mean([run.history["train_loss"][-1] for run in relu[of]]) for of in (LEARNED, HIGHWAY))
     return {
-        "accuracy": {name: {kind: interval(of[kind]) for kind in of} for name, of in scores.items()},
         "lead": lead,
-        "largest": {kind: max(of[kind].value for of in lead.values()) for kind in KINDS[1:]},
-        "verdicts": {name: verdict.value for name, verdict in verdicts.items()},
-        "verdict": combine(verdicts.values()).value,
+        "largest": max(of[kind].value for of in lead.values() for kind in CONSTANT),
+        "verdicts": verdicts,
+        "verdict": combine(verdicts.values()),
         "by_pairs": {name: interval(of) for name, of in pairs.items()} | {"all": interval(together)},
         "pairs": len(together),
-        "loss": {name: {kind: final_loss(of[kind]) for kind in of} for name, of in settings.items()},
-        "diverged": {name: sum(run.diverged for run in of[RESIDUAL]) for name, of in settings.items()},
-        "share_trained": settings["ReLU"][LEARNED][0].n_trained / settings["ReLU"][HIGHWAY][0].n_trained,
+        "loss_ratio": learned / highway,
+        "diverged": sum(run.diverged for run in relu[RESIDUAL]),
+        "share_trained": relu[LEARNED][0].n_trained / relu[HIGHWAY][0].n_trained,
         "seeds": len(SEEDS),
         "depth": STUDY.cells[0].depth,
         "epochs": EPOCHS,
     }
-
-
-def final_loss(runs: Sequence[StudyRun]) -> float:
-    """Return the mean training loss after the last epoch, over runs that have not diverged."""
-    losses = [run.history["train_loss"][-1] for run in runs if not run.diverged]
-    return np.mean(losses) if losses else np.inf
 
 
 def figure(results: Results) -> Figure:

@@ -92,9 +92,10 @@ class Part(NamedTuple):
 
     def small(self) -> "Part":
         """Return a part of the same form whose runs take seconds, on the digits."""
-        few = {block: seeds[:1] for block, seeds in self.runs[0][2].items()}
+        _, _, seeds, fields = self.runs[0]
+        runs = [("digits", 2, {block: of[:1] for block, of in seeds.items()}, fields)]
         rounds = [candidates[:2] for candidates in self.rounds]
-        return Part("digits", 1, rounds, [("digits", 2, few, {})], ["digits"] * bool(self.timed), self.after)
+        return Part("digits", 1, rounds, runs, ["digits"] * bool(self.timed), self.after)
 
 
 def both(seeds: range) -> dict[str, range]:
@@ -218,15 +219,10 @@ def best(arms: Sequence[tuple[str, dict]], runs: Runs) -> dict[str, dict]:
 
 def time_step(net: str, data: Dataset, steps: int = 5) -> Cost:
     """Time training steps of a net, each an epoch of one batch."""
-    config = config_of(data, net, 1)
-    config = replace(config, n_train=config.batch_size, n_validation=1, n_test=1)
-    training, seconds = Training(config, data), []
-    for _ in range(steps):
-        begun = time.perf_counter()
-        training.epoch = 0
-        next(training.epochs(scored=False))
-        seconds.append(time.perf_counter() - begun)
-    return Cost(net, training.net.params.flat.size, config.batch_size, rounded(float(np.median(seconds))))
+    config = config_of(data, net, steps)
+    training = Training(replace(config, n_train=config.batch_size, n_validation=1, n_test=1), data)
+    times = [time.perf_counter(), *(time.perf_counter() for _ in training.epochs(scored=False))]
+    return Cost(net, training.net.params.flat.size, config.batch_size, rounded(float(np.median(np.diff(times)))))
 
 
 parser = EXPERIMENT.add_run(run, "choose, train, time")

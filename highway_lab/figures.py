@@ -274,9 +274,9 @@ def number_layers(axis: Axis, depth: int) -> None:
     axis.set_ticks(sorted(tick for tick in ticks if 1 <= tick <= depth))
 
 
-def differences(values: np.ndarray) -> dict:
-    """Return imshow's keywords for differences: a diverging map whose neutral colour is 0."""
-    return {"cmap": "RdBu_r", "norm": CenteredNorm(0, halfrange=np.nanmax(np.abs(values)))}
+def differences(values: Any, center: float = 0) -> dict:
+    """Return imshow's keywords for differences: a diverging map whose neutral colour is `center`."""
+    return {"cmap": "RdBu_r", "norm": CenteredNorm(center, halfrange=np.nanmax(np.abs(values)))}
 
 
 def picture_folder(log: str | os.PathLike, committed: Path) -> Path:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from conv_highway_networks import Blocks
 from highway_lab.files import atomic_write, check_regular, reason_of
-from highway_networks import ADD_NAME, FORMAT, DeepNet, InputError, as_path, net_of_arrays
+from highway_networks import ADD_NAME, FORMAT, InputError, as_path, net_of_arrays
 
 LONGEST_TEXT = 2**24  # bytes, four a character, of an estimator's classes
 MOST_EXPANSION = 10  # times the bytes of the file; what is saved here is not compressed
@@ -32,33 +31,6 @@ def load_net(path: str | os.PathLike, kind: type) -> Any:
     """Read a net of the class `kind` that `save_net` wrote. Raises InputError for anything else; never unpickles."""
     with saved_arrays(path, kind) as arrays:
         return net_of(arrays, kind)
-
-
-def summary(net: Any) -> str:
-    """Return a table of a net's layers in lines of text: what they are, shapes of input and output, parameters."""
-    rows = [(name, f"{before} → {after}", f"{size:,}") for name, before, after, size in layers_of(net)]
-    rows = [("layer", "shape", "parameters"), *rows, ("in all", "", f"{net.params.flat.size:,}")]
-    first, second, third = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return "\n".join(f"{name:<{first}}  {shape:<{second}}  {size:>{third}}" for name, shape, size in rows)
-
-
-def layers_of(net: Any) -> Iterator[tuple[str, str, str, int]]:
-    """Yield name, shape before, shape after and parameters of each layer of a net; equal blocks are one."""
-    block, K = net.config["block"], str(net.config["d_out"])
-    if isinstance(net, DeepNet):
-        D, p = str(net.hidden), net.params
-        yield "plain layer", str(net.config["d_in"]), D, p.input.size
-        yield f"{net.depth} {block} blocks", D, D, p.blocks.size
-        yield "linear layer", D, K, p.output.size
-        return
-    sizes = iter([matrix.size for matrix in net.params.convolutions])
-    for layer in net.layers:
-        name = f"{block} block" if isinstance(layer.stage, Blocks) else type(layer.stage).__name__
-        before, after = (" x ".join(map(str, shape)) for shape in (layer.x_shape, layer.y_shape))
-        yield name, before, after, next(sizes) if layer.branches else 0
-    if net.params.norms:
-        yield "batch normalisation", "", "", sum(norm.size for norm in net.params.norms.values())
-    yield "linear layer", str(net.params.output.shape[1] - 1), K, net.params.output.size
 
 
 @contextmanager

@@ -70,7 +70,8 @@ def conv_run(config: ConvConfig, accuracy: float, n_params: int = 1000) -> RunRe
     history = History()
     for epoch in range(config.epochs + 1):
         done = epoch / config.epochs
-        score = (0.1 + (accuracy - 0.1) * done**0.2) + 0.001 * config.seed * done
+        reached = 0.1 if math.isnan(accuracy) and done < 1 else accuracy
+        score = min(0.1 + (reached - 0.1) * done**0.2 + 0.001 * config.seed * done, 1)
         test = accuracy if epoch == config.epochs else math.nan
         history.append(epoch, 2.3 * (1.01 - score), score, math.nan, test, 1.0, 2.0, 1.0, score)
     return RunRecord(None, config, n_params, "accuracy", math.isnan(accuracy), history, None)

@@ -73,14 +73,6 @@ def test_where_a_run_goes_on_its_record_so_far_is_told(digits, path, epochs):
     assert told == list(range(epochs, 5))
 
 
-def test_a_checkpoint_takes_the_place_of_the_one_before(digits, path, saved):
-    checkpoints.save(path, train_to(saved, epochs=3))
-    restored = Training(SHORT, digits)
-    assert checkpoints.restore(path, restored)
-    assert restored.history.epoch == [0, 1, 2, 3]
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
 def test_a_checkpoint_that_the_disk_will_not_have_leaves_the_one_before(path, saved):
     before = files_below(path.parent)
     with limited_file_size(1000), pytest.raises(Interrupted, match="File too large"):

@@ -29,7 +29,6 @@ from highway_networks import ACTIVATIONS, BLOCKS
 Layer = ConvolutionLayer | MaxPoolLayer | AveragePoolLayer | DropoutLayer
 
 SIZES = [(5, 4, 1), (4, 6, 3), (1, 6, 3), (5, 1, 2), (1, 1, 4)]  # rows, columns, images
-of_every_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
 def random_images(C: int, size: tuple[int, int, int]) -> np.ndarray:
@@ -70,12 +69,6 @@ def run(layer: Layer, dy: np.ndarray) -> None:
     layer.forward()
     layer.y.gradient.images[...] = dy
     layer.backward()
-
-
-def outcome(layer: Layer) -> dict[str, np.ndarray]:
-    """Return what a layer has filled."""
-    weights = {"dW": layer.dW} if isinstance(layer, ConvolutionLayer) else {}
-    return {"y": layer.y.images, "dx": layer.x.gradient.images} | weights
 
 
 # ------------------------------------------------------------------------------ gradients of each layer
@@ -147,8 +140,9 @@ def test_results_do_not_depend_on_how_many_columns_are_taken_at_a_time(monkeypat
     dy = np.random.default_rng(1).standard_normal(whole.y.images.shape)
     for layer in (whole, cut):
         run(layer, dy)
-    for name, expected in outcome(whole).items():
-        np.testing.assert_allclose(outcome(cut)[name], expected, rtol=1e-10, atol=1e-14, err_msg=name)
+    both = [(layer.y.images, layer.x.gradient.images, layer.dW) for layer in (cut, whole)]
+    for found, expected in zip(*both, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
 
 
 # ----------------------------------------------------------------------------------------- convolutions
@@ -251,7 +245,7 @@ def test_an_average_pool_is_the_mean_of_the_pixels_that_a_window_has(pool, size)
 # ---------------------------------------------------------------------------------------------- dropout
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("rate", [0.2, 0.8])
 def test_dropout_makes_that_share_zero_and_keeps_the_mean(rate):
     """Over 60,000 ones the mean has a standard error of at most 0.008."""
     layer = layer_of(Dropout(rate), maps(np.ones((2, 100, 100, 3))))
@@ -314,7 +308,7 @@ def test_a_single_pixel_is_normalised_to_beta_without_a_warning(recwarn):
 # ------------------------------------------------------------------------------------------- the output
 
 
-@of_every_size
+@pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_output_is_a_dense_layer_of_all_pixels_and_has_its_gradients(size):
     """Map after map, row after row."""
     images, rng = random_images(2, size), np.random.default_rng(1)

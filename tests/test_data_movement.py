@@ -1,7 +1,6 @@
 """Data movement: depths and costs worked by hand, and traces that compute what nets compute."""
 
 import math
-from collections import Counter
 from collections.abc import Callable
 
 import made_up
@@ -10,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.beyond import data_movement as dm
-from experiments.beyond.data_movement_figures import judge_saving
-from experiments.beyond.tracing import Event, Memory, Scalar, Trace, costs, depths
+from experiments import data_movement as dm
 from experiments.claims import Verdict
+from experiments.tracing import Event, Memory, Scalar, Trace, costs, depths
 from highway_networks import DeepNet
 
 D, L, B = 3, 4, 2
@@ -39,13 +37,6 @@ def test_depths_of_a_program_worked_by_hand():
     assert costs(found, 1).tolist() == [2, 1, 1, 2, 1, 1, 3, 3]
     # Of four bytes the one on top lies at 1 to 4, the next at 5 to 8: ⌈√1⌉ + ... + ⌈√4⌉ = 1 + 2 + 2 + 2, 3 + 3 + 3 + 3.
     assert costs(found).tolist() == [12, 7, 7, 15, 7, 7, 20, 20]
-
-
-def test_programs_cost_what_the_authors_of_bytedmd_say():
-    added = events_of(lambda a, b, c, d: b + c, 1, 2, 3, 4)
-    dot = events_of(lambda a0, a1, b0, b1: 0 + a0 * b0 + a1 * b1, 0, 1, 2, 3, copies=True)  # 0 + a0·b0 copies
-    for events, kept, expected in ((added, None, 4), (dot, None, 14), (dot, (), 12)):
-        assert costs(depths(events, kept), 1).sum() == expected
 
 
 def test_a_matrix_times_a_vector_is_read_row_by_row():
@@ -84,20 +75,20 @@ def programs(draw) -> list[Event]:
     """Draw events that read up to two values made before them, perhaps the same twice."""
     length = draw(st.integers(1, 20))
     values = [draw(st.lists(st.integers(0, i - 1), max_size=2)) if i else [] for i in range(length)]
-    return [((), tuple(operands)) for operands in values]
+    return [tuple(operands) for operands in values]
 
 
 def brute_force(events: list[Event], kept: set[int] | None, size: int) -> list[int]:
     """Return the costs of all reads from a list of all bytes, the top first."""
     stack, found = [], []
-    for event, (_, operands) in enumerate(events):
+    for event, operands in enumerate(events):
         places = [[stack.index((value, byte)) for byte in range(size)] for value in operands]
         found += [sum(math.ceil(math.sqrt(place + 1)) for place in of_bytes) for of_bytes in places]
         for value in (*operands, event):
             own = [(value, byte) for byte in range(size)]
             stack = own + [entry for entry in stack if entry not in own]
         if kept is not None:
-            wanted = kept.union(*(later for _, later in events[event + 1 :]))
+            wanted = kept.union(*events[event + 1 :])
             stack = [entry for entry in stack if entry[0] in wanted]
     return found
 
@@ -145,10 +136,10 @@ def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
     steps = {copies: dm.trace_step(net_of(block), *flows(), copies=copies) for copies in (True, False)}
     copying, free = steps[True][0].events, steps[False][0].events
     assert len(copying) - len(free) == COPIES[block] * L * D * B
-    assert found.operations == sum(operands != () for _, operands in free)
+    assert found.operations == sum(operands != () for operands in free)
     for rule, (copies, stays) in dm.RULES.items():
         trace, _, workspace = steps[copies]
-        lasting = {value for value, (label, _) in enumerate(trace.events) if label == ("weights",)}
+        lasting = set(range(found.n_params))  # the first arguments
         lasting |= {scalar.number for scalar in workspace.gradients.blocks.flat}
         assert len(lasting) == 2 * found.n_params
         assert found.costs[rule] == costs(depths(trace.events, None if stays else lasting)).sum()
@@ -156,43 +147,6 @@ def test_costs_follow_from_sizes_copies_and_the_values_that_last(block):
     assert leaves < stays
     assert leaves_free < stays_free
     assert (stays_free < stays, leaves_free < leaves) == (COPIES[block] > 0,) * 2
-    assert sum(reads.cost for reads in found.reads) == found.costs[dm.USUAL]
-
-
-OWN_READS = {  # by a block's functions, activations aside, of D·B values each: forward, backward
-    "plain": (1, 1),
-    "residual": (2, 2),
-    "highway": (4 + 6, 8 + 5),  # σ and (H − x)·T + x; dH, dT and dx, and those of σ
-}
-
-
-def counts_of(block: str, *fields: str) -> Counter:
-    """Count the reads of a step by these fields of Reads."""
-    trace, *_ = dm.trace_step(net_of(block), *flows(), copies=True)
-    ones = np.ones(sum(len(operands) for _, operands in trace.events), int)
-    counts = Counter()
-    for reads in dm.by_part(trace, ones):
-        counts[tuple(getattr(reads, field) for field in fields)] += reads.cost
-    return counts
-
-
-@pytest.mark.parametrize("block", dm.BLOCKS)
-def test_each_part_reads_what_its_formulas_say(block):
-    counts, G, values = counts_of(block, "reader", "part"), len(net_of(block).block.branches), L * D * B
-    affine, activation, combination = dm.PARTS
-    assert (counts["forward", activation], counts["backward", activation]) == (values, 5 * values)
-    assert tuple(counts[which, combination] // values for which in ("forward", "backward")) == OWN_READS[block]
-    # A sum of n products takes 2 n reads for these, and 2 (n − 1); one with a constant 1 is read once.
-    assert counts["forward", affine] == G * values * (4 * (D + 1) - 3)
-    of_W, of_x, added = 4 * B * D * (D + 1) - 2 * D * (D + 1) - D * B, 4 * G * D - 2, 1 if block == "plain" else 2
-    assert counts["backward", affine] == L * G * of_W + values * (of_x + added)
-
-
-def test_weights_are_read_where_they_are_used():
-    counts = counts_of("highway", "reader", "read")
-    assert counts["forward", "weights"] == L * 2 * D * (D + 1) * B
-    assert counts["backward", "weights"] == L * 2 * D * D * B  # biases pass no gradient back
-    assert ("forward", "backward") not in counts
 
 
 @pytest.mark.parametrize(("width", "wider"), dm.WIDER.items())
@@ -200,16 +154,6 @@ def test_blocks_of_equal_parameters_have_as_many(width, wider):
     assert 2 * width * (width + 1) == wider * (wider + 1)
     assert [dm.Setting("parameters", width, 2, 1).width_of(block) for block in dm.BLOCKS] == [wider, wider, width]
     assert {dm.Setting("width", width, 2, 1).width_of(block) for block in dm.BLOCKS} == {width}
-
-
-@pytest.mark.parametrize("smoke", [True, False])
-def test_each_setting_is_planned_once_and_the_longest_first(smoke):
-    settings = dm.plan(smoke)
-    assert len(set(settings)) == len(settings)
-    lengths = [setting.width**2 * setting.depth * setting.batch for setting in settings]
-    assert lengths == sorted(lengths, reverse=True)
-    by_width, by_parameters = ({of.depth for of in settings if of.equal == equal} for equal in ("width", "parameters"))
-    assert by_width == by_parameters, "the tables compare them"
 
 
 @pytest.mark.parametrize("equal", ["width", "parameters"])
@@ -236,8 +180,8 @@ def made_up_log(highway: float = 1.0) -> dm.DataMovementLog:
 
 
 def test_a_saving_in_some_settings_is_partly_reproduced():
-    assert judge_saving(made_up_log(0.9).comparisons, "highway") == Verdict.REPRODUCED
+    assert dm.judge_saving(made_up_log(0.9).comparisons, "highway") == Verdict.REPRODUCED
     comparisons = made_up_log(1.0).comparisons
-    assert judge_saving(comparisons, "highway") == Verdict.NOT_REPRODUCED
+    assert dm.judge_saving(comparisons, "highway") == Verdict.NOT_REPRODUCED
     comparisons[-1].nets["highway"].costs[dm.USUAL] //= 2
-    assert judge_saving(comparisons, "highway") == Verdict.PARTLY
+    assert dm.judge_saving(comparisons, "highway") == Verdict.PARTLY

@@ -8,11 +8,10 @@ from helpers import digits_net
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
-from experiments.beyond import depth_per_example as dpe
-from experiments.beyond import early_exit
-from experiments.beyond.depth_per_example_figures import judge_hardness, judge_variation
 from experiments.claims import Verdict
-from experiments.looks import models
+from experiments.looks import depth_per_example as dpe
+from experiments.looks import measurement, models
+from experiments.looks.depth_per_example import judge_hardness, judge_variation
 from highway_lab.training import Training
 from highway_networks import DeepNet, as_inputs
 
@@ -20,13 +19,15 @@ from highway_networks import DeepNet, as_inputs
 def test_layers_are_counted_that_change_the_state_by_more_than_a_share(digits):
     net = digits_net(gate_bias=-1.0)
     net.params["b_T"][1] = -1e4  # T = 0: this layer changes nothing
-    used, first, last = dpe.layers_used(net, digits.test_x)
+    depths, held = dpe.measures(net, digits.test_x)
+    used, first, last = np.array([depths[of] for of in dpe.MEASURES[1:]]), held["x_0"], held["x_L"]
     _, cache = net.forward(as_inputs(digits.test_x, net.dtype))
     shares = np.linalg.norm(np.diff(cache.x, axis=0), axis=1) / np.linalg.norm(cache.x[:-1], axis=1)
     np.testing.assert_array_equal(used, [(shares > share).sum(axis=0) for share in dpe.SHARES])
     assert used.max() == 3
     assert (used[0] > used[-1]).any(), "no share separates the layers"
     np.testing.assert_allclose([first, last], np.linalg.norm(cache.x[[0, -1]], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(depths[dpe.EFFECTIVE], measurement.mean_gates(net, digits.test_x).sum(axis=1))
 
 
 def test_losses_and_margins_are_those_of_a_softmax_without_rounding_to_0():
@@ -115,7 +116,7 @@ def test_each_part_holds_as_many_of_each_class_the_easiest_first():
 
 def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
     net = digits_net(gate_bias=1.0)
-    right, doubt = early_exit.exits(net, digits.test_x, digits.test_y)
+    right, doubt = dpe.exits(net, digits.test_x, digits.test_y)
     x = as_inputs(digits.test_x, net.dtype)
     for l in range(net.depth + 1):
         logits = net.without(range(l, net.depth)).predict(x)
@@ -124,17 +125,17 @@ def test_leaving_after_l_blocks_is_a_net_without_the_later_ones(digits):
     assert len({tuple(row) for row in right}) > 1
     net.params["W_out"][...] = 0
     net.params["b_out"][...] = [60, *[0] * 9]
-    _, doubt = early_exit.classify(net, np.zeros((7, 1)), np.zeros(1, int))
+    _, doubt = dpe.classify(net, np.zeros((7, 1)), np.zeros(1, int))
     assert doubt == pytest.approx(9 * np.exp(-60), rel=1e-9, abs=0), "a doubt that 1 − p would round to 0"
 
 
 def test_an_image_leaves_where_the_net_is_sure_first_or_at_the_end():
     doubt = np.array([[0.3, 0.9, 0.6], [0.4, 1e-9, 0.7], [0.0, 0.9, 0.8]])
-    leaving = dict(zip(early_exit.DOUBTS, early_exit.confident(doubt).tolist(), strict=True))
+    leaving = dict(zip(dpe.DOUBTS, dpe.leave_when_sure(doubt).tolist(), strict=True))
     assert leaving[0.5] == [0, 1, 2]
     assert leaving[0.2] == [2, 1, 2]
     assert leaving[0.0] == [2, 2, 2], "never sure enough, so the whole net"
-    assert sorted(early_exit.DOUBTS, reverse=True) == list(early_exit.DOUBTS)
+    assert sorted(dpe.DOUBTS, reverse=True) == list(dpe.DOUBTS)
 
 
 @pytest.mark.parametrize(
@@ -142,16 +143,16 @@ def test_an_image_leaves_where_the_net_is_sure_first_or_at_the_end():
     [([0.5, 0.01, 0.0, 0.0], 2), ([0.0, 0.002, 0.0005, 0.0], 2), ([0.0, -0.1, 0.0009, 0.0], 0), ([1, 1, 1, 0], 3)],
 )
 def test_an_option_before_one_that_fails_is_not_chosen(lost, option):
-    assert early_exit.choose(np.array(lost)) == option
+    assert dpe.choose(np.array(lost)) == option
 
 
 def test_an_exit_is_measured_on_images_that_did_not_choose_it():
     """Leaving at once loses nothing on half a and all on half b; each half tries the choice of the other."""
     images = 1_000
-    _, b = np.array_split(np.random.default_rng(early_exit.SEED).permutation(images), 2)
+    _, b = np.array_split(np.random.default_rng(dpe.SEED).permutation(images), 2)
     right = np.ones((3, images), bool)
     right[0, b] = False
-    found = early_exit.measure_exit(early_exit.fixed(right), right)
+    found = dpe.measure_exit(np.indices(right.shape)[0], right)
     assert found.chosen == [0, 1]
     assert found.depth == pytest.approx(0.5)  # b leaves at once, as chosen on a; a after one block
     assert found.lost == pytest.approx(0.5)

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import json
 import re
-import shutil
 import zlib
 from pathlib import Path
 
@@ -14,12 +13,10 @@ import pytest
 from helpers import files_below, log_of_net, refused_with
 from picture_helpers import committed_log
 
-from experiments import common, lesions, small_nets, tuned_plain
-from experiments.beyond import gate_explorer, gate_explorer_figures
-from experiments.beyond.gate_explorer import EXPERIMENT, SmallGenerator
-from experiments.beyond.recording import Equation
-from experiments.looks import measurement
-from highway_lab import logs
+from experiments.common import load
+from experiments.looks import gate_explorer, measurement
+from experiments.looks.gate_explorer import EXPERIMENT, SmallGenerator
+from experiments.looks.recording import Equation
 from highway_lab.datasets import load_dataset
 from highway_networks import (
     ACTIVATIONS,
@@ -33,7 +30,7 @@ from highway_networks import (
     highway_forward,
 )
 
-TEMPLATE = gate_explorer_figures.template()
+TEMPLATE = gate_explorer.template()
 NET = {"hidden": 5, "depth": 3, "block": "highway", "gate_bias": -1.0}
 
 
@@ -66,19 +63,6 @@ def held_by(page: Path) -> dict:
     """Return the JSON object in a page."""
     text = page.read_text(encoding="utf-8")
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
-
-
-def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
-    net = net_for(digits)
-    net.params["W_T"][...] = 0
-    net.params["b_T"][...] = np.log([[1], [3], [1 / 3]])  # T = 1/2, 3/4, 1/4 in the three layers
-    images = digits.test_x
-    np.testing.assert_allclose(measurement.mean_gates(net, images).sum(axis=1), np.full(len(images), 1.5), rtol=1e-6)
-    net.params["W_T"][0, 0] = 1
-    _, cache = net.forward(as_inputs(images))
-    found = measurement.mean_gates(net, images).sum(axis=1)
-    np.testing.assert_allclose(found, cache.T.mean(axis=1).sum(axis=0), rtol=1e-5)
-    assert np.ptp(found) > 0.01
 
 
 def test_depths_are_averaged_by_class():
@@ -136,7 +120,7 @@ def test_untrained_weights_have_the_spread_of_their_initialisation(digits, init)
 
 def as_the_page(net: DeepNet) -> DeepNet:
     """Give a net the weights that its page has; returns it."""
-    factors, multiples = gate_explorer_figures.as_integers(net)
+    factors, multiples = gate_explorer.as_integers(net)
     sizes = [matrix.size for matrix in (net.params.input, *net.params.blocks, net.params.output)]
     net.params.flat[:] = np.repeat(factors, sizes) * multiples
     return net
@@ -151,35 +135,26 @@ def test_the_page_holds_the_weights_in_16_bits(saved):
     assert as_the_page(saved) is saved
     np.testing.assert_allclose(saved.params.flat, exact, rtol=0, atol=abs(exact).max() / 65_000)
     multiples = np.ascontiguousarray(unpacked(held["weights"]).reshape(2, -1).T).view("<i2")[:, 0]
-    np.testing.assert_array_equal(multiples, gate_explorer_figures.as_integers(saved)[1])
+    np.testing.assert_array_equal(multiples, gate_explorer.as_integers(saved)[1])
     assert held["config"] == saved.config
     assert held["sources"] == [f"mine.npz sha256 {hashlib.sha256(Path('mine.npz').read_bytes()).hexdigest()}"]
 
 
-def test_a_matrix_of_zeros_stays_one(digits):
-    assert not as_the_page(DeepNet(64, 10, hidden=3, depth=1, rng=None)).params.flat.any()
-
-
 def test_all_test_images_keep_their_answer_with_weights_of_16_bits(real_mnist):
     log = EXPERIMENT.read(committed_log("runs/gate_explorer.json"))
-    net, x = gate_explorer_figures.load(log), as_inputs(load_dataset("mnist", real_mnist).test_x)
+    net, x = gate_explorer.load(log), as_inputs(load_dataset("mnist", real_mnist).test_x)
     before = net.predict(x).argmax(axis=1)
     np.testing.assert_array_equal(as_the_page(net).predict(x).argmax(axis=1), before)
 
 
-def test_the_page_holds_the_digits_that_visitors_train_on(digits):
-    lab = gate_explorer_figures.lab(None)
+def test_the_page_holds_the_digits_and_the_twenty_logged_nets_behind_each_that_it_suggests(digits):
+    log, suggested = load("small_nets").read(committed_log("runs/small_nets.json")), load("small_nets").contents.NETS
+    lab = gate_explorer.lab(log.runs)
     images, classes = np.split(unpacked(lab["digits"]), [1797 * 64])
     for of, start in ((digits.train_x, 0), (digits.test_x, lab["n_train"])):
         np.testing.assert_array_equal(images.reshape(-1, 1, 8, 8)[start : start + len(of)], of)
     np.testing.assert_array_equal(classes, [*digits.train_y, *digits.test_y])
-
-
-def test_twenty_logged_nets_stand_behind_each_net_that_the_article_suggests():
-    lab = held_by(committed_log("viz/gate_explorer.html"))["lab"]
-    log = common.load("small_nets").read(committed_log("runs/small_nets.json"))
-    suggested = [json.loads(net) for net in re.findall(r"data-net='(.*?)'", TEMPLATE)]
-    assert suggested == [*small_nets.NETS]
+    assert [json.loads(net) for net in re.findall(r"data-net='(.*?)'", TEMPLATE)] == [*suggested]
     for net in suggested:
         (found,) = (of for of in lab["logged"] if net.items() <= of.items())
         runs = [run for run in log.runs if net.items() <= vars(run.config).items()]
@@ -197,24 +172,14 @@ def test_a_net_that_has_changed_since_its_log_is_refused(digits, saved, refused)
     assert files_below(Path("viz")) == before
 
 
-def test_tuned_nets_without_shallow_ones_are_refused(workdir):
-    Path("runs").mkdir()
-    shutil.copy(committed_log("run_sweep.json"), "run_sweep.json")
-    log = common.load("tuned_plain").read(committed_log("runs/tuned_plain.json"))
-    log.runs = [run for run in log.runs if run.cell.depth > tuned_plain.SHALLOW]
-    logs.write("runs/tuned_plain.json", log)
-    with refused_with("runs/tuned_plain.json: expected nets of at most 2 blocks, found none; make it with "):
-        gate_explorer_figures.depth_sweep()
-
-
 def test_lesions_are_shown_of_this_very_net_only(digits, saved):
     for net, path in ((net_for(digits, depth=4), "other.npz"), (saved, "mine.npz")):
         net.save(path)
-        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", path]) == 0
+        assert load("lesions").main(["run", "--dataset", "digits", "--model", path]) == 0
         if path == "other.npz":
             log_of_net("lesions-digits", path).rename("runs/lesions-digits.json")
             assert run_and_plot()["lesions"] is None
-    found, log = run_and_plot()["lesions"], lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
+    found, log = run_and_plot()["lesions"], load("lesions").read(log_of_net("lesions-digits", "mine.npz"))
     assert (found["none"], found["each"]) == (log.nets[0].error, log.nets[0].lesioned_error)
     of = found["trained"]
     assert of["first"][-1] == of["last"][-1]  # no layer is left
@@ -224,9 +189,9 @@ def test_lesions_are_shown_of_this_very_net_only(digits, saved):
 
 def test_drawings_are_framed_as_the_images_were(digits):
     mnist = json.loads(committed_log("runs/gate_explorer.json").read_text())["pixels"]
-    assert gate_explorer_figures.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
+    assert gate_explorer.framing(np.array(mnist)) == {"box": 20, "by_mass": True}
     for images in (digits.test_x[:10, 0], np.zeros((10, 8, 8), np.uint8)):
-        assert gate_explorer_figures.framing(images) == {"box": 8, "by_mass": False}
+        assert gate_explorer.framing(images) == {"box": 8, "by_mass": False}
 
 
 def test_a_name_cannot_end_the_script(saved):
@@ -239,7 +204,7 @@ def test_a_name_cannot_end_the_script(saved):
 def test_the_committed_page_is_small_and_shows_the_committed_lesions():
     page = committed_log("viz/gate_explorer.html")
     assert page.stat().st_size < 1_000_000
-    held, log = held_by(page), lesions.EXPERIMENT.read(committed_log("runs/lesions.json"))
+    held, log = held_by(page), load("lesions").read(committed_log("runs/lesions.json"))
     assert held["lesions"]["each"] in [net.lesioned_error for net in log.nets]
     assert len(held["lesions"]["each"]) == held["config"]["depth"]
 
@@ -278,8 +243,8 @@ def test_a_block_that_the_page_cannot_compute_is_refused(digits, monkeypatch, st
         ("np.maximum(H, 0, out=H); H[H > 6] = 6; H[H < 1] *= 0.1; H *= 1 / (1 + np.exp(-H))", "({H} − {x})·{T} + {x}"),
         ("np.clip(T, -5, 5, out=T); T[...] = np.where(T < 0, 2 * T, T); z[1:] -= 3", "({H} − {x})·{T} + {x}"),
         ("t = np.empty_like(H); np.sin(H.copy(), out=t); H += t", "({H} − {x})·{T} + {x}"),
-        ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}²))·{T} + {x} − 0.5·({x} − 1)/{x}²"),
-        ("x = np.sqrt(1 + np.square(x * 2))**3", "({H} − √(1 + ({x}·2)²)^3)·{T} + √(1 + ({x}·2)²)^3"),
+        ("x = x - 0.5 * (x - 1) / x**2", "({H} − ({x} − 0.5·({x} − 1)/{x}^2))·{T} + {x} − 0.5·({x} − 1)/{x}^2"),
+        ("x = np.sqrt(1 + (x * 2)**2)**3", "({H} − √(1 + ({x}·2)^2)^3)·{T} + √(1 + ({x}·2)^2)^3"),
         ("for _ in range(40): x = np.sin(x) * x", "({H} − sin(…)·…)·{T} + sin(…)·…"),  # a long one is cut
     ],
 )
@@ -288,21 +253,15 @@ def test_the_formula_of_a_block_is_read_off_its_function(step, formula):
     assert equation.formula() == formula
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 8), (1, 8, 4)], ids=["colour", "oblong"])
-def test_images_that_nobody_can_draw_are_refused(digits, shape):
-    images = np.zeros((20, *shape), np.uint8)
-    data = digits._replace(test_x=images, train_x=images)
-    with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
-        gate_explorer.look(net_for(data), data, 1)
-
-
-def test_a_class_with_a_single_test_image_is_refused(digits):
+def test_images_that_nobody_can_draw_and_T_whose_sum_is_no_depth_are_refused(digits, monkeypatch):
+    for shape in ((3, 8, 8), (1, 8, 4)):
+        data = digits._replace(train_x=np.zeros((20, *shape), np.uint8), test_x=np.zeros((20, *shape), np.uint8))
+        with refused_with("--dataset: expected square grey images", " x ".join(map(str, shape))):
+            gate_explorer.look(net_for(data), data, 1)
     data = digits._replace(test_x=digits.test_x[:10], test_y=np.arange(10))
     with refused_with("--dataset: expected two test images or more of each class", "found 1"):
         gate_explorer.look(net_for(data), data, 1)
 
-
-def test_T_whose_sum_is_no_depth_is_refused(digits, monkeypatch):
     def forward(x, z, y, activation):
         highway_forward(x, z, y, activation)
         z[1] -= 9
@@ -342,6 +301,6 @@ def test_the_template_fetches_nothing_and_runs_no_foreign_code():
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=(?!\"data:)|url\(|@import|\bfetch\(|XMLHttpRequest|\son\w+=", text)
     assert "http" not in text.replace("http-equiv", "")
-    assert [TEMPLATE.count(placeholder) for placeholder in gate_explorer_figures.PLACEHOLDERS] == [1, 1]
+    assert [TEMPLATE.count(placeholder) for placeholder in gate_explorer.PLACEHOLDERS] == [1, 1]
     assert min(map(float, re.findall(r"font(?:-size)?: ([\d.]+)rem", TEMPLATE))) >= 13 / 16
     assert not re.search(r"font(-size)?: [\d.]+px", TEMPLATE)

@@ -193,5 +193,5 @@ def test_an_experiment_that_is_not_listed_says_so_in_a_sentence(capsys, monkeypa
     monkeypatch.setattr(experiments, "STEPS", steps)
     assert experiments.main([]) == 0
     *_, first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("experiments/beyond/factor_model.py is not in this list: add it to STEPS")
-    assert last.startswith("experiments/lesions.py is not in this list: add it to STEPS")
+    assert first.startswith("experiments/factor_model.py is not in this list: add it to STEPS")
+    assert last.startswith("experiments/looks/lesions.py is not in this list: add it to STEPS")

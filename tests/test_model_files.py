@@ -1,7 +1,6 @@
 """Saved nets: a loaded net predicts as the saved one, to the bit; anything else is refused, and never unpickled."""
 
 import copy
-import io
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, files_below, refuse_net, small_conv_net, small_net
+from helpers import CONV_BLOCKS, SMALL_SHAPE, Intruder, contents, refuse_net, small_conv_net, small_net
 
 from highway_lab import nets
 from highway_networks import ACTIVATIONS, BLOCKS, DeepNet, InputError
@@ -70,22 +69,6 @@ def test_the_tensors_of_a_copy_are_views_of_its_own_flat_vector(make, again):
     assert not any((tensor == 7).any() for tensor in net.tensors().values())
 
 
-def test_a_pickled_net_holds_its_numbers_once():
-    net = dense()
-    assert len(pickle.dumps(net)) < 1.1 * net.params.flat.nbytes + 1000
-
-
-def test_saving_again_gives_the_same_bytes(saved):
-    DeepNet.load(saved).save(saved.with_name("again.npz"))
-    assert saved.read_bytes() == saved.with_name("again.npz").read_bytes()
-
-
-def test_the_path_is_taken_as_it_is(tmp_path):
-    """np.savez would add .npz to a name that lacks it."""
-    small_net("plain", "tanh", 1).save(tmp_path / "net.model")
-    assert list(files_below(tmp_path)) == ["net.model"]
-
-
 @pytest.mark.parametrize("make", [dense, everything])
 def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
     """Also one that would broadcast."""
@@ -95,16 +78,9 @@ def test_a_missing_misshapen_or_infinite_tensor_is_refused(tmp_path, make):
             net.save(path)
             rewrite(path, *[name] * (wrong is None), **({} if wrong is None else {name: wrong}))
             refuse_net(type(net), path, name)
-
-
-def test_a_missing_config_is_refused(saved):
-    rewrite(saved, "config")
-    refuse(saved, "config")
-
-
-def test_a_tensor_that_the_net_does_not_have_is_refused(saved):
-    rewrite(saved, W_C=np.zeros((2, 4, 4)))
-    refuse(saved, "W_C")
+    net.save(path)
+    rewrite(path, surplus=np.zeros(2))
+    refuse_net(type(net), path, "surplus")
 
 
 def test_a_net_of_another_format_is_refused(saved):
@@ -176,26 +152,9 @@ def pack(path: Path, name: str, content: bytes, compression: int = zipfile.ZIP_S
             archive.writestr(member, of)
 
 
-def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
-    """The array as in an .npy file."""
-    file = io.BytesIO()
-    np.lib.format.write_array(file, array, version)
-    return file.getvalue()
-
-
-BOMBS = {  # 16 or 32 MB each, in a small file
-    "a tensor": ("W_H.npy", lambda: npy(np.zeros(2**21))),
-    "one too many": ("surplus.npy", lambda: npy(np.zeros(2**21))),
-    "config": ("config.npy", lambda: npy(np.array(" " * 2**23))),
-    "format": ("format.npy", lambda: npy(np.zeros(2**22))),
-    "no array": ("notes.txt", lambda: bytes(2**24)),
-    "a header": ("W_H.npy", lambda: b"\x93NUMPY\x02\0" + (2**24).to_bytes(4, "little") + b" " * 2**24),
-}
-
-
-@pytest.mark.parametrize(("name", "content"), BOMBS.values(), ids=list(BOMBS))
-def test_what_does_not_belong_to_a_net_is_refused_before_it_is_unpacked(saved, name, content):
-    pack(saved, name, content(), zipfile.ZIP_DEFLATED)
+@pytest.mark.parametrize("name", ["W_H.npy", "surplus.npy", "config.npy", "notes.txt"])
+def test_a_small_file_that_expands_to_a_large_one_is_refused_before_it_is_unpacked(saved, name):
+    pack(saved, name, bytes(2**24), zipfile.ZIP_DEFLATED)
     tracemalloc.start()
     try:
         refuse(saved, f"in a file of {saved.stat().st_size:,}, more than 10 times as many")

@@ -7,13 +7,11 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from helpers import small_conv_net
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, lil_array
 
 import highway_networks as hn
 from conv_highway_networks import Blocks, ConvNet, Convolution
 from conv_recipes import configure
-from highway_lab.nets import summary
 from highway_networks import SCHEDULES, Config, Dataset, DeepNet, InputError, train
 
 RNG = np.random.default_rng(0)
@@ -121,20 +119,6 @@ def test_nets_and_runs_describe_themselves():
     assert re.fullmatch(
         r"Run\(highway depth 2, seed 0; epoch 3: accuracy [\d.]+ in training, .* in the test\)", repr(run)
     )
-
-
-def test_a_summary_has_a_line_for_each_layer_and_all_parameters():
-    lines = [line.split() for line in summary(NET).splitlines()]
-    assert lines[1:] == [
-        ["plain", "layer", "20", "→", "50", "1,050"],
-        ["10", "highway", "blocks", "50", "→", "50", "51,000"],
-        ["linear", "layer", "50", "→", "2", "102"],
-        ["in", "all", "52,152"],
-    ]
-    net = small_conv_net(batch_norm=True)
-    counted = [int(line.split()[-1].replace(",", "")) for line in summary(net).splitlines()[1:]]
-    assert sum(counted[:-1]) == counted[-1] == net.params.flat.size
-    assert repr(net).startswith("ConvNet(2 x 9 x 6 → 3 highway blocks of tanh maps → 3; ")
 
 
 WRONG_BATCHES = {

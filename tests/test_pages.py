@@ -61,10 +61,6 @@ def test_each_verdict_is_one_of_five_words_and_stands_in_the_opening(name):
     assert bold & {*Verdict}
 
 
-# By experiment, the data sets whose logs judge; figures 2 to 4 have several nets for MNIST on the page of section 4.
-JUDGING = {name: ["cifar-10"] for name in ("gate_maps", "class_routing", "lesions")}
-
-
 def verdict_rows() -> dict[Path, list[str]]:
     """The rows of the tables of claims, by page, that the logs of experiments give."""
     rows, index = {Path("README.md"): [], Path("experiments/README.md"): []}, Path("experiments")
@@ -72,7 +68,7 @@ def verdict_rows() -> dict[Path, list[str]]:
         experiment = load(name)
         if not hasattr(experiment.figures, "claims"):
             continue
-        paths = experiment.logs_of_tables(JUDGING.get(name, ["mnist"]))
+        paths = experiment.logs_of_tables(["mnist"])
         for _, claim in experiment.judge([experiment.read(ROOT / path) for path in paths if (ROOT / path).exists()]):
             ours, link = claim.section == OURS, f"[{claim.verdict}]({os.path.relpath(experiment.page, index)})"
             judged = [claim.paper, link, claim.why, came(claim)]

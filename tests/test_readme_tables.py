@@ -221,7 +221,6 @@ TEXTS = [  # a table, its log, and a text that it takes from it
     ("run_environment", "run.json", "a processor"),
     ("run_environment", "run.json", "openblas 0.3"),
     ("run_environment", "run.json", "python highway_networks.py --seed 0"),
-    ("factor_model_settings", "runs/factor_model.json", "penalty 1000"),
 ]
 
 
@@ -237,8 +236,8 @@ def test_no_text_of_a_log_is_markup_on_a_page(name, log, text, folder):
     assert any(HARMLESS in line for line in after)
 
 
-def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    """Put logs of other data or nets in the place of committed ones; yield the table, the log, expected and found."""
+def foreign_logs(folder: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Put logs of other data or nets in the place of committed ones; yield the log, expected and found."""
     mnist, cifar, other = (ROOT / name for name in ("runs/gate_maps.json", "runs/gate_maps-cifar-10.json", "models"))
     for part in ("runs", "models"):
         (folder / part).mkdir()
@@ -246,30 +245,29 @@ def foreign_logs(folder: Path) -> Iterator[tuple[str, str, tuple[str, str]]]:
         shutil.copy(path, folder / path.relative_to(ROOT))
 
     (folder / "runs" / cifar.name).write_bytes(mnist.read_bytes())
-    yield "gate_maps_claims", "runs/gate_maps-cifar-10.json", ("cifar-10", "mnist")
+    yield "runs/gate_maps-cifar-10.json", ("cifar-10", "mnist")
     text = mnist.read_text()
     (folder / "runs" / mnist.name).write_text(text.replace("models/highway-50.npz", "mine.npz"))
-    yield "gate_maps_claims", "runs/gate_maps.json", ("models/highway-50.npz", "mine.npz")
+    yield "runs/gate_maps.json", ("models/highway-50.npz", "mine.npz")
     (folder / "runs" / mnist.name).write_text(text)
     shutil.copy(folder / "models" / "highway-100.npz", folder / "models" / "highway-50.npz")
-    yield "gate_maps_claims", "runs/gate_maps.json", ("models/highway-50.npz", "models/highway-50.npz")
+    yield "runs/gate_maps.json", ("models/highway-50.npz", "models/highway-50.npz")
+
+
+def test_a_log_of_other_data_or_of_another_net_is_not_drawn_by_whatever_path(folder, refused):
+    for log, (expected, found) in foreign_logs(folder):
+        for path in (log, f"runs/../{log}", Path(log).absolute()):
+            message = refused(load("gate_maps").main, ["plot", str(path)])
+            assert re.search(f"{log}: expected the log of {expected}.*, found one of {found}.*; make it with", message)
+        assert not Path("viz").exists()
+
+
+def test_a_log_of_other_data_is_not_tabulated(folder, refused):
     write("run.json", made_up_log(dataset="cifar-10"))
-    yield "run", "run.json", ("mnist", "cifar-10")
-
-
-def test_a_log_in_the_place_of_a_committed_one_is_checked_by_whatever_path(folder, refused):
-    *_, (_, log, _), _ = foreign_logs(folder)
-    for path in (log, f"runs/../{log}", Path(log).absolute()):
-        assert "expected the log of models/highway-50.npz" in refused(load("gate_maps").main, ["plot", str(path)])
-    assert not Path("viz").exists()
-
-
-def test_a_log_of_other_data_or_of_another_net_is_not_tabulated(folder, refused):
-    for name, log, (expected, found) in foreign_logs(folder):
-        Path("README.md").write_text(f"<!-- table: {name} -->\n<!-- end table -->\n")
-        message = refused(pages.main, [])
-        assert re.search(f"{log}: expected the log of {expected}.*, found one of {found}.*; make it with", message)
-        assert Path("README.md").read_text() == f"<!-- table: {name} -->\n<!-- end table -->\n"
+    Path("README.md").write_text("<!-- table: run -->\n<!-- end table -->\n")
+    message = refused(pages.main, [])
+    assert re.search("run.json: expected the log of mnist.*, found one of cifar-10.*; make it with", message)
+    assert Path("README.md").read_text() == "<!-- table: run -->\n<!-- end table -->\n"
 
 
 def test_a_table_whose_log_is_missing_stays_as_it_is(folder, capsys):

@@ -5,7 +5,6 @@ import functools
 import math
 import threading
 import warnings
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,14 +13,11 @@ from helpers import assert_same_bits, refused_with, small_net, train_to, without
 from threadpoolctl import threadpool_limits
 
 import highway_estimators  # noqa: F401, adds its losses
-from conv_highway_networks import run_side_by_side
 from conv_recipes import ConvConfig
-from highway_lab.logs import numbers
 from highway_lab.threads import blas_pools, one_thread
 from highway_lab.training import Training, train_resumably
 from highway_networks import (
     BLOCKS,
-    GATE_SAMPLES,
     LOSSES,
     Architecture,
     Config,
@@ -182,15 +178,6 @@ def test_mean_gates_are_recorded_each_epoch_and_start_near_the_bias(digits):
     assert train_resumably(dataclasses.replace(SMALL, block="plain"), digits).gate_means is None
 
 
-def test_mean_gates_do_not_depend_on_the_batch_size(digits):
-    first, second = (Training(dataclasses.replace(SMALL, n_test=300, batch_size=size), digits) for size in (150, 7))
-    samples = as_inputs(first.data.test_x[:GATE_SAMPLES], np.float32)
-    assert len(samples) == GATE_SAMPLES
-    for training in (first, second):
-        next(training.epochs())
-        assert training.gate_means == [numbers(first.net.gate_means(samples), digits=4)]
-
-
 def test_the_recorded_gradient_norm_is_the_one_before_clipping(digits):
     clipped, free = (train_resumably(dataclasses.replace(SMALL, clip=clip, epochs=1), digits) for clip in (1e-3, 0))
     for run in (clipped, free):
@@ -258,12 +245,6 @@ def test_a_score_that_is_no_number_is_null_and_does_not_end_the_run():
     assert not run.diverged
 
 
-def test_a_loss_that_does_not_suit_the_targets_is_refused(digits):
-    for config, data in ((dataclasses.replace(SMALL, loss="squared-error"), digits), (SMALL, regression())):
-        with refused_with("`loss`", config.loss):
-            Training(config, data)
-
-
 # ------------------------------------------------------------------------------------- divergence
 
 
@@ -294,16 +275,6 @@ def test_a_run_without_scores_is_otherwise_the_same_run(digits):
     np.testing.assert_array_equal(unscored.net.params.flat, scored.net.params.flat)
 
 
-def test_a_run_whose_test_loss_alone_is_not_finite_has_diverged(digits, monkeypatch):
-    """There would be no test accuracy to report."""
-
-    def evaluate_blinded(net, x, *others):
-        return (math.nan, math.nan) if len(x) == SMALL.n_test else evaluate(net, x, *others)
-
-    monkeypatch.setattr("highway_networks.evaluate", evaluate_blinded)
-    assert train_resumably(SMALL, digits).diverged
-
-
 # ---------------------------------------------------------------------------------------- batches
 
 
@@ -317,27 +288,6 @@ def test_an_epoch_sees_every_image_once_but_for_a_dropped_short_batch(n, drop_la
     order = np.concatenate(epoch)
     assert len(set(order)) == len(order) == sum(expected)
     assert set(order) <= set(range(n))
-
-
-def test_every_epoch_and_every_seed_has_an_order_of_its_own(digits, monkeypatch):
-    orders = []
-
-    def recorded(*arguments):
-        epoch = list(batches(*arguments))
-        orders.append(np.concatenate(epoch).tolist())
-        return epoch
-
-    monkeypatch.setattr("highway_networks.batches", recorded)
-    for seed in (0, 1):
-        train_resumably(dataclasses.replace(SMALL, seed=seed), digits)
-    assert len(orders) == 4
-    assert all(first != second for first, second in combinations(orders, 2))
-
-
-@pytest.mark.parametrize(("batch_size", "drop_last"), [(1, False), (150, True), (151, False), (10_000, False)])
-def test_batches_of_one_and_batches_of_all_can_be_trained_on(digits, batch_size, drop_last):
-    config = dataclasses.replace(SMALL, batch_size=batch_size, drop_last=drop_last, epochs=1)
-    assert not train_resumably(config, digits).diverged
 
 
 # -------------------------------------------------------------------------------------- evaluation
@@ -393,22 +343,6 @@ def threads_now() -> set[int]:
     return {pool["num_threads"] for pool in blas_pools().info()}
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_calls_side_by_side_give_their_results_in_order(threads):
-    """Each has the caller's way with overflow, and no Python thread is left."""
-
-    def measure(number: float, power: int) -> float:
-        return float(np.float64(number) ** power)
-
-    before = threading.active_count()
-    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-        run_side_by_side(threads, measure, [1.0, 1e300], [1, 2])
-    with np.errstate(over="ignore"):
-        found = run_side_by_side(threads, measure, [2.0, 1e300, 3.0], [2, 2, 2])
-    assert found == [4, math.inf, 9]
-    assert threading.active_count() == before
-
-
 # ------------------------------------------------------------------------------------------ config
 
 
@@ -426,20 +360,6 @@ def test_calls_side_by_side_give_their_results_in_order(threads):
 def test_a_hyperparameter_that_makes_no_sense_is_refused(name, value):
     with refused_with(f"`{name}`: ", value):
         Config(**{name: value})
-
-
-def test_one_image_of_each_kind_is_enough_to_train_on():
-    one = np.zeros((1, 1), np.uint8), np.zeros(1, np.uint8)
-    data = Dataset(*one, *one, outputs=10)
-    run = train_resumably(dataclasses.replace(SMALL, epochs=50, n_train=1, n_test=1), data)
-    assert run.history.test_score[-1] == 1
-
-
-def test_the_record_has_the_trained_net_which_no_log_holds(digits):
-    run = train_resumably(dataclasses.replace(SMALL, n_test=100), digits)
-    chosen = Training(run.config, digits).data
-    assert evaluate(run.net, chosen.test_x, chosen.test_y, CROSS_ENTROPY)[1] == run.history.test_score[-1]
-    assert "net" not in dataclasses.asdict(run)
 
 
 @pytest.mark.parametrize(("field", "table"), [("block", BLOCKS), ("loss", LOSSES)])

@@ -19,8 +19,8 @@ import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from experiments import common, depth_search, gate_maps
-from experiments.looks import models
+from experiments import common, depth_search
+from experiments.looks import gate_maps, models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.commands import checkpoint_beside

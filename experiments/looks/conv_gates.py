@@ -110,14 +110,12 @@ def first_of_each_class(data: Dataset) -> list[int]:
 
 def load(path: Path, data: Dataset) -> ConvNet:
     """Read a net with gates for these images; raises InputError for any other."""
-    net = load_net(path, ConvNet)
-    shape, d_out, wanted = tuple(net.config["shape"]), net.config["d_out"], data.train_x.shape[1:]
-    if "T" not in net.block.branches or not net.depth:
-        found = f"{net.depth} {net.config['block']} blocks"
-        raise InputError(f"{path}: expected a net with gates, found {found}; train one with --block highway")
-    if (shape, d_out) != (wanted, data.outputs):
-        found = f"images {wanted} of {data.outputs} classes, found one for {shape} of {d_out}"
-        raise InputError(f"{path}: expected a net for {found}; give its own --dataset, and --size, without --smoke")
+    net, shape = load_net(path, ConvNet), data.train_x.shape[1:]
+    own = tuple(net.config["shape"]), net.config["d_out"]
+    if "T" not in net.block.branches or not net.depth or own != (shape, data.outputs):
+        wanted = f"a net with gates for images {shape} of {data.outputs} classes"
+        found = f"{net.depth} {net.config['block']} blocks for images {own[0]} of {own[1]} classes"
+        raise InputError(f"{path}: expected {wanted}, found {found}; give its own --dataset, or train another")
     return net
 
 

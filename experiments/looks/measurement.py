@@ -14,7 +14,7 @@ its input, as those of other kinds than the paper's do here, too.
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ RARE = 0.01  # share of samples; a gate that is open, or closed, for fewer count
 POINT = 0.01  # one percentage point of error
 IDLE = 0.001  # closing an idle block changes the error by less
 IDLE_THRESHOLDS = (0.0001, 0.0002, 0.0005, IDLE, 0.002, 0.005, POINT)
+TIMES = (0.5, 1, 2)  # the threshold of an idle block, at which shares of idle blocks are judged
 SET_IMAGES = 10_000  # training images on which sets of blocks are closed
 SEED = 0  # of the weights of a net that was not trained, of random groups, and of each choice of images
 DIGITS = 3  # significant ones, of means over images
@@ -254,3 +255,13 @@ def count_spared(errors: np.ndarray, fall: float = POINT) -> int:
     """Return how many blocks of an order can be closed before accuracy has fallen by `fall`; errors: (L+1,)."""
     fallen = np.asarray(errors) >= errors[0] + fall
     return int(fallen.argmax()) - 1 if fallen.any() else len(errors) - 1
+
+
+def rises(seen: Any) -> np.ndarray:
+    """Return the points by which the error rises with each block closed, (L,), of `error` and `lesioned_error`."""
+    return 100 * (np.array(seen.lesioned_error) - seen.error)
+
+
+def idle_share(seen: Any, points: float) -> float:
+    """Return the share of blocks, in %, whose closing changes the error by less than so many points."""
+    return float(100 * np.mean(np.abs(rises(seen)) < points))

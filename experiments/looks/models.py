@@ -116,18 +116,16 @@ def from_file(path: Path, data: Dataset) -> Source:
     return Source(str(path), sha256_of(path), None)
 
 
+def to_train(name: str, config: Config, seed: int, data: Dataset) -> Source:
+    """Return the source of a net that is trained on all images; its file begins with `name`."""
+    config = replace(config, seed=seed, n_train=len(data.train_x), n_test=len(data.test_x))
+    return Source(str(CHECKPOINTS / f"{name}-seed-{seed}.npz"), None, config)
+
+
 def from_training(name: str, job: ExperimentJob, *, epochs: int, seed: int) -> Source:
-    """Return the source of a net that is trained on all images, of 50 layers unless it smokes: BEST for MNIST.
-
-    The net's file begins with `name`.
-    """
+    """Return the source of a net that is trained here, of 50 layers unless in a smoke run: BEST for MNIST."""
     config = SMOKE if job.smoke else BEST if job.dataset == "mnist" else FALLBACK
-    config = replace(config, seed=seed, epochs=epochs, **sizes(job.data))
-    return Source(str(CHECKPOINTS / f"{name}-{job.dataset}-seed-{seed}.npz"), None, config)
-
-
-def sizes(data: Dataset) -> dict[str, int]:
-    return {"n_train": len(data.train_x), "n_test": len(data.test_x)}
+    return to_train(f"{name}-{job.dataset}", replace(config, epochs=epochs), seed, job.data)
 
 
 def settings_of(epochs: int, n_train: int) -> list[Config]:
@@ -138,18 +136,15 @@ def settings_of(epochs: int, n_train: int) -> list[Config]:
 
 def by_setting(dataset: str, data: Dataset, smoke: bool) -> dict[str, list[Source]]:
     """Return nets trained for LONG epochs, by setting, one a seed: RELU and tanh from each of PAPER_BIASES."""
-    epochs, seeds = (2, SEEDS[:2]) if smoke else (LONG, SEEDS)
-    budget = {"epochs": epochs, **sizes(data)}
-    budget |= {"depth": SMOKE.depth, "hidden": SMOKE.hidden} if smoke else {}
-
-    def source(config: Config, seed: int) -> Source:
-        name = f"{dataset}{'-smoke' * smoke}-{config.activation}{config.gate_bias:.2g}-seed-{seed}.npz"
-        return Source(str(CHECKPOINTS / name), None, replace(config, seed=seed, **budget))
-
-    return {
-        f"{config.activation}, b_T {config.gate_bias:.2g}": [source(config, seed) for seed in seeds]
-        for config in settings_of(epochs, budget["n_train"])
-    }
+    budget, seeds = {"epochs": LONG}, SEEDS
+    if smoke:
+        budget, seeds = {"epochs": 2, "depth": SMOKE.depth, "hidden": SMOKE.hidden}, SEEDS[:2]
+    found, begin = {}, f"{dataset}{'-smoke' * smoke}"
+    for config in settings_of(budget["epochs"], len(data.train_x)):
+        setting, name = (f"{config.activation}{between}{config.gate_bias:.2g}" for between in (", b_T ", ""))
+        config = replace(config, **budget)
+        found[setting] = [to_train(f"{begin}-{name}", config, seed, data) for seed in seeds]
+    return found
 
 
 def obtain(source: Source, data: Dataset) -> DeepNet:
@@ -180,12 +175,9 @@ def load(path: Path, data: Dataset) -> DeepNet:
     d_in, d_out, block = (net.config[name] for name in ("d_in", "d_out", "block"))
     pixels = math.prod(data.train_x.shape[1:])
 
-    if net.depth == 0 or (lacking := lacks(net)):
-        found = f"{net.depth} {block} blocks" + (f", which have no {lacking}" if net.depth else "")
-        raise InputError(
-            f"{path}: expected blocks with a transform gate T and a path past it, found {found}; "
-            "train one with --block highway"
-        )
+    if net.depth == 0 or not net.has_gates:
+        found = f"expected blocks with a transform gate T, found {net.depth} {block} blocks"
+        raise InputError(f"{path}: {found}; train one with --block highway")
     if (d_in, d_out) != (pixels, data.outputs):
         raise InputError(
             f"{path}: expected {pixels} inputs and {data.outputs} outputs, found {d_in} and {d_out}; "
@@ -195,21 +187,6 @@ def load(path: Path, data: Dataset) -> DeepNet:
         if not (np.abs(net.predict(as_inputs(data.train_x[:ROWS], net.dtype))) < 1e15).all():  # also false for NaN
             raise InputError(f"{path}: expected outputs of moderate size, found some beyond 1e15; train it anew")
     return net
-
-
-def lacks(net: DeepNet) -> str | None:
-    """Return what the blocks of a net need to be looked into, but lack: T, or a path past it; None if they have both.
-
-    A path past T is there if the output follows the input where T is 0 and no branch changes.
-    """
-    if "T" not in net.block.branches:
-        return "transform gate T"
-    G, x = len(net.block.branches), np.array([[0.0, 1.0]]).repeat(net.hidden, axis=0)  # (D, 2)
-    z, y = np.zeros((G, net.block.rows(net.hidden) // G, 2)), np.empty_like(x)
-    z[net.block.branches.index("T")] = -1e4  # σ(−1e4) is exactly 0
-    with np.errstate(over="ignore"):
-        net.block.forward(x, z, y, net.activation)
-    return None if (y[:, 0] != y[:, 1]).all() else "path past T"
 
 
 def describe(source: Source, net: DeepNet, data: Dataset) -> Model:

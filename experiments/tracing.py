@@ -16,14 +16,13 @@ a plane that stores d bytes extends that far. Computing and writing are free. In
 import math
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from itertools import count
 
 import numpy as np
 
 BYTES = 4  # per value: nets are trained in float32
-Event = tuple[tuple[str, ...], tuple[int, ...]]  # a label, and the values that are read: none, one or two
+Event = tuple[int, ...]  # the values that are read: none, one or two
 
 
 class Trace:
@@ -35,16 +34,7 @@ class Trace:
 
     def __init__(self, *, copies: bool):
         self.events: list[Event] = []
-        self._copies, self._label = copies, ()
-
-    @contextmanager
-    def labelled(self, *label: str) -> Iterator[None]:
-        """Label the events inside this context; also a decorator of functions."""
-        outer, self._label = self._label, label
-        try:
-            yield
-        finally:
-            self._label = outer
+        self._copies = copies
 
     def argument(self, values: np.ndarray) -> np.ndarray:
         """Push an argument of the program; returns it as an array of Scalars."""
@@ -54,7 +44,7 @@ class Trace:
 
     def record(self, value: float, *operands: "Scalar") -> "Scalar":
         """Record the operation that reads these operands; returns its result."""
-        self.events.append((self._label, tuple(operand.number for operand in operands)))
+        self.events.append(tuple(operand.number for operand in operands))
         return Scalar(self, len(self.events) - 1, float(value))
 
     def copy(self, scalar: "Scalar") -> "Scalar":
@@ -113,10 +103,10 @@ def depths(events: Collection[Event], kept: Collection[int] | None = None) -> np
     The stack is the list of the times at which its values were last used. These ascend, so bisection finds a value;
     most reads are near the end, so deleting moves little.
     """
-    last_read = {value: event for event, (_, operands) in enumerate(events) for value in operands}
+    last_read = {value: event for event, operands in enumerate(events) for value in operands}
     last_read |= dict.fromkeys(range(len(events)) if kept is None else kept, math.inf)
     found, stack, used, clock = [], [], [], count()
-    for event, (_, operands) in enumerate(events):
+    for event, operands in enumerate(events):
         found += [len(stack) - bisect_left(stack, used[value]) for value in operands]
         for value in dict.fromkeys(operands):
             del stack[bisect_left(stack, used[value])]

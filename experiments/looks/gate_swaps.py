@@ -10,21 +10,28 @@ Gates are given in all layers at once; for two kinds of donor also in one layer 
 last k. All on test images; nothing is chosen by them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from highway_lab.fields import NonEmpty, NotNegative, Share, dict_of, lists_of
-from highway_lab.logs import Log, Result, numbers
+from highway_lab.figures import COLORS, FAINT_INK, INK, draw_by_layer, draw_level, new_figure
+from highway_lab.intervals import interval
+from highway_lab.logs import Log, Result
+from highway_lab.logs import numbers as rounded_list
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, as_inputs, rounded
 
-from .common import Experiment, ExperimentJob
-from .looks import models
-from .looks.measurement import class_means, in_batches
-from .looks.models import Source
+from ..claims import ACCURACY_MARGIN, combine, judge_better
+from ..common import Experiment, ExperimentJob, group_by
+from ..common_figures import PAPER, name_setting
+from . import measurement, models
+from .measurement import in_batches, walk
+from .models import Source
 
 GATES, STATES = "T", "H"  # the branches
 OWN, UNTRAINED = "own", "untrained net"
@@ -112,28 +119,6 @@ def from_means(means: np.ndarray, labels: np.ndarray) -> Donor:
     return lambda part: means[labels[part]].transpose(1, 2, 0)
 
 
-def block_given(net: DeepNet, l: int, x: np.ndarray, branch: str, given: np.ndarray) -> np.ndarray:
-    """Return the output (D, B) of block l for x (D, B), with a branch, "H" or "T", given for all blocks, (L, D, B)."""
-    z, _ = next(net.iterate_blocks(x, l))
-    z[net.block.branches.index(branch)] = given[l]
-    H, T = z
-    return (H - x) * T + x  # eq. 3
-
-
-def iterate_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> Iterator[np.ndarray]:
-    """Yield x (D, B), the input of block l, and the outputs of it and all later blocks, with a branch given."""
-    yield x
-    for block in range(l, net.depth):
-        x = block_given(net, block, x, branch, given)
-        yield x
-
-
-def predict_given(net: DeepNet, x: np.ndarray, branch: str, given: np.ndarray, l: int = 0) -> np.ndarray:
-    """Return the logits (B, K) for x (D, B), the input of block l, with a branch (L, D, B) given from there on."""
-    *_, y = iterate_given(net, x, branch, given, l)
-    return net.forward_from(y, net.depth)
-
-
 def measure_swap(
     net: DeepNet, images: np.ndarray, labels: np.ndarray, branch: str, donor: Donor, donor_labels: np.ndarray
 ) -> Swap:
@@ -142,7 +127,8 @@ def measure_swap(
     for part, x in in_batches(net, images, "swaps"):
         given = donor(part)
         distance += np.abs(given - own(part)).mean() * x.shape[1]
-        found[part] = predict_given(net, x, branch, given).argmax(axis=1)
+        *_, y = walk(net, x, **{branch: given})
+        found[part] = net.forward_from(y, net.depth).argmax(axis=1)
     before = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
     return Swap(
         distance=rounded(distance / len(labels), DIGITS),
@@ -158,19 +144,22 @@ def measure_layers(net: DeepNet, images: np.ndarray, labels: np.ndarray, donor: 
     distance, each, first, last = (np.zeros(L + of) for of in (0, 0, 1, 1))
     for part, x in in_batches(net, images, "layers"):
         _, cache = net.forward(as_inputs(images[part], net.dtype))
-        given, y = donor(part), labels[part]
+        given = donor(part)
 
-        def wrong(logits: np.ndarray, y: np.ndarray = y) -> int:
-            return np.count_nonzero(logits.argmax(axis=1) != y)
+        def wrong(x: np.ndarray, l: int, y: np.ndarray = labels[part]) -> int:
+            """Count the images that blocks l = 0..L-1 and later ones, with their own gates, misread."""
+            return np.count_nonzero(net.forward_from(x, l).argmax(axis=1) != y)
 
         distance += np.abs(given - cache.T).mean(axis=1).sum(axis=1)
-        for l, x_l in enumerate(cache.x[:-1]):
-            each[l] += wrong(net.forward_from(block_given(net, l, x_l, GATES, given), l + 1))
-        for k, x_k in enumerate(iterate_given(net, x, GATES, given)):
-            first[k] += wrong(net.forward_from(x_k, k))
+        for l in range(L):
+            *_, y = walk(net, cache.x[l], [l], T=given)
+            each[l] += wrong(y, l + 1)
+        for k, y in enumerate(walk(net, x, T=given)):
+            first[k] += wrong(y, k)
         for k in range(L + 1):
-            last[k] += wrong(predict_given(net, cache.x[L - k], GATES, given, L - k))
-    return Curves(*(numbers(sums / len(labels), DIGITS) for sums in (distance, each, first, last)))
+            *_, y = walk(net, cache.x[L - k], range(L - k, L), T=given)
+            last[k] += wrong(y, L)
+    return Curves(*(rounded_list(sums / len(labels), DIGITS) for sums in (distance, each, first, last)))
 
 
 def examine(task: Task, data: Dataset) -> NetSwaps:
@@ -187,7 +176,10 @@ def examine(task: Task, data: Dataset) -> NetSwaps:
 
     with one_thread():
         net, untrained = models.obtain(task.source, data), Training(config, data).net
-        means, another = class_means(net, data.train_x, data.train_y).astype(net.dtype), labels[partners[OTHER]]
+        means, another = (
+            measurement.class_means(net, data.train_x, data.train_y).astype(net.dtype),
+            labels[partners[OTHER]],
+        )
         overall = np.average(means, axis=0, weights=np.bincount(data.train_y, minlength=len(means)))
         no_image = {
             CLASS_MEAN: (from_means(means, labels), labels),
@@ -216,3 +208,102 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "swap gates between images; resumable")
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def settings(log: GateSwapsLog) -> dict[str, list[NetSwaps]]:
+    return group_by(log.nets, lambda net: name_setting(net.task.source.training))
+
+
+def points(nets: Sequence[NetSwaps], branch: str, kind: str, measure: str = "error") -> np.ndarray:
+    """Return a share of the images in %, of each net; `branch` is gates, states or untrained."""
+    return np.array([100 * getattr(getattr(net, branch)[kind], measure) for net in nets])
+
+
+def rises(nets: Sequence[NetSwaps], kind: str) -> np.ndarray:
+    """Return by how many points the error with gates of one kind exceeds that with an image's own, of each net."""
+    return points(nets, "gates", kind) - points(nets, "gates", OWN)
+
+
+def numbers(log: GateSwapsLog) -> dict:
+    """Return what the page quotes: means and intervals, in %, of ReLU, tanh from −2 and tanh from −4, in this order.
+
+    The rule, in this form since the runs, judges by gates that depend on no image: do they cost more than an image's
+    own? Gates of another class would not do, as they tell a wrong class. Untrained nets are no control: their error is
+    that of chance, so they have nothing to lose. A question of ours is whether gates of the same class cost anything.
+    """
+    groups = settings(log)
+
+    def shares(branch: str, measure: str) -> dict[str, list[float]]:
+        kinds = getattr(log.nets[0], branch)
+        return {
+            kind: [of for nets in groups.values() for of in interval(points(nets, branch, kind, measure))]
+            for kind in kinds
+        }
+
+    rise = {kind: {of: interval(rises(nets, kind)) for of, nets in groups.items()} for kind in (SAME, OVERALL_MEAN)}
+    judged = {kind: {of: judge_better(rise[kind][of], ACCURACY_MARGIN) for of in groups} for kind in rise}
+    return {
+        "error": shares("gates", "error"),
+        "changed": {"trained": shares("gates", "changed")[OTHER], "untrained": shares("untrained", "changed")[OTHER]},
+        "as_donor": {"gates": shares("gates", "as_donor")[OTHER], "states": shares("states", "as_donor")[OTHER]},
+        "rise": rise,
+        "verdict": judged[OVERALL_MEAN].pop(PAPER),
+        "of_others": combine(judged[OVERALL_MEAN].values()),
+        "of_same_class": combine(judged[SAME].values()),
+        "gate_bias": [nets[0].task.source.training.gate_bias for nets in groups.values()],
+        "seeds": len(groups[PAPER]),
+    }
+
+
+RIGHT, NONE, WRONG = COLORS["highway"], COLORS["lstm"], COLORS["plain"]  # by the class that the donor's gates tell
+DRAWN = {
+    OWN: INK,
+    **dict.fromkeys((SAME, CLASS_MEAN), RIGHT),
+    **dict.fromkeys((OVERALL_MEAN, UNTRAINED), NONE),
+    **dict.fromkeys((OTHER_MEAN, OTHER), WRONG),
+}
+TICKS = (0.1, 1, 10, 100)  # of errors in %
+
+
+def figure(log: GateSwapsLog) -> Figure:
+    """Draw, by setting, the error with gates given in all blocks, above, and its rise by the one that gets them."""
+    groups = settings(log)
+    figure, (above, below) = new_figure(
+        "The wrong gates cost trained nets accuracy",
+        6.2,
+        nrows=2,
+        ncols=len(groups),
+        sharey="row",
+        height_ratios=(1.25, 1),
+    )
+    for top, bottom, (setting, nets) in zip(above, below, groups.items(), strict=True):
+        draw_donors(top, nets)
+        top.set_title(setting)
+        draw_level(bottom, 0, "_own")
+        for kind in (SAME, OTHER):
+            rises_by_block = [100 * (np.array(net.layers[kind].each) - net.error) for net in nets]
+            draw_by_layer(bottom, np.array(rises_by_block), label=kind, color=DRAWN[kind])
+    above[1].set_xlabel("error (%), gates given in all blocks")
+    below[0].set_ylabel("rise in error (points)")
+    below[1].set_xlabel("the only block that gets these gates")
+    below[-1].legend(loc="upper right", handlelength=1, frameon=False, labelcolor="linecolor")
+    return figure
+
+
+def draw_donors(axes: Axes, nets: Sequence[NetSwaps]) -> None:
+    """Draw the error with gates given in all blocks: a row a donor, a dot a net, a bar the mean."""
+    for row, (kind, color) in enumerate(DRAWN.items()):
+        errors = points(nets, "gates", kind)
+        axes.plot(errors, [row] * len(errors), "o", color=color, alpha=0.5, markersize=6, clip_on=False)
+        axes.plot([errors.mean()] * 2, [row - 0.35, row + 0.35], color=color)
+    axes.axvline(np.mean([100 * net.error for net in nets]), color=FAINT_INK, linewidth=1, zorder=0)
+    axes.set(xscale="log", xlim=(0.03, TICKS[-1]), ylim=(len(DRAWN) - 0.5, -0.5))  # the first on top
+    axes.set_xticks(TICKS, TICKS)
+    axes.minorticks_off()
+    axes.set_yticks(range(len(DRAWN)), DRAWN)
+
+
+FIGURES = {"gate_swaps.png": figure}

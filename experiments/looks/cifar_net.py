@@ -16,9 +16,9 @@ from highway_lab.fields import Count, NonEmpty, Share
 from highway_lab.logs import Log, TrainedRun
 from highway_networks import Config, Dataset, rounded
 
-from .common import Experiment, ExperimentJob, curve, fit, group, hold_out
-from .looks import models
-from .looks.models import Model, Source
+from ..common import Experiment, ExperimentJob, curve, fit, group, hold_out
+from . import models
+from .models import Model, Source
 
 RATES = (0.01, 0.02, 0.05, 0.1)
 SEEDS = (100, 101, 102)  # not those of the nets that figure 4 adds to this one
@@ -74,3 +74,18 @@ def run(job: ExperimentJob) -> None:
 
 
 EXPERIMENT.add_run(run, "train the grid and the net; resumable", "cifar-10")
+
+FIGURES = {}
+
+
+def numbers(log: CifarNetLog) -> dict:
+    """Return what the page quotes: validation accuracies in %, at the best epoch of a rate and at the choice."""
+    scores = means(log.runs, "test_score")
+    return {
+        "best": {lr: float(100 * np.nanmax(values[1:])) for lr, values in scores.items()},
+        "chosen": {"rate": log.lr, "epochs": log.epochs, "score": 100 * scores[log.lr][log.epochs]},
+        "seeds": len({run.config.seed for run in log.runs}),
+        "margin": 100 * log.margin,
+        "train_score": 100 * log.net.train_score,
+        "test_score": 100 * log.net.test_score,
+    }

@@ -1,0 +1,235 @@
+"""Do carry paths move less data than a plain net of the same depth?
+
+The blocks of plain, residual and highway nets, of equal width or of equal parameters, run forward and backward on
+Scalars that record every read; tracing.py charges the reads. First layer, last layer and loss, which all nets share,
+are left out. The stack holds the parameters, in the order of the optimiser, then x_0, and later dL/dx_L.
+
+Two rules of such a count are open, so there are four counts. A copy, such as a plain block's y = H, may be a read, as
+in arrays of floats, or free, as it makes no new number. A value that is never read again may stay in the stack, as in
+the definition, or leave it, as where its memory is reused; parameters and their gradients always stay.
+
+No code branches on a value, so a cost depends on sizes alone: random numbers serve, and there is no spread.
+
+Verdict on "carry paths move less data": by the first rule, such a net costs less than the plain one by MARGIN or more.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from msgspec import Meta
+
+from highway_lab.fields import Count, NonEmpty, dict_of
+from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
+from highway_lab.logs import Log, Result
+from highway_networks import DeepNet, Workspace, affine_forward
+
+from .claims import Verdict, combine
+from .common import NO_DATA, Experiment, ExperimentJob
+from .tracing import BYTES, Memory, Trace, costs, depths
+
+BLOCKS = ("plain", *(CARRYING := ("residual", "highway")))
+EQUAL = ("width", "parameters")
+WIDER = {2: 3, 14: 20, 84: 119}  # a plain block's width for as many parameters: 12, 420, 14,280
+SIZES = {"width": 14, "depth": 8, "batch": 1}  # where they are not varied
+VARIED = {"width": tuple(WIDER), "depth": (2, 4, 8, 16, 32, 64, 128), "batch": (1, 2, 4, 8, 16, 32)}
+MARGIN = 0.01  # of the plain net's cost: at equal parameters, highway blocks read 1 % fewer weights
+
+
+class Rule(NamedTuple):
+    """A way to count: whether copies are reads, and whether values that are never read again stay in the stack."""
+
+    copies: bool
+    stays: bool
+
+
+RULES = {
+    "nothing leaves the stack": Rule(copies=True, stays=True),
+    "dead values leave it": Rule(copies=True, stays=False),
+    "nothing leaves, copies free": Rule(copies=False, stays=True),
+    "dead values leave, copies free": Rule(copies=False, stays=False),
+}
+USUAL = next(iter(RULES))  # the rule that decides
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the nets that are compared: equal "width" or "parameters"; `width` is the highway net's."""
+
+    equal: Literal[*EQUAL]
+    width: Count
+    depth: Count
+    batch: Count
+
+    def width_of(self, block: str) -> int:
+        wider = self.equal == "parameters" and block != "highway"
+        return WIDER[self.width] if wider else self.width
+
+
+@dataclass
+class Movement:
+    """Data movement of one step: cost by each of RULES, number of operations beside copies.
+
+    reads   cost by pass, part of a block and what is read, in logs that have it
+    """
+
+    width: Count
+    n_params: Count
+    operations: Count
+    costs: dict_of(RULES, Annotated[int, Meta(ge=1)])
+    reads: list[dict[str, str | int]]
+
+
+@dataclass
+class Comparison(Result):
+    """Nets of one setting by their kind of block."""
+
+    setting: Setting
+    nets: dict_of(BLOCKS, Movement)
+
+    def relative(self, block: str, rule: str = USUAL) -> float:
+        """Return a net's cost as a multiple of the plain net's."""
+        return self.nets[block].costs[rule] / self.nets["plain"].costs[rule]
+
+
+@dataclass
+class DataMovementLog(Log):
+    """runs/data_movement.json; `bytes` per value."""
+
+    dataset: None
+    bytes: Count
+    comparisons: NonEmpty[Comparison]
+
+    def varied(self, name: str, equal: str = "parameters") -> list[Comparison]:
+        """Return the comparisons in which only that size differs from SIZES, in its order."""
+        usual = Setting(equal, **SIZES)
+        chosen = [of for of in self.comparisons if replace(of.setting, **{name: SIZES[name]}) == usual]
+        return sorted(chosen, key=lambda of: getattr(of.setting, name))
+
+
+EXPERIMENT = Experiment(__name__, __doc__, DataMovementLog, NO_DATA)
+
+
+def trace_step(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray, *, copies: bool) -> tuple[Trace, DeepNet, Workspace]:
+    """Run a net's blocks forward and backward on Scalars, given x_0 and dL/dx_L, (D, B) each."""
+    trace = Trace(copies=copies)
+    blocks = DeepNet(**net.config | {"d_in": 0, "d_out": 0, "dtype": object}, rng=None)
+    np.copyto(blocks.params.blocks, trace.argument(net.params.blocks))
+    w = Workspace(blocks, x_0.shape[1])
+    for name in ("x", "dz", "flows"):  # to which blocks copy
+        setattr(w, name, getattr(w, name).view(Memory))
+    np.copyto(w.x[0], trace.argument(x_0))
+    for l in range(net.depth):  # as DeepNet.forward does
+        affine_forward(blocks.params.blocks[l], w.x1[l], w.z[l])
+        blocks.block.forward(w.x[l], w.branches[l], w.x[l + 1], blocks.activation)
+    gradients = blocks.backward_blocks(np.empty((x_0.shape[1], 0)), w)
+    np.copyto(next(gradients), trace.argument(dx_L))
+    for _ in gradients:
+        pass
+    return trace, blocks, w
+
+
+def measure(net: DeepNet, x_0: np.ndarray, dx_L: np.ndarray) -> Movement:
+    """Trace a step of a net's blocks, and charge it by each rule."""
+    steps = {copies: trace_step(net, x_0, dx_L, copies=copies) for copies in (True, False)}
+    charged = {}
+    for name, (copies, stays) in RULES.items():
+        trace, blocks, workspace = steps[copies]
+        lasting = (*blocks.params.blocks.flat, *workspace.gradients.blocks.flat)
+        found = depths(trace.events, None if stays else {scalar.number for scalar in lasting})
+        charged[name] = int(costs(found).sum())
+    return Movement(
+        width=net.hidden,
+        n_params=net.params.blocks.size,
+        operations=sum(operands != () for operands in steps[False][0].events),
+        costs=charged,
+        reads=[],
+    )
+
+
+def compare(setting: Setting, _: None) -> Comparison:
+    rng, nets = np.random.default_rng(0), {}
+    for block in BLOCKS:
+        D = setting.width_of(block)
+        net = DeepNet(1, 1, hidden=D, depth=setting.depth, block=block, dtype=np.float64, rng=rng)
+        nets[block] = measure(net, *rng.standard_normal((2, D, setting.batch)))
+    return Comparison(None, setting, nets)
+
+
+def plan(smoke: bool) -> list[Setting]:
+    """Return the settings to compare, the largest first."""
+    few = slice(2 if smoke else None)
+    panels = [("width", "depth"), *(("parameters", name) for name in VARIED)]
+    settings = {Setting(equal, **SIZES | {name: value}) for equal, name in panels for value in VARIED[name][few]}
+    settings.add(Setting("width", **SIZES))
+    return sorted(settings, key=lambda s: (s.width**2 * s.depth * s.batch, s.equal), reverse=True)
+
+
+def run(job: ExperimentJob) -> None:
+    job.keep(bytes=BYTES, comparisons=job.run_missing(compare, plan(job.smoke), Comparison))
+
+
+EXPERIMENT.add_run(run, "trace all nets; resumable", dataset=None)
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def judge_saving(comparisons: list[Comparison], block: str) -> Verdict:
+    """Judge "carry paths move less data": by USUAL, such a net costs less than the plain one by MARGIN or more."""
+    less = (comparison.relative(block) <= 1 - MARGIN for comparison in comparisons)
+    return combine(Verdict.REPRODUCED if saved else Verdict.NOT_REPRODUCED for saved in less)
+
+
+def numbers(log: DataMovementLog) -> dict:
+    """Return what the page quotes, by what is equal and by block: costs as multiples of the plain net's.
+
+    usual, every    of all sizes, by USUAL and by all RULES
+    depth, batch    by that size, by USUAL; the latter at equal parameters
+    """
+    found = {name: {equal: {} for equal in EQUAL} for name in ("usual", "every", "depth", "batch", "verdict")}
+    for equal, block in product(EQUAL, CARRYING):
+        of = [one for one in log.comparisons if one.setting.equal == equal]
+        found["usual"][equal][block] = [one.relative(block) for one in of]
+        found["every"][equal][block] = [one.relative(block, rule) for one in of for rule in RULES]
+        for name in ("depth", "batch"):
+            varied = log.varied(name, equal)
+            found[name][equal][block] = {getattr(one.setting, name): one.relative(block) for one in varied}
+        found["verdict"][equal][block] = judge_saving(of, block).value
+    multiples = [cost for of in found["every"].values() for costs in of.values() for cost in costs]
+    return found | {
+        "comparisons": len(multiples),
+        "more": sum(cost > 1 for cost in multiples),
+        "settings": len(log.comparisons),
+        "rules": len(RULES),
+        "margin": MARGIN,
+    }
+
+
+def figure(log: DataMovementLog) -> Figure:
+    """Draw by how much a net's cost exceeds the plain net's; bold: counted by USUAL, faint: by the other rules."""
+    figure, grid = new_figure("Carry paths move more data, not less", 3.4, ncols=3)
+    panels = {  # what is varied, and what is equal, by title
+        "equal width": ("depth", "width", "blocks"),
+        "equal parameters": ("depth", "parameters", "blocks"),
+        "equal parameters, 8 blocks": ("batch", "parameters", "samples in a batch"),
+    }
+    for axes, (title, (name, equal, label)) in zip(grid, panels.items(), strict=True):
+        comparisons = log.varied(name, equal)
+        sizes = [getattr(one.setting, name) for one in comparisons]
+        draw_level(axes, 0, "plain")
+        for block, rule in product(CARRYING, reversed(RULES)):
+            more = [100 * (one.relative(block, rule) - 1) for one in comparisons]
+            style = {"label": block} if rule == USUAL else {"linewidth": 1, "alpha": 0.4}
+            axes.plot(sizes, more, color=COLORS[block], marker="o", markersize=3, **style)
+        axes.set(title=title, xscale="log", xlabel=label)
+        axes.set_xticks(sizes[::2], sizes[::2])
+        axes.minorticks_off()
+    grid[0].set_ylabel("data moved, % more than plain")
+    label_ends(*grid)
+    return figure
+
+
+FIGURES = {"data_movement.png": figure}

@@ -1,0 +1,412 @@
+"""Do the gates of a net that predicts returns tell the regime of the market?
+
+A simulated day has FACTORS factors, independent AR(1) series of variance 1; a regime, the first or the second, by a
+Markov chain; a state variable, −1 in the first regime and 1 in the second, plus standard normal noise; and a return, a
+function of the factors by the regime, plus normal noise. The functions have variance 1 and are uncorrelated, so neither
+regime is easier, and whoever knows function and regime has R² = 1 / (1 + NOISE); except in "noise", whose second
+function is 0. In "hidden" the state variable is of another chain.
+
+Walk-forward: every model is fitted to the first four fifths of a rolling window. The last fifth chooses one of nine
+settings and the length of training. Then the model predicts the days after the window. Out-of-sample R² is 1 − the sum
+of its squared errors / that of the window's mean (Campbell & Thompson 2008, eq. 1).
+
+Mean T detects the second regime on those days; each fold gives an AUC. Baselines: the untrained net, a logistic
+regression that was fitted to the window's regimes, and chance. Chance is the AUC with the regimes shifted by every
+number of days, cyclically, which keeps them as persistent as they are. Its mean over all shifts is ½; p is the share of
+shifts whose AUC is at least as far from ½. (The committed log also has boosted trees, and the block that separated the
+regimes best in the window.)
+
+Verdict on "open gates mark the nonlinear regime": the AUC of mean T in the nonlinear market has to exceed chance, that
+of the untrained net, and those of "both linear" and of "noise". Not reproduced: it falls behind one. Partly: it exceeds
+chance, but not every baseline. ("noise", and that falling behind refutes, were added after runs.)
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import highway_estimators  # noqa: F401, adds squared-error to LOSSES
+from highway_lab.fields import Count, NonEmpty, Score, Share, dict_of
+from highway_lab.figures import COLORS, FAINT_INK, new_figure
+from highway_lab.intervals import Interval, interval
+from highway_lab.logs import Log, Result
+from highway_lab.logs import numbers as numbers_of
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, DeepNet, rounded
+
+from . import blocks  # noqa: F401, adds residual-scaled to BLOCKS
+from .claims import Verdict
+from .common import NO_DATA, Experiment, ExperimentJob
+from .common_figures import draw_dots
+
+# --------------------------------------------------------------------------------------------- markets
+
+FACTORS = 5
+PERSISTENCE = 0.9  # autocorrelation of a factor from one day to the next
+STAY = 0.98  # probability that a regime lasts another day: 50 days on average
+NOISE = 2.0  # variance of the returns around their expectation
+
+
+class Market(NamedTuple):
+    """Days: factors and, last, the state variable; returns; whether the second regime rules; expected returns."""
+
+    x: np.ndarray  # (n, FACTORS + 1)
+    y: np.ndarray  # (n,)
+    second: np.ndarray  # (n,)
+    known: np.ndarray  # (n,), given factors and regime
+    seen: np.ndarray  # (n,), given x alone: the best possible prediction
+
+
+def linear(f: np.ndarray) -> np.ndarray:
+    """Return expected returns (n,) of factors (n, FACTORS): each factor counts alike."""
+    return f.sum(axis=1) / math.sqrt(FACTORS)
+
+
+def nonlinear(f: np.ndarray) -> np.ndarray:
+    """Add the product of two factors to a factor whose sign a third one sets."""
+    return (f[:, 0] * f[:, 1] + np.sign(f[:, 2]) * f[:, 3]) / math.sqrt(2)
+
+
+MARKETS = {  # the second regime's expected returns; the first's are linear
+    "nonlinear": nonlinear,
+    "hidden": nonlinear,
+    "both linear": lambda f: f @ [0.5, 0.5, -0.5, -0.5, 0],  # orthogonal to `linear`
+    "noise": lambda f: np.zeros(len(f)),
+}
+
+
+def simulate(market: str, days: int, seed: int) -> Market:
+    """Draw one of MARKETS; with the same seed all have the same factors, regimes and noise."""
+    of_factors, of_regime, of_another, of_state, of_return = np.random.default_rng(seed).spawn(5)
+    factors = autoregression(of_factors.normal(size=(days, FACTORS)))
+    second, another = switching(of_regime.random(days)), switching(of_another.random(days))
+    hidden = market == "hidden"
+    state = np.where(another if hidden else second, 1, -1) + of_state.normal(size=days)
+    likely = 0.5 if hidden else 1 / (1 + np.exp(-2 * state))  # P(second | state), by the densities of N(±1, 1)
+    g1, g2 = linear(factors), MARKETS[market](factors)
+    known = np.where(second, g2, g1)
+    returns = known + math.sqrt(NOISE) * of_return.normal(size=days)
+    return Market(np.column_stack([factors, state]), returns, second, known, likely * g2 + (1 - likely) * g1)
+
+
+def autoregression(shocks: np.ndarray) -> np.ndarray:
+    """Return AR(1) series of variance 1, given standard normal shocks (n, k)."""
+    series = shocks * np.append(1, np.full(len(shocks) - 1, math.sqrt(1 - PERSISTENCE**2)))[:, None]
+    for yesterday, today in pairwise(series):
+        today += PERSISTENCE * yesterday
+    return series
+
+
+def switching(uniform: np.ndarray) -> np.ndarray:
+    """Return a chain of two equally likely states, given numbers uniform in 0 to 1, (n,)."""
+    switches = uniform > np.append(0.5, np.full(len(uniform) - 1, STAY))
+    return np.cumsum(switches) % 2 == 1
+
+
+# ------------------------------------------------------------------------------------------------- log
+
+SEEDS = tuple(range(20))
+BUDGET = {"window": 3000, "horizon": 1000, "folds": 3, "epochs": 60}
+SMOKE = {"window": 200, "horizon": 100, "folds": 1, "epochs": 2}
+VALIDATION = 0.2  # share of a window that chooses the setting
+DEEP = {"depth": 10, "activation": "tanh", "init": "glorot"}  # as in most of these experiments
+SHALLOW = {"depth": 4, "activation": "relu", "init": "he"}  # as suggested for returns
+NETS = {  # 4,225 to 4,361 parameters
+    "plain, 1 block": DEEP | {"depth": 1, "block": "plain", "hidden": 61},
+    "plain, 10 blocks": DEEP | {"block": "plain", "hidden": 20},
+    "residual, scaled, 10 blocks": DEEP | {"block": "residual-scaled", "hidden": 20},
+    "highway, 10 blocks": DEEP | {"block": "highway", "hidden": 14, "gate_bias": -1.0},
+    "highway, 4 blocks": SHALLOW | {"block": "highway", "hidden": 22, "gate_bias": -1.0},
+}
+UNTRAINED = ", untrained"
+GATED = tuple(name for name, net in NETS.items() if net["block"] == "highway")
+RATES = tuple(product((1e-3, 3e-3, 1e-2), (0.0, 3e-3, 1e-2)))  # learning rate, weight decay
+PENALTIES = tuple(10.0**power for power in range(-2, 7))
+QUANTILES = (0.025, 0.975)  # of the AUC with shifted regimes
+
+
+@dataclass(frozen=True)
+class Task:
+    """A market, its seed, and the walk-forward through it; window and horizon in days."""
+
+    market: Literal[*MARKETS]
+    seed: Count
+    window: Count
+    horizon: Count
+    folds: Count
+    epochs: Count
+    rounds: Count = 0  # of boosted trees, in the committed log
+
+
+@dataclass
+class R2:
+    """Out-of-sample R² on all days and on those of each regime."""
+
+    all: Score | None
+    first: Score | None
+    second: Score | None
+
+
+@dataclass
+class Detection:
+    """AUC of a signal for the second regime, mean over folds; QUANTILES of the AUC with shifted regimes; p."""
+
+    auc: Share | None
+    low: Share | None
+    high: Share | None
+    p: Share
+
+
+@dataclass
+class MarketRun(Result):
+    """One market; the last two are of days that a picture once showed."""
+
+    task: Task
+    scores: dict[str, R2]  # by model
+    detections: dict[str, Detection]  # by signal
+    settings: dict[str, list[str]]  # chosen, by model and fold
+    mean_T: dict_of(GATED, list[float | None])
+    second: list[bool]
+
+
+@dataclass
+class FactorModelLog(Log):
+    dataset: None
+    n_params: dict_of(NETS, Count)
+    runs: NonEmpty[MarketRun]
+
+
+EXPERIMENT = Experiment(__name__, __doc__, FactorModelLog, NO_DATA)
+
+
+# ---------------------------------------------------------------------------------------------- models
+# Each is a generator that takes days to fit, (n, d) and (n,), and later days (m, d). It yields a candidate for each
+# setting and each length of training.
+
+
+class Candidate(NamedTuple):
+    """A setting in words, its predictions (m,), and the parameters if it is a net."""
+
+    setting: str
+    predicted: np.ndarray
+    params: np.ndarray | None = None
+
+
+def ridge(degree: int, x: np.ndarray, y: np.ndarray, later: np.ndarray, _: Task) -> Iterator[Candidate]:
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+    for penalty in PENALTIES:
+        model = make_pipeline(PolynomialFeatures(degree, include_bias=False), StandardScaler(), Ridge(penalty))
+        yield Candidate(f"penalty {penalty:g}", model.fit(x, y).predict(later))
+
+
+def train(name: str, x: np.ndarray, y: np.ndarray, later: np.ndarray, task: Task) -> Iterator[Candidate]:
+    for lr, weight_decay in RATES:
+        training = prepare(name, x, y, task, lr=lr, weight_decay=weight_decay)
+        for _ in training.epochs(scored=False):
+            predicted = training.net.predict(later)[:, 0]
+            yield Candidate(f"rate {lr:g}, decay {weight_decay:g}", predicted, training.net.params.flat.copy())
+
+
+def prepare(name: str, x: np.ndarray, y: np.ndarray, task: Task, **setting: float) -> Training:
+    """Return the training of a net before its first epoch, whose weights depend on the seed alone."""
+    budget = {"epochs": task.epochs, "n_train": len(x), "n_test": 1, "seed": task.seed}
+    config = Config(loss="squared-error", **NETS[name], **budget, **setting)
+    return Training(config, Dataset(x, y[:, None], x[:1], y[:1, None], outputs=1))  # the test day is never scored
+
+
+MODELS = {
+    "ridge": partial(ridge, 1),
+    "ridge, products of two": partial(ridge, 2),
+    **{name: partial(train, name) for name in NETS},
+}
+
+
+def forecast(market: Market, day: int, task: Task) -> tuple[dict, dict, dict]:
+    """Fit and choose on the window that begins with `day`.
+
+    Return predictions by model and signals by name, (horizon,) each, for the days after it, and settings by model.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    x, y, second, *_ = (days[day : day + task.window + task.horizon] for days in market)
+    fit, window = round((1 - VALIDATION) * task.window), task.window
+    inputs, targets = standardised(x, fit), standardised(y, fit)
+
+    def error(candidate: Candidate) -> float:
+        errors = candidate.predicted[: window - fit] - targets[fit:window]
+        return float(np.nan_to_num(np.mean(errors**2), nan=np.inf))  # NaN if a net diverged
+
+    given = inputs[:fit], targets[:fit], inputs[fit:], task
+    chosen = {name: min(model(*given), key=error) for name, model in MODELS.items()}
+    predicted = {name: y[:fit].mean() + y[:fit].std() * best.predicted[window - fit :] for name, best in chosen.items()}
+    predicted["mean"] = np.full(task.horizon, y[:window].mean())
+
+    signals = {}
+    for name in GATED:
+        net = prepare(name, inputs[:fit], targets[:fit], task).net
+        signals[f"{name}{UNTRAINED}: mean T"] = mean_gate(net, inputs[window:])
+        net.params.flat[...] = chosen[name].params
+        signals[f"{name}: mean T"] = mean_gate(net, inputs[window:])
+    regression = LogisticRegression().fit(inputs[:window], second[:window])
+    signals["logistic regression"] = regression.decision_function(inputs[window:])  # log odds of the second regime
+    return predicted, signals, {name: best.setting for name, best in chosen.items()}
+
+
+def standardised(days: np.ndarray, fit: int) -> np.ndarray:
+    """Shift and scale days (n, ...) so that the first `fit` of them have mean 0 and variance 1."""
+    return ((days - days[:fit].mean(axis=0)) / days[:fit].std(axis=0)).astype(np.float32)
+
+
+def mean_gate(net: DeepNet, x: np.ndarray) -> np.ndarray:
+    """Return the mean T over all units of all blocks, (n,), on days x (n, d)."""
+    return np.mean([T.mean(axis=0) for T, _ in net.iterate_gates(net.embed(x))], axis=0)
+
+
+def score(y: np.ndarray, predicted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> R2:
+    """Return the out-of-sample R² of predictions, given the windows' means; all (n,)."""
+    errors, total = (y - predicted) ** 2, (y - mean) ** 2
+    with np.errstate(invalid="ignore"):  # 0 / 0 for a regime that never ruled
+        return R2(*(rounded(1 - errors[days].sum() / total[days].sum()) for days in (..., ~second, second)))
+
+
+def auc(ranks: np.ndarray, second: np.ndarray) -> float:
+    """Return the share of pairs, a day of each regime, in which the second ranks higher (Mann & Whitney 1947)."""
+    n = np.count_nonzero(second)
+    pairs = n * (len(second) - n)
+    return (ranks[second].sum() - n * (n + 1) / 2) / pairs if pairs else math.nan
+
+
+def detect(signal: np.ndarray, second: np.ndarray) -> Detection:
+    """Compare a signal with the regimes and with shifted regimes, (folds, n) each; AUCs are means over folds.
+
+    Each fold is ranked by itself: its net is another one, in which a gate may mean the opposite.
+    """
+    from scipy.stats import rankdata
+
+    ranked = rankdata(signal, axis=1)
+    aucs = np.array([np.mean([*map(auc, ranked, np.roll(second, n, axis=1))]) for n in range(second.shape[1])])
+    nearer = np.abs(aucs - 0.5) < abs(aucs[0] - 0.5)
+    return Detection(rounded(aucs[0]), *numbers_of(np.quantile(aucs, QUANTILES)), rounded(1 - nearer.mean()))
+
+
+def run_task(task: Task, _: Any) -> MarketRun:
+    """Simulate a market, and predict it window by window."""
+    import sklearn.linear_model  # noqa: F401, so that its threads are there when all are limited
+    from threadpoolctl import threadpool_limits
+
+    market = simulate(task.market, task.window + task.folds * task.horizon, task.seed)
+    with threadpool_limits(1):
+        folds = [forecast(market, fold * task.horizon, task) for fold in range(task.folds)]
+    _, y, second, known, seen = (days[task.window :] for days in market)
+    forecasts, detectors, settings = zip(*folds, strict=True)
+    predicted = {name: np.concatenate([fold[name] for fold in forecasts]) for name in forecasts[0]}
+    mean = predicted.pop("mean")
+    predicted |= {"best by a day's inputs": seen, "best, regime known": known}
+    signals = {name: np.array([fold[name] for fold in detectors]) for name in detectors[0]}  # (folds, horizon)
+    return MarketRun(
+        None,
+        task,
+        scores={name: score(y, values, mean, second) for name, values in predicted.items()},
+        detections={name: detect(signal, second.reshape(signal.shape)) for name, signal in signals.items()},
+        settings={name: [fold[name] for fold in settings] for name in MODELS},
+        mean_T={name: [] for name in GATED},
+        second=[],
+    )
+
+
+def run(job: ExperimentJob) -> None:
+    seeds, budget = (SEEDS[:2], SMOKE) if job.smoke else (SEEDS, BUDGET)
+    tasks = [Task(market, seed, **budget) for seed in seeds for market in MARKETS]
+    n_params = {name: DeepNet(FACTORS + 1, 1, **net, rng=None).params.flat.size for name, net in NETS.items()}
+    job.keep(n_params=n_params, runs=job.run_missing(run_task, tasks, MarketRun))
+
+
+EXPERIMENT.add_run(run, "simulate, fit, measure; resumable", dataset=None)
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+ROWS = {  # of the figure, by market
+    "noise": "second regime only noise",
+    "nonlinear": "second regime nonlinear",
+    "both linear": "both regimes linear",
+    "hidden": "nonlinear, regime hidden",
+}
+
+
+def by_market(log: FactorModelLog, value: Callable[[MarketRun], float | None]) -> dict[str, np.ndarray]:
+    """Return a value of each run, (seeds,), by market; NaN in place of None."""
+    runs = {market: [run for run in log.runs if run.task.market == market] for market in MARKETS}
+    return {market: np.array([value(run) for run in of], float) for market, of in runs.items()}
+
+
+def leads_of_gates(auc: Mapping[str, Mapping[str, np.ndarray]], net: str) -> dict[str, Interval]:
+    """Return the AUC of a net's mean T in the nonlinear market minus that of each baseline, paired by seed."""
+    mean_T, untrained = auc[f"{net}: mean T"], auc[f"{net}{UNTRAINED}: mean T"]
+    baselines = {"chance": 0.5, "untrained": untrained["nonlinear"]}
+    baselines |= {market: mean_T[market] for market in ("both linear", "noise")}
+    return {name: interval(mean_T["nonlinear"] - of) for name, of in baselines.items()}
+
+
+def judge_gates(leads: Mapping[str, Interval]) -> Verdict:
+    """Judge "open gates mark the nonlinear regime" by `leads_of_gates`."""
+    signs = [lead.sign for lead in leads.values()]
+    if min(signs) < 0:
+        return Verdict.NOT_REPRODUCED
+    if min(signs) > 0:
+        return Verdict.REPRODUCED
+    return Verdict.PARTLY if leads["chance"].sign > 0 else Verdict.INCONCLUSIVE
+
+
+def numbers(log: FactorModelLog) -> dict:
+    """Return what the page quotes, by market or by net.
+
+    auc           of each signal;    leads, verdict    of mean T of each net, over the baselines
+    lead          in R², of the deep highway net over each model
+    highest_rate  the share of a net's fits that chose the highest learning rate
+    """
+    signals, models = log.runs[0].detections, log.runs[0].scores
+    auc = {signal: by_market(log, lambda run, of=signal: run.detections[of].auc) for signal in signals}
+    r2 = {model: by_market(log, lambda run, of=model: run.scores[of].all) for model in models}
+    leads = {net: leads_of_gates(auc, net) for net in GATED}
+    chosen = {net: [setting for run in log.runs for setting in run.settings[net]] for net in NETS}
+    highest = f"rate {RATES[-1][0]:g},"
+    return {
+        "auc": {signal: {market: interval(of[market]) for market in MARKETS} for signal, of in auc.items()},
+        "leads": leads,
+        "verdict": {net: judge_gates(leads[net]).value for net in GATED},
+        "lead": {
+            model: {of: interval(r2[GATED[0]][of] - scores[of]) for of in MARKETS} for model, scores in r2.items()
+        },
+        "highest_rate": {net: np.mean([of.startswith(highest) for of in chosen[net]]) for net in NETS},
+        "seeds": len({run.task.seed for run in log.runs}),
+    }
+
+
+def figure(log: FactorModelLog) -> Figure:
+    """Draw the AUC of mean T, a panel a net, a row a market: seeds faint, mean and interval; untrained in grey."""
+    figure, panels = new_figure("Gates mark noise better than nonlinearity", 3.4, ncols=2, sharex=True, sharey=True)
+    for axes, net in zip(panels, GATED, strict=True):
+        axes.axvline(0.5, color=FAINT_INK, linewidth=1, zorder=0)
+        for of, shift, color in ((net, -0.15, COLORS["highway"]), (f"{net}{UNTRAINED}", 0.25, FAINT_INK)):
+            auc = by_market(log, lambda run, of=of: run.detections[f"{of}: mean T"].auc)
+            for row, market in enumerate(ROWS):
+                mean, half = interval(auc[market])
+                draw_dots(axes, auc[market], row + shift, color=color)
+                axes.plot([mean - half, mean + half], [row + shift] * 2, color=color)
+        axes.set(title=net, xlim=(0, 1), ylim=(len(ROWS) - 0.4, -0.6), xlabel="AUC of mean T")
+        axes.set_xticks((0, 0.5, 1), ("0", "½", "1"))
+    panels[0].set_yticks(range(len(ROWS)), ROWS.values())
+    return figure
+
+
+FIGURES = {"factor_model.png": figure}

@@ -1,0 +1,485 @@
+"""Depth, image by image: does a harder image use more layers, and how early may a net exit?
+
+The depth of an image, ours, is the effective depth: the sum over layers of the mean T of a layer's units. Another
+measure is the number of layers that change the state x by more than a share of its norm. Hardness has four measures:
+the margin and the loss in this net; the loss of a judge without depth, logistic regression on pixels; and the mean loss
+of the other seeds' nets. The last two do not look at the net.
+
+Spearman's correlations of depth and hardness are taken over all images, and within classes, as classes differ in depth.
+Within classes, they are also taken with a third variable held constant: the image's ink, which may open gates, the norm
+of x_0, or the norm of the last state x_L, which raises margins.
+
+Exits: the last layer classifies the state after l blocks, and a rule says which images leave there. A rule gives the
+number of blocks after which each image leaves. A family of rules is an array (options, n): each option leaves later
+than the one before it, for every image, and the last one is the whole net. There are two families: all images leave at
+the same block, or each leaves where the net is first sure, that is where the highest softmax probability p exceeds
+1 − ε. Each half of the images chooses an option that is good enough; the other half measures it.
+
+The paper speaks of harder problems, which task_difficulty judges; harder images of one problem are a question of ours.
+The rules, at `judge_hardness` and `judge_variation`, were written after the runs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import logsumexp
+from scipy.stats import rankdata
+
+from highway_lab.fields import Count, NonEmpty, NotNegative, Share, dict_of, lists_of
+from highway_lab.figures import COLORS, FAINT_INK, draw_level, draw_seeds, new_figure
+from highway_lab.intervals import interval
+from highway_lab.logs import Log, Result
+from highway_lab.logs import numbers as rounded_list
+from highway_lab.training import Training
+from highway_networks import Dataset, DeepNet, as_inputs, rounded, with_ones
+
+from ..claims import Verdict, combine, judge_better
+from ..common import Experiment, ExperimentJob
+from ..common_figures import legend_below, name_setting, scale_by_logarithm
+from . import models
+from .measurement import by_block, in_batches, walk
+from .models import Source
+
+HARDNESS = MARGIN, LOSS, JUDGE, OTHERS = ("own margin", "own loss", "judge", "other seeds")
+SHARES = (0.01, 0.05, 0.1, 0.2)  # of ‖x‖: a layer that changes x by more is used
+EFFECTIVE = "effective depth"  # the measure that the verdict goes by
+MEASURES = (EFFECTIVE, *(f"changes above {share:g}" for share in SHARES))
+FIT_IMAGES = 10_000  # training images of the judge
+ITERATIONS = 1000  # of the judge, at most
+SEED = 0  # chooses these images, random groups, and the halves that choose an exit
+PARTS = 10  # parts of each class, from its easiest images to its hardest
+QUARTILES = (0.25, 0.5, 0.75)
+DIGITS = 4  # significant digits in the log
+DOUBTS = (  # ε; at 0 no image leaves early
+    *(float(f"{digit}e-{power}") for power in range(1, 9) for digit in (5, 2, 1)),
+    *(10.0**-power for power in range(9, 41)),  # some nets are as sure of wrong classes
+    0.0,
+)
+LOST = 0.001  # an exit has to cost less accuracy
+VARIED = 10  # points of the variation
+STATES = {"untrained": FAINT_INK, "trained": COLORS["highway"]}
+EXITS = ("confident", "fixed")  # families of rules: each when the net is sure, all after the same block
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Nets that differ only by their seed."""
+
+    name: str
+    sources: tuple[Source, ...]
+
+
+@dataclass
+class Relation:
+    """Spearman's correlations of depth and hardness; null if all depths are equal."""
+
+    all: float | None  # over all test images
+    within: float | None  # mean over classes
+    held: dict[str, float | None]  # mean over classes, by the variable that is held constant
+
+
+@dataclass
+class Depths:
+    """Depths of the test images in one net."""
+
+    mean: dict_of(MEASURES, float)
+    relations: dict_of(MEASURES, dict_of(HARDNESS, Relation))
+    # All that follows is about the effective depth.
+    by_part: NonEmpty[float]  # mean of each of PARTS of all classes, by the judge
+    by_class: lists_of(float, "K", "quartiles")  # QUARTILES of each class
+    of_class: Share  # share of the variance that classes explain (eta squared)
+    of_random_groups: Share  # share that random groups of these sizes explain
+    missed: float | None  # mean of what the trained net gets wrong, each minus the mean of its class's others
+    spread: NotNegative  # standard deviation within classes
+
+
+@dataclass
+class Exit:
+    """A family of rules: the option that each half chose, and its effect on the other half."""
+
+    chosen: NonEmpty[Count]  # the option's index in its family, by half
+    depth: float  # mean number of blocks computed
+    lost: float  # accuracy of the whole net minus accuracy with exits
+    lost_error: float  # standard error of `lost`, over paired images
+    at_fixed_depth: float  # accuracy if all images leave at that mean depth
+
+
+@dataclass
+class NetDepth:
+    """Depths of one seed's net before and after training, and early exits from the trained net."""
+
+    seed: Count
+    errors: Count  # misclassified test images
+    untrained: Depths
+    trained: Depths
+    by_layer: NonEmpty[Share]  # accuracy if all images leave after l = 0..L blocks
+    # Mean number of blocks, for each of the log's `doubts`.
+    confident_depth: lists_of(NotNegative, "doubts")
+    confident_score: lists_of(Share, "doubts")  # accuracy likewise
+    confident: Exit
+    fixed: Exit
+
+
+@dataclass
+class SettingDepth(Result):
+    """Nets of a setting, by seed."""
+
+    setting: Setting
+    judge_score: Share
+    nets: NonEmpty[NetDepth]
+
+
+@dataclass
+class DepthPerExampleLog(Log):
+    """runs/depth_per_example.json; `lost`: accuracy that an exit may cost."""
+
+    shares: NonEmpty[float]
+    fit_images: Count
+    doubts: lists_of(float, "doubts")
+    lost: float
+    settings: NonEmpty[SettingDepth]
+
+
+EXPERIMENT = Experiment(__name__, __doc__, DepthPerExampleLog)
+
+
+# ------------------------------------------------------------------------------------ depth and hardness
+
+
+def measures(net: DeepNet, images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the depth of each image by every measure, and the variables to hold constant: (n,) each."""
+    gates, used = np.zeros((len(images), net.depth)), np.zeros((len(SHARES), len(images)), int)
+    norms = np.empty((net.depth + 1, len(images)))
+    for part, l, x, T, y in by_block(net, images):
+        gates[part, l] = T.mean(axis=0)
+        change, norms[l, part], norms[l + 1, part] = (np.linalg.norm(of, axis=0) for of in (y - x, x, y))
+        used[:, part] += change > np.outer(SHARES, norms[l, part])
+    depths = dict(zip(MEASURES, (gates.sum(axis=1), *used), strict=True))
+    return depths, {"ink": images.reshape(len(images), -1).mean(axis=1), "x_0": norms[0], "x_L": norms[-1]}
+
+
+def rivals(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the logits of the other classes minus that of the true one, (n, K − 1), in double precision."""
+    own = np.arange(logits.shape[1]) == labels[:, None]
+    logits = logits.astype(np.float64)
+    return logits[~own].reshape(len(logits), -1) - logits[own][:, None]
+
+
+def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the cross-entropy (n,) of logits (n, K), in nats; small losses are ranked, so none is rounded to 0."""
+    return np.logaddexp(0, logsumexp(rivals(logits, labels), axis=1))
+
+
+def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the log-probability of the true class minus that of the best other class, (n,)."""
+    return -rivals(logits, labels).max(axis=1)
+
+
+def judge(data: Dataset) -> np.ndarray:
+    """Return logits (n, K) of the test images by logistic regression on the pixels of FIT_IMAGES training images."""
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
+
+    chosen = np.random.default_rng(SEED).permutation(len(data.train_x))[:FIT_IMAGES]
+    with threadpool_limits(1):  # here, as it holds only for libraries that are loaded already
+        fitted = LogisticRegression(max_iter=ITERATIONS).fit(as_inputs(data.train_x[chosen]), data.train_y[chosen])
+    return fitted.decision_function(as_inputs(data.test_x))
+
+
+def relate(depth: np.ndarray, hardness: np.ndarray, held: dict[str, np.ndarray], labels: np.ndarray) -> Relation:
+    """Correlate the depth and the hardness of images, (n,) each, also with each of `held` held constant."""
+    values = np.array([depth, hardness, *held.values()])
+    over_all = correlations(values[:2])[0, 1]
+    within = np.array([correlations(values[:, labels == label]) for label in np.unique(labels)])  # (classes, V, V)
+    constant = {name: rounded(partial(within, z).mean(), DIGITS) for z, name in enumerate(held, start=2)}
+    return Relation(rounded(over_all, DIGITS), rounded(within[:, 0, 1].mean(), DIGITS), constant)
+
+
+def correlations(values: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlations of all rows of values (V, n): (V, V); NaN for a row of equal values."""
+    with np.errstate(invalid="ignore"):
+        return np.corrcoef(rankdata(values, axis=1))
+
+
+def partial(r: np.ndarray, z: int) -> np.ndarray:
+    """Return the correlation of variables 0 and 1 with variable z held constant, given all correlations (..., V, V)."""
+    xy, xz, yz = r[..., 0, 1], r[..., 0, z], r[..., 1, z]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (xy - xz * yz) / np.sqrt((1 - xz**2) * (1 - yz**2))
+
+
+def parts_of_classes(hardness: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Divide each class into PARTS of equal size by hardness; returns each image's part, 0 the easiest: (n,)."""
+    parts = np.empty(len(labels), int)
+    for label in np.unique(labels):
+        ranks = rankdata(hardness[labels == label], method="ordinal") - 1
+        parts[labels == label] = PARTS * ranks // len(ranks)
+    return parts
+
+
+def group_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return for each value the mean of its group, (n,)."""
+    return (np.bincount(groups, values) / np.maximum(np.bincount(groups), 1))[groups]
+
+
+def explained(values: np.ndarray, groups: np.ndarray) -> float:
+    """Return eta squared: the share of the variance of values (n,) that lies between groups."""
+    return float(group_means(values, groups).var() / values.var())
+
+
+def missed_gap(depth: np.ndarray, wrong: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean depth of misclassified images, each minus the mean of the others of its class."""
+    others = {label: depth[(labels == label) & ~wrong] for label in np.unique(labels)}
+    missed = zip(depth[wrong], labels[wrong], strict=True)
+    gaps = [own - others[label].mean() for own, label in missed if len(others[label])]
+    return float(np.mean(gaps)) if gaps else np.nan
+
+
+def describe(net: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], wrong: np.ndarray) -> Depths:
+    """Describe the depths of all test images, given their hardness and which the trained net gets wrong, (n,) each."""
+    labels = data.test_y.astype(int)
+    depths, held = measures(net, data.test_x)
+    depth, part = depths[EFFECTIVE], parts_of_classes(hardness[JUDGE], labels)
+    quartiles = np.array([np.quantile(depth[labels == label], QUARTILES) for label in np.unique(labels)])
+    return Depths(
+        mean={name: rounded(of.mean(), DIGITS) for name, of in depths.items()},
+        relations={
+            name: {hard: relate(of, h, held, labels) for hard, h in hardness.items()} for name, of in depths.items()
+        },
+        by_part=rounded_list([depth[part == p].mean() for p in range(PARTS)], DIGITS),
+        by_class=rounded_list(quartiles, DIGITS),
+        of_class=rounded(explained(depth, labels), DIGITS),
+        of_random_groups=rounded(explained(depth, np.random.default_rng(SEED).permutation(labels)), DIGITS),
+        missed=rounded(missed_gap(depth, wrong, labels), DIGITS),
+        spread=rounded((depth - group_means(depth, labels)).std(), DIGITS),
+    )
+
+
+# ----------------------------------------------------------------------------------------------- exits
+
+
+def exits(net: DeepNet, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the class is right, and the doubt 1 − p, after l = 0..L blocks: (L+1, n) each."""
+    right, doubt = np.empty((net.depth + 1, len(images)), bool), np.empty((net.depth + 1, len(images)))
+    for part, x in in_batches(net, images, "exits"):
+        for l, state in enumerate(walk(net, x)):
+            right[l, part], doubt[l, part] = classify(net, state, labels[part])
+    return right, doubt
+
+
+def classify(net: DeepNet, x: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the last layer classifies states x (D, B) correctly, and its doubt, (B,) each.
+
+    The doubt is a sum over the other classes, not a difference from 1, so that doubts below 1e-16 differ, too.
+    """
+    logits = (net.params.output @ with_ones(x, net.dtype)).astype(np.float64)  # (K, B)
+    found = logits.argmax(axis=0)
+    likelihoods = np.exp(logits - logits.max(axis=0))
+    np.put_along_axis(likelihoods, found[None], 0, axis=0)
+    others = likelihoods.sum(axis=0)
+    return found == labels, others / (1 + others)
+
+
+def leave_when_sure(doubt: np.ndarray) -> np.ndarray:
+    """Return the block after which each image leaves, for each of DOUBTS: (options, n), given the doubt (L+1, n)."""
+    sure = np.array([doubt < level for level in DOUBTS])
+    sure[:, -1] = True  # there is no further block
+    return sure.argmax(axis=1)
+
+
+def outcome(leaving: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return whether each image is classified correctly where it leaves, in the shape of `leaving` (..., n)."""
+    return right[leaving, np.arange(right.shape[1])]
+
+
+def choose(lost: np.ndarray) -> int:
+    """Return the first option from which on none loses LOST or more; the last one loses nothing."""
+    failing = np.flatnonzero(lost >= LOST)
+    return int(failing[-1]) + 1 if len(failing) else 0
+
+
+def measure_exit(leaving: np.ndarray, right: np.ndarray) -> Exit:
+    """Choose an option of `leaving` (options, n) on each half of the images, and measure it on the other half."""
+    images = leaving.shape[1]
+    lost = right[-1] - outcome(leaving, right).astype(float)  # (options, n)
+    halves = np.array_split(np.random.default_rng(SEED).permutation(images), 2)
+    chosen = [choose(lost[:, half].mean(axis=1)) for half in halves]
+    option = np.empty(images, int)
+    option[halves[1]], option[halves[0]] = chosen
+    own, depth = (of[option, np.arange(images)] for of in (lost, leaving))
+    return Exit(
+        chosen,
+        depth=rounded(depth.mean()),
+        lost=rounded(own.mean()),
+        lost_error=rounded(own.std(ddof=1) / images**0.5),
+        at_fixed_depth=rounded(np.interp(depth.mean(), np.arange(len(right)), right.mean(axis=1))),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- nets
+
+
+def examine(setting: Setting, data: Dataset) -> SettingDepth:
+    """Load or train the nets of a setting, and examine each."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        nets = [models.obtain(source, data) for source in setting.sources]
+        logits = [net.predict(as_inputs(data.test_x, net.dtype)) for net in nets]
+        judged, net_losses = judge(data), [losses(of_net, data.test_y) for of_net in logits]
+        found = []
+        for i, (source, net) in enumerate(zip(setting.sources, nets, strict=True)):
+            hardness = {
+                MARGIN: -margins(logits[i], data.test_y),
+                LOSS: net_losses[i],
+                JUDGE: losses(judged, data.test_y),
+                OTHERS: np.mean(net_losses[:i] + net_losses[i + 1 :], axis=0),
+            }
+            found.append(examine_net(net, Training(source.training, data).net, data, hardness, source.training.seed))
+    return SettingDepth(None, setting, rounded(np.mean(judged.argmax(axis=1) == data.test_y)), found)
+
+
+def examine_net(net: DeepNet, fresh: DeepNet, data: Dataset, hardness: dict[str, np.ndarray], seed: int) -> NetDepth:
+    """Examine a trained net and its untrained state `fresh`."""
+    right, doubt = exits(net, data.test_x, data.test_y)
+    confident, fixed = leave_when_sure(doubt), np.indices(right.shape)[0]
+    untrained, trained = (describe(of, data, hardness, ~right[-1]) for of in (fresh, net))
+    return NetDepth(
+        seed,
+        errors=int(np.count_nonzero(~right[-1])),
+        untrained=untrained,
+        trained=trained,
+        by_layer=rounded_list(right.mean(axis=1)),
+        confident_depth=rounded_list(confident.mean(axis=1)),
+        confident_score=rounded_list(outcome(confident, right).mean(axis=1)),
+        confident=measure_exit(confident, right),
+        fixed=measure_exit(fixed, right),
+    )
+
+
+def run(job: ExperimentJob) -> None:
+    nets = models.by_setting(job.dataset, job.data, job.smoke)
+    settings = [Setting(name, tuple(sources)) for name, sources in nets.items()]
+    job.keep(
+        shares=list(SHARES),
+        fit_images=min(FIT_IMAGES, len(job.data.train_x)),
+        doubts=list(DOUBTS),
+        lost=LOST,
+        settings=job.run_missing(examine, settings, SettingDepth),
+    )
+
+
+EXPERIMENT.add_run(run, "measure the depth of every test image; resumable")
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def column(records: Sequence, name: str) -> np.ndarray:
+    """Return a field of each net, (seeds, ...); NaN in place of None."""
+    return np.array([getattr(of, name) for of in records], float)
+
+
+def mean_depth(nets: Sequence[Depths]) -> np.ndarray:
+    """Return the mean effective depth of each net, (seeds,)."""
+    return np.array([net.mean[EFFECTIVE] for net in nets])
+
+
+def variation(nets: Sequence[Depths]) -> np.ndarray:
+    """Return the standard deviation of effective depth over all images of each net, in % of its mean: (seeds,)."""
+    return 100 * column(nets, "spread") / np.sqrt(1 - column(nets, "of_class")) / mean_depth(nets)
+
+
+def related(
+    nets: Sequence[Depths], hardness: str = JUDGE, which: str = "within", measure: str = EFFECTIVE
+) -> np.ndarray:
+    """Return a correlation of each net, (seeds,); `which`: "all" images, "within" classes, or the variable held."""
+    relations = [net.relations[measure][hardness] for net in nets]
+    return np.array([(vars(relation) | relation.held)[which] for relation in relations], float)
+
+
+def judge_hardness(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
+    """Judge "a harder image uses more layers" by correlations of depth and hardness, (seeds,) each.
+
+    The interval over seeds must lie above 0, and so must that of the difference to the untrained nets, seed by seed;
+    the claim is not reproduced if both lie below. An untrained net that gives all images the same depth counts as one
+    with correlation 0.
+    """
+    verdicts = {judge_better(interval(of), 0) for of in (trained, trained - np.nan_to_num(untrained))}
+    return verdicts.pop() if len(verdicts) == 1 else Verdict.INCONCLUSIVE
+
+
+def judge_variation(trained: np.ndarray, untrained: np.ndarray) -> Verdict:
+    """Judge "different inputs have different depths": training raises the `variation` by more than VARIED points."""
+    return judge_better(interval(trained - untrained - VARIED), 0)
+
+
+def numbers(log: DepthPerExampleLog) -> dict:
+    """Return what the page quotes: means and intervals of ReLU, tanh from −2 and tanh from −4, in this order."""
+    nets = {state: [[getattr(net, state) for net in of.nets] for of in log.settings] for state in STATES}
+
+    def each(records: Iterable, measure: Callable[..., np.ndarray], *arguments: str) -> list[float]:
+        return [of for setting in records for of in interval(measure(setting, *arguments))]
+
+    def rule(judge: Callable[..., Verdict], measure: Callable[..., np.ndarray], *arguments: str) -> list[Verdict]:
+        pairs = zip(nets["trained"], nets["untrained"], strict=True)
+        return [judge(*(measure(of, *arguments) for of in both)) for both in pairs]
+
+    exits = {family: [[getattr(net, family) for net in of.nets] for of in log.settings] for family in EXITS}
+    differ = rule(judge_variation, variation)
+    return {
+        "depth": each(nets["trained"], mean_depth),
+        "gap": each(nets["trained"], lambda of: column(of, "by_part")[:, -1] - column(of, "by_part")[:, 0]),
+        "correlation": {state: each(nets[state], related) for state in STATES},
+        "of_others": each(nets["trained"], related, OTHERS),
+        "spread": {state: each(nets[state], variation) for state in STATES},
+        "held": {hardness: each(nets["trained"], related, hardness, "x_L") for hardness in (JUDGE, OTHERS)},
+        "changes": {of: each(nets["trained"], related, JUDGE, "within", of) for of in MEASURES[1:]},
+        "by_changes": {of: rule(judge_hardness, related, JUDGE, "within", of) for of in MEASURES[1:]},
+        "blocks_computed": {family: each(exits[family], column, "depth") for family in EXITS},
+        "points_lost": {family: [100 * of for of in each(exits[family], column, "lost")] for family in EXITS},
+        "allowed": 100 * log.lost,
+        "blocks": len(log.settings[0].nets[0].by_layer) - 1,
+        "seeds": len(log.settings[0].nets),
+        "harder": combine(rule(judge_hardness, related)),
+        "differ": combine(differ),
+        "differ_in": [of == Verdict.REPRODUCED for of in differ],
+        "by_points": VARIED,
+    }
+
+
+def figure(log: DepthPerExampleLog) -> Figure:
+    """Draw, by setting, effective depth by hardness within classes, above, and below the error of early exits."""
+    title, columns = "Harder images open fewer gates; early exits rarely pay", len(log.settings)
+    figure, (above, below) = new_figure(title, 5.8, nrows=2, ncols=columns, sharey="row")
+    blue, yellow = {"color": COLORS["highway"]}, {"color": COLORS["lstm"]}
+    for depths, errors, setting in zip(above, below, log.settings, strict=True):
+        for state, color in STATES.items():
+            nets = [getattr(net, state) for net in setting.nets]
+            off_mean = 100 * ((column(nets, "by_part").T / mean_depth(nets)).T - 1)
+            draw_seeds(depths, np.arange(1, PARTS + 1), off_mean, label=f"{state} net", color=color)
+        draw_level(depths, 0, "_mean")
+        depths.set(title=name_setting(setting.setting.sources[0].training), xticks=(1, PARTS))
+
+        same, sure = (100 * (1 - column(setting.nets, name)) for name in ("by_layer", "confident_score"))
+        reached, chosen = column(setting.nets, "confident_depth"), [net.confident for net in setting.nets]
+        draw_seeds(errors, np.arange(same.shape[1]), same, label="all after the same block", **yellow)
+        errors.plot(reached.T, sure.T, linewidth=1, alpha=0.4, **blue)
+        errors.plot(reached.mean(axis=0), sure.mean(axis=0), label="each when the net is sure", **blue)
+        lost = same[:, -1] + 100 * column(chosen, "lost")
+        errors.plot(column(chosen, "depth"), lost, "o", clip_on=False, **blue)
+        draw_level(errors, same[:, -1].mean(), "all blocks")
+        errors.set(xlim=(0, same.shape[1] - 1))
+        scale_by_logarithm(errors)
+    above[0].set_ylabel("effective depth (% off mean)")
+    above[1].set_xlabel("tenth of its class, from easy to hard")
+    below[0].set_ylabel("test error (%)")
+    below[1].set_xlabel("blocks computed, mean over images")
+    above[-1].legend(loc="lower left", handlelength=1, frameon=False, labelcolor="linecolor")
+    legend_below(figure, below[0])
+    return figure
+
+
+FIGURES = {"depth_per_example.png": figure}

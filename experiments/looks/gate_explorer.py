@@ -1,0 +1,395 @@
+"""The gate explorer: which layers of a 50-layer net do the work on a digit that you draw?
+
+The page that `plot` writes, viz/gate_explorer.html, holds the net itself. What it shows beside a drawing is measured
+here. A typical image of each class: of the half of its test images that are read right most surely, the one whose gates
+are closest to the class's mean. The effective depth of all test images, by class: the sum over layers of the mean T of
+a layer's units. The error of the untrained net with layers closed, on the images and in two orders of `lesions`. The
+untrained net's weights come from a generator so small that the page draws them, too.
+"""
+
+import base64
+import json
+import math
+import re
+import string
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex
+
+import highway_lab.logs
+from highway_lab.console import name_data, name_numbers
+from highway_lab.datasets import load_dataset
+from highway_lab.fields import Count, NonEmpty, NotNegative, Pixel, Share, dict_of, lists_of
+from highway_lab.figures import SEQUENTIAL, differences, drawing, name_with_digest
+from highway_lab.intervals import Interval, difference, interval
+from highway_lab.logs import Log, RunLog
+from highway_networks import BLOCKS, Config, Dataset, DeepNet, InputError, as_inputs
+
+from .. import common
+from ..common import CHANCE, Experiment, group, points
+from ..study import Results, accuracies
+from . import measurement, models
+from .models import Model
+from .recording import Equation
+
+SEED = 0  # of the untrained net
+ENDS = {"first": "first first", "last": "last first"}  # of closing layers, by their names in the log of lesions
+DIGITS = 4  # significant digits in the log
+
+ARTICLE = Path(__file__).with_name("article")
+FILE = re.compile(r"^\{file: (\S+)\}\n", re.MULTILINE)  # a line of the page in place of which goes a file of ARTICLE
+PLACEHOLDERS = ('{"here": "go the equations"}', '{"here": "goes what the page shows"}')
+OF_DIGITS = ("mnist", "digits")  # data sets; so is a folder whose classes are named 0 to 9
+CHOSEN = ("block", "depth", "init", "gate_bias", "lr")  # by a visitor who trains a net
+LARGEST = 2**15 - 1  # whole number of 16 bits, with a sign
+COLORS = 256  # of a colour map
+SWEEP = Path("run_sweep.json")
+SHALLOW = 2  # blocks, at most, of a net whose accuracy a deep one has to beat
+BROKEN = 5  # points of accuracy below the shallowest nets of a kind: such nets are broken (chosen after the runs)
+
+
+@dataclass
+class EffectiveDepth:
+    """Effective depth of the test images of each class: mean and sample standard deviation over images.
+
+    `layers` is the mean T of each layer over all test images.
+    """
+
+    mean: lists_of(NotNegative, "K")
+    sd: lists_of(NotNegative, "K")
+    layers: lists_of(Share, "L")
+
+
+@dataclass
+class GateExplorerLog(Log):
+    """runs/gate_explorer.json; `pixels` (classes, H, W) of typical images, number of `images` in each class.
+
+    `untrained_errors`: the untrained net's with the first k layers of each of ENDS closed, k = 0..L.
+    """
+
+    model: Model
+    seed: Count
+    pixels: lists_of(Pixel, "K", "H", "W")
+    images: lists_of(Count, "K")
+    trained: EffectiveDepth
+    untrained: EffectiveDepth
+    untrained_errors: dict_of(ENDS, NonEmpty[Share])
+
+
+EXPERIMENT = Experiment(__name__, __doc__, GateExplorerLog, nets=models.NETS)
+
+
+class SmallGenerator:
+    """Random numbers that the page draws, too, with the methods of np.random.Generator that INITS call.
+
+    Mulberry32 (T. Ettinger 2017): a counter in steps of STEP, whose bits are mixed by products modulo 2³².
+    """
+
+    STEP = 0x6D2B79F5
+
+    def __init__(self, seed: int):
+        self.count = seed
+
+    def random(self, n: int) -> np.ndarray:
+        """Return the next n numbers, uniform in [0, 1)."""
+        counts = self.count + self.STEP * np.arange(1, n + 1, dtype=np.uint64)
+        self.count += self.STEP * n
+        t = counts.astype(np.uint32)  # from here on modulo 2³²
+        t = (t ^ t >> 15) * (t | 1)
+        t ^= t + (t ^ t >> 7) * (t | 61)
+        return (t ^ t >> 14) / 2**32
+
+    def uniform(self, low: float, high: float, shape: tuple[int, ...]) -> np.ndarray:
+        return low + (high - low) * self.random(math.prod(shape)).reshape(shape)
+
+    def normal(self, mean: float, sd: float, shape: tuple[int, ...]) -> np.ndarray:
+        """Return √(−2 ln(1 − u)) · cos(2πv) of two uniform numbers u, v each (Box & Muller 1958), scaled."""
+        u, v = self.random(2 * math.prod(shape)).reshape(-1, 2).T
+        return mean + sd * (np.sqrt(-2 * np.log(1 - u)) * np.cos(2 * np.pi * v)).reshape(shape)
+
+
+def untrained(net: DeepNet) -> DeepNet:
+    """Return a net of the same setting with the untrained weights that the page draws, up to rounding."""
+    return DeepNet(**net.config, rng=SmallGenerator(SEED))
+
+
+def find_typical(gates: np.ndarray, logits: np.ndarray, labels: np.ndarray) -> list[int]:
+    """Return the index of a typical image of each class, given mean gates (n, L), logits (n, K) and labels (n,)."""
+    from scipy.special import log_softmax  # imports in a third of a second
+
+    sureness = log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
+    typical = []
+    for label in range(logits.shape[1]):
+        of_class = np.flatnonzero(labels == label)
+        distances = np.linalg.norm(gates[of_class] - gates[of_class].mean(axis=0), axis=1)
+        unsure = sureness[of_class] < np.median(sureness[of_class])
+        typical.append(int(of_class[np.where(unsure, np.inf, distances).argmin()]))
+    return typical
+
+
+def by_class(gates: np.ndarray, labels: np.ndarray, classes: int) -> EffectiveDepth:
+    """Return mean and spread of effective depth within each class, given the mean gates (n, L) of images."""
+    depths = gates.sum(axis=1)
+    groups = [depths[labels == label] for label in range(classes)]
+    means, sds = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
+    return EffectiveDepth(*(highway_lab.logs.numbers(values, DIGITS) for values in (means, sds, gates.mean(axis=0))))
+
+
+def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
+    """Return the fields of the log; raises InputError unless images are square and grey, blocks elementwise."""
+    Equation(net.config["block"], net.block, net.activation, net.hidden)
+    channels, height, width = data.test_x.shape[1:]
+    if channels != 1 or height != width:
+        found = f"images of {channels} x {height} x {width}"
+        raise InputError(f"--dataset: expected square grey images, found {found}; choose mnist, or convert them")
+    images = np.bincount(data.test_y, minlength=data.outputs)
+    if min(images) < 2:
+        found = f"expected two test images or more of each class, found {min(images)} ({data.test_set})"
+        raise InputError(f"--dataset: {found}; add some")
+
+    fresh = untrained(net)
+    gates, fresh_gates = (measurement.mean_gates(of, data.test_x) for of in (net, fresh))
+    for mean in (of for both in (gates, fresh_gates) for of in (both.min(), both.max())):
+        if not 0 <= mean <= 1:
+            found = f"expected T from 0 to 1, whose sum is the effective depth, found a mean of {mean:.2f}"
+            raise InputError(f"block {net.config['block']}: {found}; use gate_maps, class_routing and lesions")
+    typical = find_typical(gates, net.predict(as_inputs(data.test_x, net.dtype)), data.test_y)
+    closed, layers = measurement.closing_images(data), np.arange(net.depth)
+    orders = {"first": layers, "last": layers[::-1]}
+
+    return {
+        "seed": SEED,
+        "pixels": data.test_x[typical, 0].tolist(),
+        "images": images.tolist(),
+        "trained": by_class(gates, data.test_y, data.outputs),
+        "untrained": by_class(fresh_gates, data.test_y, data.outputs),
+        "untrained_errors": {
+            end: highway_lab.logs.numbers(measurement.close_in_order(fresh, *closed, orders[end])) for end in ENDS
+        },
+    }
+
+
+models.add_look(EXPERIMENT, look)
+
+
+def numbers(log: GateExplorerLog) -> dict:
+    """Return what the page quotes: effective depths of the classes, lowest and highest, trained and untrained."""
+    return {
+        "trained": (min(log.trained.mean), max(log.trained.mean)),
+        "untrained": (min(log.untrained.mean), max(log.untrained.mean)),
+    }
+
+
+# ------------------------------------------------------------------------------------------ the page
+
+
+def page(log: GateExplorerLog) -> str:
+    """Return the page, which needs no other file; raises InputError if the net's file is no longer the log's.
+
+    It is article/page.html with its style and its programs in it, the equations of the net's layers, and one JSON
+    object: configuration and weights of the net, the ten images, effective depths, the errors that the log of lesions
+    has of this net, accuracies of plain and highway nets by depth, the digits on which visitors train nets, and
+    colours. What no log tells is left out. `make screenshot` draws the page's picture.
+    """
+    net, (lesions_path, lesioned), (sweep_paths, sweep) = load(log), lesion_curve(log), depth_sweep()
+    signs, blocks = net.block.bias_signs, {"plain": BLOCKS["plain"], net.config["block"]: net.block}
+    plain, equation = (Equation(name, block, net.activation, net.hidden) for name, block in blocks.items())
+    factors, multiples = as_integers(net)
+    small = common.load("small_nets")
+    small_path = small.log_path()
+    nets = small.read(small_path).runs if small_path.exists() else []
+    there = ((lesions_path, lesioned), (small_path, nets), *((path, sweep) for path in sweep_paths))
+    sources = [path for path, content in there if content]
+    content = {
+        "sources": [name_with_digest(path) for path in (log.model.source.file, *sources)],
+        "dataset": name_data(log.dataset.name),
+        "classes": log.dataset.classes,
+        "of_digits": log.dataset.name in OF_DIGITS or "".join(log.dataset.classes) == string.digits,
+        "config": log.model.net,
+        "biases": {branch: signs.get(branch, 0) * net.config["gate_bias"] for branch in net.block.branches},  # initial
+        "formula": equation.formula(),
+        "test_score": log.model.test_score,
+        "factors": factors,
+        "weights": packed(multiples.view(np.uint8).reshape(-1, 2).T),  # all low bytes, all high ones: compresses better
+        "seed": log.seed,
+        "pixels": [np.ravel(image).tolist() for image in log.pixels],
+        "framing": framing(np.array(log.pixels)),
+        "effective_depth": {
+            name: asdict(of) | {"all": float(np.average(of.mean, weights=log.images))}
+            for name, of in (("trained", log.trained), ("untrained", log.untrained))
+        },
+        "lesions": lesioned,
+        "sweep": sweep,
+        "lab": lab(nets),
+        "colors": {"sequential": color_table(SEQUENTIAL), "diverging": color_table(differences(np.ones(1))["cmap"])},
+    }
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # so that no name ends the script
+    page = template()
+    for placeholder, here in zip(PLACEHOLDERS, (f"[{plain.javascript()}, {equation.javascript()}]", text), strict=True):
+        page = page.replace(placeholder, here)
+    return page
+
+
+def template() -> str:
+    """Return the page with its style and its programs, but without what it shows."""
+    page = (ARTICLE / "page.html").read_text(encoding="utf-8")
+    return FILE.sub(lambda match: (ARTICLE / match[1]).read_text(encoding="utf-8"), page)
+
+
+def framing(pixels: np.ndarray) -> dict[str, Any]:
+    """Return how images (n, side, side) were scaled and centred: the side of the `box` that ink fills, and `by_mass`.
+
+    By mass: whether the ink's centre of mass varies less than the middle of its box.
+    """
+    ink, side = np.where(pixels.any(axis=(1, 2), keepdims=True), pixels, 1), pixels.shape[-1]  # a blank one is full
+    along = np.stack([ink.sum(axis=axis) for axis in (1, 2)])  # columns, rows: (2, n, side)
+    first, end = (along > 0).argmax(axis=-1), side - (along[..., ::-1] > 0).argmax(axis=-1)
+    masses = along @ np.arange(side) / along.sum(axis=-1)
+    spread = {"mass": masses.std(axis=1).sum(), "box": ((first + end) / 2).std(axis=1).sum()}
+    return {"box": int((end - first).max()), "by_mass": bool(spread["mass"] < spread["box"])}
+
+
+def load(log: GateExplorerLog) -> DeepNet:
+    """Load the net of the log; raises InputError if its file has changed."""
+    source = log.model.source
+    net, found = DeepNet.load(source.file), name_with_digest(source.file)
+    if source.sha256 and not found.endswith(source.sha256):
+        remedy = f"make its log anew with {log.command}"
+        raise InputError(f"{source.file}: expected the net of sha256 {source.sha256}, found {found}; {remedy}")
+    return net
+
+
+def lesion_curve(log: GateExplorerLog) -> tuple[Path, dict[str, Any] | None]:
+    """Return the path of a log of lesions, and the errors of this very net with layers closed, if it is there."""
+    lesions, sha256 = common.load("lesions"), log.model.source.sha256 or "none"
+    path = lesions.log_path(log.dataset.name)
+    logs = [path, *path.parent.glob(f"{path.stem}-*-{sha256[:8]}.json")]  # the second by lesions run --model
+    for path in filter(Path.exists, logs):
+        measured = lesions.read(path)
+        net = next((net for net in measured.nets if net.source.sha256 == sha256), None)
+        if net:
+            others = [of for of in measured.nets if of.source.training]
+            last = [100 - 100 * of.closings[ENDS["last"]].errors[0][-1] for of in others]
+            return path, {
+                "images": measured.dataset.n_train,
+                "none": net.error,
+                "each": net.lesioned_error,
+                "idle": measured.idle,
+                "idle_share": net.idle_share,
+                "set_images": measured.set_images,
+                "point": measured.point,
+                "trained": {end: net.closings[order].errors[0] for end, order in ENDS.items()},
+                "untrained": log.untrained_errors,
+                "spared": {end: net.closings[order].spared[0] for end, order in ENDS.items()},
+                "nets": len(others),
+                "seeds": name_numbers([of.source.training.seed for of in others]),
+                "epochs": name_numbers(sorted({of.source.training.epochs for of in others})),
+                "first_layer": value_and_half(interval(last)),
+            }
+    return path, None
+
+
+def depth_sweep() -> tuple[list[Path], dict[str, Any] | None]:
+    """Return the paths of the logs of the depth sweep and of tuned nets, and their accuracies, if both are there."""
+    tuned_nets = common.load("tuned_plain")
+    paths = [SWEEP, tuned_nets.log_path()]
+    if not all(path.exists() for path in paths):
+        return paths, None
+    sweep = highway_lab.logs.read(SWEEP, RunLog[Config], "make it with make sweep")
+    results = Results(tuned_nets.studies[""], tuned_nets.read(paths[1]).runs)
+    with drawing("the sweep", *paths):
+        config, runs = sweep.runs[0].config, group(sweep.runs, "block", "depth")
+        depths = sorted({depth for _, depth in runs})
+        cells = [cell for cell in results.finished if cell.arm.startswith("plain") and cell.depth <= SHALLOW]
+        best = min(cells, key=results.quality)
+        scores = {(of.arm, of.hidden, of.depth): accuracies(results.scored(of)) for of in results.finished}
+        nets = {}
+        for kind in ("plain", "highway"):
+            nets[kind] = [points(runs[kind, depth]) for depth in depths]
+            for name, arm in (("tuned", kind), ("orthogonal", f"{kind}, orthogonal")):
+                nets[f"{kind}, {name}"] = [scores[arm, config.hidden, depth] for depth in depths]
+        leads = {
+            "tuned": leads_of(nets["highway, tuned"], nets["plain, tuned"]),
+            "orthogonal": leads_of(nets["highway, tuned"], nets["plain, orthogonal"]),
+            "untuned": leads_of(nets["highway"], nets["plain"]),
+        }
+        seeds = [run.config.seed for run in runs["plain", depths[0]]]
+        return paths, {
+            "dataset": name_data(sweep.dataset.name),
+            "config": {name: getattr(config, name) for name in ("n_train", "n_test", "epochs", "hidden")},
+            "seeds": seeds,
+            "seed_range": name_numbers(seeds),
+            "tried": len(results.study.grid(best)),
+            "depths": depths,
+            "margin": BROKEN,
+            "chance": 100 * CHANCE,
+            "nets": {name: by_depth(depths, of) for name, of in nets.items()},
+            "shallow": value_and_half(interval(scores[best.arm, best.hidden, best.depth])),
+            "shallow_blocks": SHALLOW,
+            "shallow_units": best.hidden,
+            "leads": leads,
+        }
+
+
+def leads_of(highway: Sequence[np.ndarray], plain: Sequence[np.ndarray]) -> list[list[float | None]]:
+    """Return the leads of highway nets in points, by depth."""
+    return [value_and_half(difference(*both)) for both in zip(highway, plain, strict=True)]
+
+
+def by_depth(depths: Sequence[int], accuracies: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Return accuracies of one kind of net in per cent, by depth: mean and interval, seeds, and where they break."""
+    seeds = [[round(float(of), 2) for of in of_depth] for of_depth in accuracies]
+    means = [value_and_half(interval(of_depth)) for of_depth in seeds]
+    broken = [depth for depth, (mean, _) in zip(depths, means, strict=True) if mean < means[0][0] - BROKEN]
+    return {"means": means, "seeds": seeds, "broken": broken[0] if broken else None}
+
+
+def value_and_half(of: Interval) -> list[float | None]:
+    """Return value and half width of an interval; null for what a single run does not have."""
+    return [round(float(number), 4) if np.isfinite(number) else None for number in of]
+
+
+def lab(nets: Sequence[Any]) -> dict[str, Any]:
+    """Return what a visitor's nets need: the digits, training images first, the settings that all of them share, and
+    the curves of logged nets.
+    """
+    data, shared = load_dataset("digits"), common.load("small_nets").contents.SHARED
+    images, classes = (np.concatenate(both) for both in ((data.train_x, data.test_x), (data.train_y, data.test_y)))
+    return {
+        "config": {"d_in": images[0].size, "d_out": data.outputs}
+        | {name: getattr(shared, name) for name in ("hidden", "batch_size", "epochs", "clip")},
+        "n_train": len(data.train_x),
+        "n_test": len(data.test_x),
+        "digits": packed(np.concatenate([images.ravel(), classes])),
+        "logged": [
+            dict(zip(CHOSEN, chosen, strict=True)) | {"curves": [run.history["test_score"] for run in of]}
+            for chosen, of in group(nets, *CHOSEN).items()
+        ],
+    }
+
+
+def as_integers(net: DeepNet) -> tuple[list[float], np.ndarray]:
+    """Return the factor of each matrix [W b], and all weights as multiples of these: whole numbers of 16 bits."""
+    matrices = [net.params.input, *net.params.blocks, net.params.output]
+    factors = [float(abs(matrix).max()) / LARGEST or 1.0 for matrix in matrices]
+    multiples = [np.rint(matrix.ravel() / factor) for matrix, factor in zip(matrices, factors, strict=True)]
+    return factors, np.concatenate(multiples).astype("<i2")
+
+
+def packed(numbers: np.ndarray) -> str:
+    """Return bytes, compressed, in base64."""
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
+
+
+def color_table(name: str) -> str:
+    """Return a colour map as COLORS colours of six hexadecimal digits."""
+    return "".join(to_hex(color)[1:] for color in matplotlib.colormaps[name].resampled(COLORS)(range(COLORS)))
+
+
+FIGURES = {"gate_explorer.html": page}

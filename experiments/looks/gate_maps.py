@@ -1,0 +1,141 @@
+"""Figure 2: what do the gates of a trained 50-layer net look like?
+
+The paper (section 4) shows, for its best 50-layer nets, 49 highway layers of 50 units: the transform-gate biases after
+training, the mean T over the training set, and T and the outputs y for one random training sample. Measured here beside
+the maps, over all training images: a gate is closed below T = 0.1, open above 0.5, and selective if it is open for some
+samples and not for others; the change of a layer is the mean norm of y - x. Ours: layer 1 is at the top, so that
+information flows downward.
+
+The paper's sentences on MNIST are judged by section_4, on nets of its setting; none was trained on CIFAR-100. Of a
+single net only the overview's sentence is judged here, that the gates of early layers tend to be open, by whichever
+block has the most open gates. The rule, put in this form after the runs, asks for a mean T above a half. A single net
+has no interval over seeds, so ONE_NET stands in its place: less than that above or below is inconclusive.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import MaxNLocator
+
+from highway_lab.console import name_data
+from highway_lab.fields import Count, lists_of
+from highway_lab.figures import differences, part_each, set_title
+from highway_lab.logs import Log
+from highway_lab.logs import numbers as listed
+from highway_networks import Dataset, DeepNet, as_inputs
+
+from ..claims import judge_better, share_of_nets
+from ..common import Experiment
+from ..common_figures import SHOWN, draw_map, minus
+from . import models
+from .measurement import CLOSED, DIGITS, MOST, OPEN, RARE, Gates, choose_sample, fresh, measure_gates, summarize
+from .models import Model
+
+
+@dataclass
+class Maps:
+    """Maps of the figure, each (L, D)."""
+
+    b_T: lists_of(float, "L", "D")
+    mean_T: lists_of(float, "L", "D")  # from 0 to 1, but for blocks of a user
+    sample_T: lists_of(float, "L", "D")
+    sample_y: lists_of(float, "L", "D")
+
+
+@dataclass
+class GateMapsLog(Log):
+    """runs/gate_maps.json; `sample` is an index into the training images, `label` its class."""
+
+    model: Model
+    sample: Count
+    label: Count
+    maps: Maps
+    claims: Gates
+    untrained: Gates  # of a net with fresh weights
+    closed: float  # thresholds: see CLOSED, OPEN, MOST, RARE
+    open: float
+    most: float
+    rare: float
+
+
+EXPERIMENT = Experiment(__name__, __doc__, GateMapsLog, tuple(models.NETS), nets=models.NETS)
+
+
+def look(net: DeepNet, data: Dataset, _: int) -> dict[str, Any]:
+    sample, untrained = choose_sample(data.train_x), fresh(net)
+    image = data.train_x[sample]
+    _, cache = net.forward(as_inputs(image[None], net.dtype))
+    activity = measure_gates(net, data.train_x)
+    return {
+        "sample": sample,
+        "label": int(data.train_y[sample]),
+        "maps": Maps(
+            b_T=listed(net.params["b_T"]),  # in full: they may have moved little
+            mean_T=listed(activity.T, DIGITS),
+            sample_T=listed(cache.T[..., 0], DIGITS),
+            sample_y=listed(cache.x[1:, :, 0], DIGITS),
+        ),
+        "claims": summarize(net, activity, image),
+        "untrained": summarize(untrained, measure_gates(untrained, data.train_x), image),
+        "closed": CLOSED,
+        "open": OPEN,
+        "most": MOST,
+        "rare": RARE,
+    }
+
+
+models.add_look(EXPERIMENT, look)
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def numbers(*logs: GateMapsLog) -> dict:
+    """Return what the page quotes, by data set: measures of the gates, trained and untrained, and the overview's."""
+
+    def measures(gates: Gates) -> dict:
+        scalars = {name: of for name, of in vars(gates).items() if name != "change"}
+        return scalars | {"change of the first": {n: sum(gates.change[:n]) / sum(gates.change) for n in (15, 40)}}
+
+    def found(log: GateMapsLog) -> dict:
+        mean_T = np.mean(log.maps.mean_T, axis=1)
+        return {
+            "trained": measures(log.claims),
+            "untrained": measures(log.untrained),
+            "most open": {"block": int(mean_T.argmax()) + 1, "mean T": float(mean_T.max())},
+            "early gates are open": judge_better(share_of_nets([100 * mean_T.max() - 50]), 0),
+            "score": log.model.test_score,
+        }
+
+    return {"of": {log.dataset.name: found(log) for log in logs}}
+
+
+@part_each(height=4.7)
+def maps_figure(part: FigureBase, log: GateMapsLog) -> None:
+    """Draw the four maps; above each stands the range of its colours, as it differs between nets."""
+    net, maps = log.model.net, {name: np.array(values) for name, values in vars(log.maps).items()}
+    start, mean_end = net["gate_bias"], np.quantile(np.abs(maps["mean_T"]), SHOWN)
+    moved = np.quantile(np.abs(maps["b_T"] - start), SHOWN)
+    end = max(1, np.abs(maps["sample_y"]).max())  # tanh keeps a highway net's outputs within ±1, not any block's
+    gates = maps["mean_T"], maps["sample_T"]
+    lowest, highest = min(0, *map(np.min, gates)), max(1, *map(np.max, gates))  # beyond 0 and 1: blocks of a user
+    panels = (
+        ("bias", f"$b_T$; white: start, {minus(start)}", differences(moved, start), "both"),
+        ("mean gate", "T, mean of all images", {"vmin": lowest, "vmax": mean_end}, "max"),
+        ("gate, one image", "T", {"vmin": lowest, "vmax": highest}, "neither"),
+        ("output, same image", "y", differences(end) if net["activation"] == "tanh" else {"vmin": 0}, "neither"),
+    )
+    closed = f"{100 * log.claims.closed_for_a_sample:.0f} % of the gates are closed for an image"
+    set_title(part, f"{name_data(log.dataset.name)}: {closed}")
+    grid = part.subplots(ncols=len(panels), sharey=True)
+    for axes, values, (title, label, style, extend) in zip(grid, maps.values(), panels, strict=True):
+        image = draw_map(axes, values, **style)
+        axes.set(title=f"{title}\n{' to '.join(minus(float(f'{of:.3g}')) for of in image.get_clim())}", xlabel="unit")
+        bar = part.colorbar(image, ax=axes, location="bottom", aspect=12, extend=extend, label=label)
+        bar.ax.xaxis.set_major_locator(MaxNLocator(2))
+    grid[0].set_ylabel("block, from input to output")
+
+
+FIGURES = {"fig2_gate_maps.png": maps_figure}

@@ -1,0 +1,284 @@
+"""Section 4 on nets like the paper's: do figures 2 to 4 hold for tanh nets from b_T -2 and -4, beside the ReLU net?
+
+The paper's section 4 looks into two nets, the best of its searches: tanh from b_T -2 for MNIST, tanh from b_T -4 for
+CIFAR-100. Here tanh nets from both biases stand beside ReLU nets of the best setting of an earlier search of four
+epochs. Beside each net stands the one that its training began with, which shows what a bias and chance do without
+learning. All is measured on all training images. Ours: the change of a layer is the mean norm of y - x; its class
+difference is the mean |mean T of a class - mean T of all|, over classes and units. A layer is idle by the error if
+closing it changes the error by less than 0.1 points; by the loss if closing it raises the loss by less than 1 % of what
+closing the costliest layer does; by flips if closing it changes the prediction of fewer than 0.1 % of the images. The
+error of an untrained net is close to chance whatever is closed, so flips are the measure for it.
+
+With --searched: the tanh setting of the lowest training loss in the search of depth_search for 50 layers, trained from
+ten seeds, for the search's 40 epochs. (The paper's search chose the activation, too; its best net was tanh, ours ReLU.)
+These nets are a fourth setting, judged by the same rules. A seed from which training diverges is replaced by the next,
+and the page says so.
+
+And of the 99 blocks of the best 100-layer net of the search, how many work?
+
+A sentence of the paper is judged on nets of the paper's own setting for MNIST, tanh from b_T -2; what other settings
+show is a row of ours, by the same rule. Rules take the 95 % interval over a setting's nets (a single one: ONE_NET). A
+sentence on what nets are is judged as a state, one on what training does beside the nets that it began with. The rules
+stand at `verdicts`; "about 60 %" is asked at half, once and twice the threshold of an idle block. All were put in this
+form after the runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from highway_lab.console import name_data
+from highway_lab.fields import Count, NonEmpty, Share, lists_of
+from highway_lab.figures import COLORS, FAINT_INK, draw_seeds, new_figure, pale
+from highway_lab.intervals import LEVEL, interval
+from highway_lab.logs import Log, Result
+from highway_lab.logs import numbers as listed
+from highway_lab.threads import one_thread
+from highway_lab.training import Training
+from highway_networks import LOSSES, Dataset, DeepNet, evaluate, rounded
+
+from ..claims import Verdict, combine, judge_about, judge_as_good, judge_better, require, share_of_nets
+from ..common import Experiment, ExperimentJob, group_by
+from ..common_figures import PAPER as PAPER_SETTING
+from ..common_figures import joined, name_setting
+from ..quotes import PAPER
+from . import measurement, models
+from .measurement import TIMES, Gates, idle_share, rises
+from .models import Source
+
+DEEP = Path("models/highway-100.npz")
+SEARCHED = replace(  # the search's tanh setting of the lowest training loss
+    models.FALLBACK, gate_bias=-6.23991, lr=0.0279031, lr_decay=0.9999243767593939, momentum=0.939221, epochs=40
+)
+SEARCHED_SEEDS = range(1_000_097, 10_000_098, 1_000_000)  # as the search numbers repetitions of its draw 97
+FIRST, LATE = 15, (15, 45)  # the paper's first layers, and those that it finds idle, counted from 1
+IDLE_OF_MOST = 0.01  # share of the costliest layer's rise in loss, below which a layer is idle
+DIGITS = 7  # significant ones: a lesion of an untrained net changes the loss in the fifth
+ABOUT = 10  # points: margin of "about 60 % of the layers"
+NEARLY_ALL = 80  # % of the blocks that count as "any of them": the paper's borders are approximate
+SELECTIVE = 10  # points: least rise of the share of selective gates by training
+SUBSTANTIAL = 0.01  # least difference of mean T that is substantial, chosen after the data
+THRESHOLDS = np.geomspace(0.01, 1, 81)  # points of error, drawn
+
+
+@dataclass
+class Seen:
+    """Measures of figures 2 to 4 for one net, on all training images; lists are by layer, or by closed layer."""
+
+    gates: Gates
+    class_difference: lists_of(float, "L")  # of T, mean over classes and units
+    group_difference: lists_of(float, "L")  # of random groups of the same sizes
+    error: Share
+    loss: float
+    lesioned_error: lists_of(Share, "L")
+    lesioned_loss: lists_of(float, "L")
+    flips: lists_of(Share, "L")  # share of images whose prediction changes
+    closed_error: Share | None  # with all layers closed; null where it was not measured
+
+
+@dataclass
+class NetSeen(Result):
+    """A net and the net that its training began with, or, for a net from a file, one with fresh weights."""
+
+    source: Source
+    test_score: Share
+    trained: Seen
+    untrained: Seen
+
+
+@dataclass
+class Section4Log(Log):
+    """runs/section_4.json; the thresholds are those of the module's docstring and of gate_maps."""
+
+    first: Count  # number of first layers
+    late: tuple[int, int]  # first and last of the layers that the paper finds idle
+    idle: float  # threshold of idle layers by the error and by flips
+    idle_of_most: float  # threshold of idle layers by the loss
+    point: float  # closing a needed layer raises the error by more
+    closed: float
+    open: float
+    rare: float
+    nets: NonEmpty[NetSeen]
+    deep: list[NetSeen]
+
+
+MORE = {"searched": "run --searched"}
+EXPERIMENT = Experiment(__name__, __doc__, Section4Log, more=MORE, nets={"mnist": DEEP})
+
+
+def see(net: DeepNet, data: Dataset) -> Seen:
+    """Measure a net as gate_maps, class_routing and lesions do."""
+    images, labels = data.train_x, data.train_y
+    _, *sizes = measurement.class_differences(net, images, labels)
+    error, loss, flips = (listed(values, DIGITS) for values in measurement.close_each(net, images, labels))
+    sample = images[measurement.choose_sample(images)]
+    by_class, by_chance = (listed(size, measurement.DIGITS) for size in sizes)
+    return Seen(
+        gates=measurement.summarize(net, measurement.measure_gates(net, images), sample),
+        class_difference=by_class,
+        group_difference=by_chance,
+        error=error[-1],
+        loss=loss[-1],
+        lesioned_error=error[:-1],
+        lesioned_loss=loss[:-1],
+        flips=flips[:-1],
+        closed_error=rounded(1 - evaluate(net.without(range(net.depth)), images, labels, LOSSES["cross-entropy"])[1]),
+    )
+
+
+def examine(source: Source, data: Dataset) -> NetSeen:
+    """Load or train a net, and measure it and an untrained one."""
+    with one_thread():
+        net = models.obtain(source, data)
+        untrained = Training(source.training, data).net if source.training else measurement.fresh(net)
+        _, test_score = evaluate(net, data.test_x, data.test_y, LOSSES["cross-entropy"])
+        return NetSeen(None, source, rounded(test_score), see(net, data), see(untrained, data))
+
+
+def run(job: ExperimentJob) -> None:
+    by_setting = models.by_setting(job.dataset, job.data, job.smoke)
+    sources, deep = [source for seeds in by_setting.values() for source in seeds], []
+    if job.arguments.searched:
+        job, config, seeds = job.for_more("searched"), SEARCHED, SEARCHED_SEEDS
+        if job.smoke:
+            config, seeds = replace(config, depth=models.SMOKE.depth, hidden=models.SMOKE.hidden, epochs=2), seeds[:2]
+        sources = [models.to_train(f"{job.dataset}-searched", config, seed, job.data) for seed in seeds]
+    elif not job.smoke:
+        deep = [models.from_file(DEEP, job.data)]
+    seen = job.run_missing(examine, [*sources, *deep], NetSeen)
+    job.keep(
+        first=2 if job.smoke else FIRST,
+        late=(3, 5) if job.smoke else LATE,
+        idle=measurement.IDLE,
+        idle_of_most=IDLE_OF_MOST,
+        point=measurement.POINT,
+        closed=measurement.CLOSED,
+        open=measurement.OPEN,
+        rare=measurement.RARE,
+        nets=seen[: len(sources)],
+        deep=seen[len(sources) :],
+    )
+
+
+parser = EXPERIMENT.add_run(run, "train nets and look into them; resumable")
+parser.add_argument("--searched", action="store_true", help="nets of the best tanh setting of the search")
+
+
+# ---------------------------------------------------------------------------------------- what was found
+
+
+def settings(log: Section4Log) -> dict[str, list[NetSeen]]:
+    """Return the nets by their setting, and last that of the search by its size."""
+    deep = {f"{len(net.trained.flips)} blocks": [net] for net in log.deep}
+    return group_by(log.nets, lambda net: name_setting(net.source.training)) | deep
+
+
+def measures(seen: Seen, log: Section4Log) -> dict[str, float]:
+    """Return what the page and the verdicts take of a net; shares are in %."""
+    gates, first, (begin, end), points = seen.gates, log.first, log.late, 100 * log.idle
+    cost = np.array(seen.lesioned_loss) - seen.loss
+    with_depth, with_T = (np.nan if r is None else r for r in (gates.bias_and_layer, gates.bias_and_mean_T))
+    return {
+        "biases lowered": 100 * gates.biases_decreased,
+        "biases rise": with_depth,
+        "T falls": -with_T,
+        "mean T": gates.mean_T,
+        "closed": 100 * gates.closed_for_a_sample,
+        "closed on average": 100 * gates.closed_in_the_mean,
+        "selective": 100 * gates.selective_beyond_rare,
+        "selective, rare ones too": 100 * gates.selective,
+        "change in the first": 100 * sum(gates.change[:first]) / sum(gates.change),
+        "classes differ": np.mean(seen.class_difference[:first]),
+        "groups differ": np.mean(seen.group_difference[:first]),
+        **{f"idle at {times:g}": idle_share(seen, times * points) for times in TIMES},
+        "idle by the loss": 100 * np.mean(cost < log.idle_of_most * cost.max()),
+        "idle by the predictions": 100 * np.mean(np.array(seen.flips) < log.idle),
+        "costly early": 100 * np.mean(rises(seen)[: begin - 1] > points),
+        "late change": np.abs(rises(seen)[begin - 1 : end]).mean(),
+    }
+
+
+def judge_any(shares: Sequence[float]) -> Verdict:
+    """Judge "closing any of these layers raises the error" by each net's share of costly blocks, in %.
+
+    The claim is on every block of a net, so a net fulfils it or not: all nets must, and a single one does not suffice.
+    """
+    fulfilled = {share >= NEARLY_ALL for share in shares}
+    if len(shares) == 1 and True in fulfilled:
+        return Verdict.INCONCLUSIVE
+    return {(True,): Verdict.REPRODUCED, (False,): Verdict.NOT_REPRODUCED}.get((*fulfilled,), Verdict.INCONCLUSIVE)
+
+
+def verdicts(of: dict[str, np.ndarray], before: dict[str, np.ndarray], idle: float) -> dict[str, Verdict]:
+    """Judge the sentences by the measures of a setting's nets, an array each, trained and before.
+
+    idle   the threshold of an idle block, in points
+    """
+
+    def most(name: str) -> Verdict:
+        return judge_better(share_of_nets(of[name] - 50), 0)
+
+    selective = judge_better(interval(of["selective"] - before["selective"] - SELECTIVE), 0)
+    beyond = [of[f"idle at {times:g}"] - PAPER["idle layers"].value for times in TIMES]
+    return {
+        "most biases decrease": most("biases lowered"),
+        "sparse": most("closed"),
+        "training makes selective": selective,
+        "most change in the first": most("change in the first"),
+        "few gates a sample": require(most("closed"), selective),
+        "classes differ": judge_better(interval(of["classes differ"] - of["groups differ"] - SUBSTANTIAL), 0),
+        "closing early ones costs": judge_any(of["costly early"]),
+        "closing late ones does not": judge_as_good(interval(-of["late change"]), idle),
+        "about 60 % idle": combine(judge_about(interval(shares), ABOUT) for shares in beyond),
+        "biases increase, inversely to T": judge_better(interval(np.minimum(of["biases rise"], of["T falls"])), 0),
+    }
+
+
+def numbers(*logs: Section4Log) -> dict:
+    """Return what the page quotes, by setting: intervals of the measures, trained and untrained, and verdicts."""
+    log = joined("nets", logs)
+    found = {}
+    for name, nets in settings(log).items():
+        by_net = [[measures(getattr(net, state), log) for net in nets] for state in ("trained", "untrained")]
+        of, before = ({of: np.array([net[of] for net in state]) for of in state[0]} for state in by_net)
+        found[name] = {
+            "nets": len(nets),
+            "start": nets[0].source.training and nets[0].source.training.gate_bias,
+            "trained": {measure: interval(values) for measure, values in of.items()},
+            "untrained": {measure: float(values.mean()) for measure, values in before.items()},
+            "verdicts": verdicts(of, before, 100 * log.idle),
+        }
+    limits = {"closed": log.closed, "open": log.open, "rare": 100 * log.rare, "idle": 100 * log.idle}
+    limits |= {"of most": 100 * log.idle_of_most, "first": log.first, "late": log.late, "level": 100 * LEVEL}
+    limits |= {"selective": SELECTIVE, "substantial": SUBSTANTIAL, "about": ABOUT, "any": NEARLY_ALL}
+    untried = {"CIFAR-100": Verdict.NOT_TESTED}
+    return {"of": found, "own": found.get(PAPER_SETTING), "limits": limits, "untried": untried}
+
+
+def idle_figure(*logs: Section4Log) -> Figure:
+    """Draw the share of idle blocks against the threshold, trained and untrained, a panel a setting."""
+    log = replace(joined("nets", logs), deep=[])
+    by_setting, idle = settings(log), 100 * log.idle
+    shares = [np.mean([idle_share(net.trained, idle) for net in nets]) for nets in by_setting.values()]
+    title = f"{name_data(log.dataset.name)}: {min(shares):.0f} to {max(shares):.0f} % of the blocks are idle"
+    figure, grid = new_figure(title, 3.2, ncols=len(by_setting), sharey=True, squeeze=False)
+    for axes, (setting, nets) in zip(grid[0], by_setting.items(), strict=True):
+        for state, color in (("untrained", FAINT_INK), ("trained", COLORS["highway"])):
+            curves = np.array([[idle_share(getattr(net, state), points) for points in THRESHOLDS] for net in nets])
+            draw_seeds(axes, THRESHOLDS, curves, label=state, color=color)
+        about = PAPER["idle layers"].value
+        axes.axhspan(about - ABOUT, about + ABOUT, color=pale(COLORS["lstm"], 0.3), linewidth=0, zorder=0)
+        axes.axvline(idle, color=FAINT_INK, linewidth=0.8, linestyle=":")
+        axes.set(title=setting.replace("from", "from $b_T$"), xscale="log", ylim=(0, 100))
+        axes.set_xticks((0.01, 0.1, 1), ("0.01", "0.1", "1"))
+        axes.margins(x=0)
+    grid[0, 0].set_ylabel("idle blocks (%)")
+    figure.supxlabel("threshold of an idle block (points of error)", size=11)
+    grid[0, -1].legend(loc="lower right", handlelength=1, frameon=False, labelcolor="linecolor")
+    return figure
+
+
+FIGURES = {"section_4.png": idle_figure}

@@ -1,0 +1,592 @@
+"""Looking into trained nets: gates, classes, lesions, the nets that are looked into, and the verdicts on section 4."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pytest
+from helpers import ROOT, digits_net, files_below, log_of_net, refused_with, swapped, swapped_block
+from matplotlib.figure import Figure
+from picture_helpers import committed_log
+from PIL import Image
+
+import highway_lab.logs
+from experiments import common
+from experiments.claims import Verdict
+from experiments.common import hold_out, load
+from experiments.looks import cifar_net, class_routing, gate_maps, lesions, measurement, models, section_4
+from experiments.looks.measurement import walk
+from experiments.looks.section_4 import Section4Log
+from highway_lab.datasets import load_folder, name_of
+from highway_lab.figures import new_figure
+from highway_lab.training import Training, train_resumably
+from highway_networks import BLOCKS, LOSSES, Block, Config, DeepNet, as_inputs, evaluate, sigmoid_forward
+
+NAMES = ("gate_maps", "class_routing", "lesions")
+LOSS = LOSSES["cross-entropy"]
+REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, _ = Verdict
+
+
+def closed(net: DeepNet, layers) -> DeepNet:
+    """A copy of a net whose own parameters force T = 0 in some layers."""
+    copy = DeepNet(**net.config, rng=np.random.default_rng(0))
+    copy.params.flat[...] = net.params.flat
+    copy.params["W_T"][layers] = 0
+    copy.params["b_T"][layers] = -1e4  # σ(−1e4) is exactly 0
+    return copy
+
+
+# ------------------------------------------------------------------------------------------- closing
+
+
+def test_measured_lesions_equal_whole_passes_over_lesioned_nets(digits):
+    net = digits_net()
+    images, labels = digits.train_x, digits.train_y
+    assert len(images) > 2 * measurement.ROWS, "several batches, the last one short"
+    error, loss, flips = measurement.close_each(net, images, labels)
+    classes = net.predict(as_inputs(images, net.dtype)).argmax(axis=1)
+    for l in range(net.depth):
+        lesioned = closed(net, l)
+        np.testing.assert_allclose((loss[l], 1 - error[l]), evaluate(lesioned, images, labels, LOSS), rtol=1e-10)
+        anew = lesioned.predict(as_inputs(images, net.dtype)).argmax(axis=1)
+        assert flips[l] == np.mean(anew != classes) > 0
+    assert flips[-1] == 0
+    np.testing.assert_allclose((loss[-1], 1 - error[-1]), evaluate(net, images, labels, LOSS), rtol=1e-10)
+
+
+def test_closing_layers_one_after_another_equals_lesioned_nets(digits):
+    net = digits_net()
+    images, labels = digits.train_x[:600], digits.train_y[:600]
+    _, loss, _ = measurement.close_each(net, images, labels)
+    orders = lesions.closing_orders(loss[:-1])
+    assert orders["last first"][0].tolist() == [3, 2, 1, 0]
+    assert orders["first first"][0].tolist() == [0, 1, 2, 3]
+    assert (np.diff(loss[orders["least loss first"][0]]) >= 0).all()
+    assert len(orders["random"]) == lesions.RANDOM_ORDERS
+    for order in (orders[name][0] for name in orders):
+        assert sorted(order) == [0, 1, 2, 3]
+        errors = measurement.close_in_order(net, images, labels, order)
+        expected = [1 - evaluate(closed(net, order[:k]), images, labels, LOSS)[1] for k in range(net.depth + 1)]
+        np.testing.assert_allclose(errors, expected, rtol=1e-10)
+
+
+def test_given_branches_take_the_place_of_a_nets_own(digits):
+    net, other = digits_net(), digits_net(gate_bias=1.0)
+    _, own = net.forward(as_inputs(digits.test_x[:50], net.dtype))
+    _, given = other.forward(as_inputs(digits.test_x[50:100], net.dtype))
+    x = own.x[0]
+    for branches in ({}, {"T": own.T}, {"H": own.H}):
+        np.testing.assert_allclose(list(walk(net, x, **branches)), own.x, atol=1e-12)
+    *_, none = walk(net, x, T=np.zeros_like(own.T))
+    np.testing.assert_array_equal(none, x)
+    _, first = walk(net, x, [2], T=given.T)
+    z, _ = next(net.iterate_blocks(x, 2))
+    np.testing.assert_allclose(first, z[0] * given.T[2] + x * (1 - given.T[2]), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("errors", "fall", "spared"),
+    [
+        *(([0.5, 0.5], 0.01, 1), ([0.5, 0.52], 0.01, 0), ([0.1, 0.105, 0.1095, 0.111, 0.1], 0.01, 2)),
+        *(([0.1, 0.104, 0.108, 0.14, 0.3], fall, k) for k, fall in enumerate((0.002, 0.006, 0.02, 0.1, 0.5))),
+    ],
+)
+def test_layers_are_spared_until_accuracy_has_fallen(errors, fall, spared):
+    assert measurement.count_spared(errors, fall) == spared
+
+
+def test_a_shut_layer_is_idle_and_a_layer_that_decides_is_needed(digits, tmp_path):
+    net = closed(digits_net(), [1, 2])
+    net.params["b_T"][3] = 30  # T = 1: the layer replaces its input
+    net.save(tmp_path / "net.npz")
+    found = lesions.examine(models.from_file(tmp_path / "net.npz", digits), digits)
+    assert found.lesioned_error[1:3] == [found.error] * 2
+    assert found.idle[0] >= 2
+    assert sorted(found.idle) == found.idle, "a wider threshold makes no layer less idle"
+    rises = measurement.rises(found)
+    assert found.needed == [l + 1 for l in range(4) if rises[l] > 1]
+    assert not {2, 3} & set(found.needed)
+    assert found.closings["random"].errors[0][0] == pytest.approx(found.error, abs=1e-6)  # all digits are in the set
+
+
+# ----------------------------------------------------------------------------------- gates and classes
+
+
+def test_activity_equals_what_whole_caches_hold(digits):
+    net = digits_net()
+    images = digits.train_x
+    _, cache = net.forward(as_inputs(images, net.dtype))
+    activity = measurement.measure_gates(net, images)
+    np.testing.assert_allclose(activity.T, cache.T.mean(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(activity.closed, (cache.T < 0.1).mean(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(activity.open, (cache.T > 0.5).mean(axis=2), rtol=1e-12)
+    changes = np.linalg.norm(cache.x[1:] - cache.x[:-1], axis=1)
+    np.testing.assert_allclose(activity.change, changes.mean(axis=1), rtol=1e-12)
+    found = measurement.summarize(net, activity, images[5])
+    assert found.sample_layer_of_most_change == measurement.layer_of_most(changes[:, 5])
+    np.testing.assert_allclose(measurement.mean_gates(net, images), cache.T.mean(axis=1).T, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda net, x, y: measurement.measure_gates(net, x),
+        lambda net, x, y: measurement.class_means(net, x, y),
+        lambda net, x, y: measurement.mean_gates(net, x),
+        lambda net, x, y: [sets[0] for sets in class_routing.features(net, net, x)],
+    ],
+)
+def test_gates_are_measured_by_their_name_whatever_the_order_of_the_branches(digits, monkeypatch, measure):
+    monkeypatch.setitem(BLOCKS, "swapped", swapped_block())
+    net, samples = digits_net(), (digits.test_x, digits.test_y)
+    for found, expected in zip(measure(swapped(net), *samples), measure(net, *samples), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_measures_count_gates_as_they_say(digits):
+    net = digits_net(depth=2, hidden=2, gate_bias=-2.0)
+    net.params["b_T"][...] = [[-3, -2], [-2.5, 1]]  # two below their initial value, one on it
+    T = np.array([[0.05, 0.2], [0.09, 0.5]])
+    opened = np.array([[0.0, 0.005], [0.5, 1.0]])
+    activity = measurement.Activity(T, np.array([[1, 0], [0.5, 0]]), opened, np.array([9.5, 0.5]))
+    found = measurement.summarize(net, activity, digits.train_x[0])
+    assert found.biases_decreased == 0.5
+    assert (found.closed_for_a_sample, found.closed_in_the_mean) == (0.375, 0.5)
+    assert (found.ever_open, found.selective, found.selective_beyond_rare) == (0.75, 0.5, 0.25)
+    assert found.layer_of_most_change == 1
+    assert [measurement.layer_of_most(np.array(of)) for of in ([50, 45, 5], [1, 1, 1, 7], [3])] == [2, 4, 1]
+    assert found.bias_and_mean_T == 1  # two layers: the second has the higher bias and the higher mean
+
+
+def test_class_means_average_to_the_overall_mean(digits):
+    net = digits_net()
+    images, labels = digits.train_x, digits.train_y
+    means = measurement.class_means(net, images, labels)
+    _, cache = net.forward(as_inputs(images, net.dtype))
+    for digit in range(10):
+        np.testing.assert_allclose(means[digit], cache.T[:, :, labels == digit].mean(axis=2), rtol=1e-12)
+    difference, size, by_chance = measurement.class_differences(net, images, labels)
+    np.testing.assert_allclose(difference, means - measurement.measure_gates(net, images).T, atol=1e-14)
+    np.testing.assert_allclose(size, np.abs(difference).mean(axis=(0, 2)), rtol=1e-12)
+    assert (by_chance < size).all()
+
+
+def test_features_are_what_whole_caches_hold(digits):
+    net, untrained = digits_net(), digits_net(gate_bias=-1.0)
+    train, test = digits.train_x[:600], digits.test_x[:20]
+    gates, outputs, of_untrained, pixels = class_routing.features(net, untrained, train, test)
+    for images, place in ((train, 0), (test, 1)):
+        x = as_inputs(images, net.dtype)
+        (_, cache), (_, other) = net.forward(x), untrained.forward(x)
+        np.testing.assert_allclose(gates[place], cache.T.transpose(2, 0, 1), rtol=1e-12)
+        np.testing.assert_allclose(outputs[place], cache.x[1:].transpose(2, 0, 1), rtol=1e-12)
+        np.testing.assert_allclose(of_untrained[place], other.T.transpose(2, 0, 1), rtol=1e-12)
+        assert np.array_equal(pixels[place][:, 0], x)
+
+
+def test_classifiers_and_clusters_find_classes_only_where_there_are_any():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 10, (3, 600))
+    clear, silent = np.eye(10)[labels], rng.normal(size=(3, 600, 10))
+    for vectors, low, high in ((clear, 1, 1), (silent, 0, 0.2)):
+        _, _, scores = class_routing.classify((0, ("gates", vectors)), labels)
+        assert np.shape(scores) == (2, 2), "two classifiers, two sets beside the one that is fitted"
+        assert low <= np.min(scores) <= np.max(scores) <= high, scores
+        found = class_routing.cluster(vectors[0][:, None], labels[0], 10)
+        assert all(low - 0.1 <= score <= high for score in found.adjusted_mutual_information), found
+        assert all(score == 1 if low else score < 0.3 for score in found.purity), found
+        assert np.sum(found.table, axis=0).tolist() == np.bincount(labels[0]).tolist()
+
+
+@pytest.mark.parametrize(("n", "n_fitted", "n_validation"), [(60_000, 10_000, 1_666), (1437, 1198, 239)])
+def test_no_classifier_was_fitted_to_a_validation_image(n, n_fitted, n_validation):
+    fitted, validating = class_routing.choose_images(n)
+    assert (len(fitted), len(validating)) == (n_fitted, n_validation)
+    assert len({*fitted, *validating}) == n_fitted + n_validation
+    assert max(*fitted, *validating) < n
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_image_a_class_is_enough_for_classifiers_but_not_fewer(digits):
+    class_routing.classify((0, ("gates", [np.eye(4)] * 3)), [np.arange(4)] * 3)
+    few = digits._replace(train_x=digits.train_x[:4], train_y=digits.train_y[:4])
+    with refused_with("--dataset: expected enough training images", "found 4"):
+        class_routing.measure_accuracies(digits_net(), digits_net(), few, 1)
+
+
+@pytest.mark.slow
+def test_accuracies_are_of_their_layer_and_the_test_images_have_no_say_in_the_choice(digits):
+    """In any number of processes; with other labels of the test images the same layer is chosen."""
+    net, untrained = digits_net(depth=3), digits_net(depth=3)
+    net.params["W_T"][1, 1:] = 0  # a single gate of the second layer knows anything of the image
+    untrained.params["W_T"][...] = 0  # and none of this net's at all, but for one
+    untrained.params["W_T"][:, 0, 0] = 1
+    few = digits._replace(train_x=digits.train_x[:400], train_y=digits.train_y[:400])
+    mislabelled = few._replace(test_y=few.test_y[::-1])
+    one, two = (class_routing.measure_accuracies(net, untrained, *of) for of in ((few, 1), (mislabelled, 2)))
+    for name, found in one.items():
+        for kind in ("validation", "test"):
+            gates, outputs, of_untrained, pixels = (getattr(of, kind) for of in vars(found).values())
+            first, second, third = gates
+            assert min(first, third, *outputs, *pixels) > max(second, *of_untrained) + 0.1
+        assert found.gates.best in (0, 2)
+        assert found.gates.validation == two[name].gates.validation
+        assert found.gates.test != two[name].gates.test
+
+
+def test_the_least_lead_is_that_of_the_worst_block():
+    log = class_routing.EXPERIMENT.read(committed_log("runs/class_routing.json"))
+    found = log.accuracies[class_routing.JUDGED]
+    found.untrained.test[:], found.gates.test[:] = [0.5] * 49, [0.8] * 48 + [0.6]
+    lead = class_routing.least_lead(log)
+    assert lead.value == pytest.approx(10)
+    assert lead.half == pytest.approx(196 * math.sqrt((0.25 + 0.24) / 10_000))
+
+
+# ---------------------------------------------------------------------------------------- which net
+
+
+@pytest.mark.parametrize("dataset", models.NETS)
+def test_nets_are_trained_in_the_setting_of_the_saved_net(digits, dataset):
+    """Of MNIST's, which the depth search found, by the committed log of lesions; of the other, by that of the grid."""
+    logs = {"mnist": "runs/lesions.json", "cifar-10": "runs/cifar_net.json"}
+    log = load(Path(logs[dataset]).stem).read(committed_log(logs[dataset]))
+    expected = log.nets[1].source.training if dataset == "mnist" else log.net.source.training
+    found = models.from_training("made-up", made_up.job(digits, dataset), epochs=expected.epochs, seed=expected.seed)
+    assert replace(found.training, n_train=expected.n_train, n_test=expected.n_test) == expected
+
+
+def test_each_data_set_has_its_net(workdir, digits, monkeypatch):
+    monkeypatch.setattr(models, "from_file", lambda path, data: path)
+
+    def found(dataset: str, smoke: bool = False, model: str | None = None):
+        return models.find_net(made_up.job(digits, dataset, smoke=smoke, model=model))
+
+    assert found("mnist") is found("cifar-10") is None
+    for path in models.NETS.values():
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert {name: found(name) for name in models.NETS} == models.NETS
+    assert found("fashion-mnist") is found("mnist", smoke=True) is None
+    assert found("mnist", model="mine.npz") == "mine.npz"
+
+
+def test_a_net_of_other_training_code_is_trained_anew(digits, workdir, monkeypatch):
+    source = models.by_setting("digits", digits, smoke=True)["tanh, b_T -2"][0]
+    trained = []
+    monkeypatch.setattr(models, "Training", lambda *of: trained.append(Training(*of)) or trained[-1])
+    for code in ("a", "a", "b"):
+        here = replace(highway_lab.logs.environment(), code=code)
+        monkeypatch.setattr(models, "environment", lambda here=here: here)
+        models.obtain(source, digits)
+    assert len([*models.CHECKPOINTS.glob("*-training-*")]) == 2
+    assert [training.optimizer.v.any() for training in trained] == [True] * 3
+
+
+BAD_NETS = {
+    "plain": (lambda: digits_net(block="plain"), "found 4 plain blocks"),
+    "no layers": (lambda: digits_net(depth=0), "found 0 highway blocks"),
+    "MNIST's": (lambda: DeepNet(784, 10, depth=1, rng=np.random.default_rng(0)), "expected 64 inputs"),
+    "not finite": (lambda: digits_net(gate_bias=1e30), "numbers that are not finite, or beyond"),
+    "two classes": (lambda: DeepNet(64, 2, depth=1, rng=np.random.default_rng(0)), "found 64 and 2"),
+}
+
+
+@pytest.mark.parametrize(("make", "found"), BAD_NETS.values(), ids=list(BAD_NETS))
+def test_a_net_that_cannot_be_looked_into_is_refused(digits, tmp_path, make, found):
+    make().save(tmp_path / "net.npz")
+    with refused_with(tmp_path / "net.npz", found):
+        models.from_file(tmp_path / "net.npz", digits)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gate_explorer"])
+def test_a_missing_model_is_one_line_and_leaves_nothing_behind(name, workdir, refused):
+    message = refused(load(name).main, ["run", "--dataset", "digits", "--model", "missing.npz"])
+    assert "missing.npz: expected a saved net, found: No such file" in message
+    assert files_below(workdir) == {}
+
+
+def test_a_users_net_writes_over_no_log_of_a_data_set_or_of_another_net(workdir, refused):
+    job, model, logs = made_up.job(dataset="mnist"), Path("cifar-10.npz"), {"made-up.json", "made-up-cifar-10.json"}
+    for content in ("one", "another"):
+        model.write_text(content)
+        logs.add(job.named_after(model).path.name)
+    assert len(logs) == 4
+    digits_net().save("a\nb.npz")
+    message = refused(load("gate_maps").main, ["run", "--dataset", "digits", "--model", "a\nb.npz"])
+    assert r"--model: expected a path of printable characters, found 'a\nb.npz'" in message
+
+
+def test_a_net_is_lesioned_again_only_if_its_file_has_changed(workdir, monkeypatch):
+    examined, examine = [], lesions.examine
+    monkeypatch.setattr(lesions, "examine", lambda *task: examined.append(task) or examine(*task))
+    for depth, count in ((2, 1), (2, 1), (3, 2)):
+        digits_net(depth=depth).save("mine.npz")
+        assert lesions.EXPERIMENT.main(["run", "--dataset", "digits", "--model", "mine.npz"]) == 0
+        assert len(examined) == count
+        log = lesions.EXPERIMENT.read(log_of_net("lesions-digits", "mine.npz"))
+        assert [len(net.lesioned_error) for net in log.nets] == [depth]
+
+
+def test_the_best_net_may_be_lesioned_alone(workdir, digits, monkeypatch):
+    monkeypatch.setitem(models.NETS, "digits", Path("net.npz"))
+    digits_net().save("net.npz")
+    assert [source.file for source in lesions.plan(made_up.job(digits, alone=True))] == ["net.npz"]
+    assert len(lesions.plan(made_up.job(digits, alone=False))) == 4
+
+
+# ------------------------------------------------------------------------------------- a user's net
+
+
+def stretched_forward(x, z, y, activation):
+    H, T = z
+    activation.forward(H)
+    sigmoid_forward(T)
+    T[...] = 1.2 * T - 0.1
+    y[...] = H * T + x * (1 - T)
+
+
+@pytest.fixture
+def own_folder(workdir, digits, monkeypatch) -> list[str]:
+    """The flags that name a folder of three classes, and a net for it whose T leave the range from 0 to 1."""
+    monkeypatch.setitem(BLOCKS, "stretched", Block("HT", stretched_forward, None))
+    for label in range(3):
+        Path(f"images/no $_{label}").mkdir(parents=True)
+        for i, image in enumerate(digits.train_x[digits.train_y == label][:20]):
+            Image.fromarray(image[0]).save(f"images/no $_{label}/{i}.png")
+    net = DeepNet(36, 3, depth=3, hidden=5, block="stretched", rng=np.random.default_rng(0))
+    net.params["b_T"][0], net.params["b_T"][1] = -50, 50
+    net.save("mine.npz")
+    return ["--dataset", "images", "--size", "6", "--model", "mine.npz"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_users_net_and_images_have_a_log_and_pictures(name, own_folder, refused):
+    experiment = load(name)
+    assert experiment.main(["run", *own_folder]) == 0
+    log = str(log_of_net(f"{name}-{name_of('images', load_folder('images', 6))}", "mine.npz"))
+    assert experiment.read(Path(log)).dataset.classes == ["no $_0", "no $_1", "no $_2"]
+    assert experiment.main(["plot", log, log]) == 0
+    folder = Path("viz", Path(log).stem.removeprefix(f"{name}-"))
+    assert {path.name for path in folder.iterdir()} == experiment.figures.FIGURES.keys()
+    for path in folder.iterdir():
+        one, two = Image.open(path).text["Source"].splitlines()
+        assert one == two
+    assert "plot: expected at most 2 logs, found 3" in refused(experiment.main, ["plot", log, log, log])
+    assert "--model: expected a net that was trained on the folder's images" in refused(
+        experiment.main, ["run", *own_folder[:-2]]
+    )
+
+
+def test_gates_beyond_0_and_1_are_logged_and_drawn(own_folder):
+    assert gate_maps.EXPERIMENT.main(["run", *own_folder]) == 0
+    (path,) = Path("runs").iterdir()
+    log = gate_maps.EXPERIMENT.read(path)
+    assert [np.unique(T).tolist() for T in log.maps.mean_T[:2]] == [[-0.1], [1.1]]
+    figure = Figure()
+    gate_maps.maps_figure.__wrapped__(figure, log)
+    assert figure.axes[2].images[0].get_clim() == (-0.1, 1.1)
+
+
+@pytest.mark.parametrize(("named", "place"), [([], "viz"), (["runs/lesions.json"], "viz/lesions")])
+def test_only_all_committed_logs_draw_over_the_picture_of_all(workdir, monkeypatch, named, place):
+    drawn = {"a.png": lambda *logs: new_figure(f"{len(logs)} logs", 2)[0]}
+    monkeypatch.setattr(lesions, "FIGURES", drawn)
+    for name in ("runs", "models"):
+        Path(name).symlink_to(ROOT / name)
+    assert load("lesions").main(["plot", *named]) == 0
+    assert [path.as_posix() for path in Path("viz").rglob("*.png")] == [f"{place}/a.png"]
+
+
+# ------------------------------------------------------------------- section 4 on nets of several settings
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory) -> Path:
+    """A folder in which a smoke run was made."""
+    folder = tmp_path_factory.mktemp("section_4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert section_4.EXPERIMENT.main(["run", "--smoke"]) == 0
+    return folder
+
+
+@pytest.fixture
+def log(smoke, monkeypatch) -> Section4Log:
+    """The log of that run, whose folder is the working directory."""
+    monkeypatch.chdir(smoke)
+    return section_4.EXPERIMENT.read(section_4.EXPERIMENT.log_path(smoke=True))
+
+
+def test_every_net_stands_beside_the_one_that_its_training_began_with(log, digits):
+    by_setting = models.by_setting("digits", digits, smoke=True)
+    assert [net.source for net in log.nets] == [source for seeds in by_setting.values() for source in seeds]
+    net = log.nets[1]
+    run = train_resumably(net.source.training, digits)
+    assert 1 - net.untrained.error == pytest.approx(run.history.train_score[0], abs=1e-6)
+    assert 1 - net.trained.error == pytest.approx(run.history.train_score[-1], abs=1e-6)
+    assert net.test_score == pytest.approx(run.history.test_score[-1], abs=1e-6)
+    assert (net.untrained.gates.biases_decreased, net.untrained.gates.bias_change) == (0, 0)
+    assert 0 < net.trained.gates.biases_decreased < 1
+    untrained = Training(net.source.training, digits).net
+    lesioned = measurement.close_each(untrained, digits.train_x, digits.train_y)
+    for found, expected in zip(("lesioned_error", "lesioned_loss", "flips"), lesioned, strict=True):
+        np.testing.assert_allclose(getattr(net.untrained, found), expected[:-1], rtol=1e-6)
+    everything = 1 - evaluate(closed(untrained, slice(None)), digits.train_x, digits.train_y, LOSS)[1]
+    assert net.untrained.closed_error == pytest.approx(everything, abs=1e-6)
+    alone = section_4.examine(replace(net.source, training=None), digits)  # as a net from a file
+    assert (alone.trained, alone.test_score) == (net.trained, net.test_score)
+    assert alone.untrained.gates.bias_change == 0
+
+
+def test_blocks_are_idle_by_the_error_by_the_loss_or_by_flips(log):
+    rises = [20.0, 0.19, 0.15, 0.05, -0.15, 0.0]  # points of error, and nats; blocks 1 and 2 are early, 3 to 5 late
+    seen = replace(
+        log.nets[0].trained,
+        error=0.01,
+        loss=0.02,
+        lesioned_error=[0.01 + rise / 100 for rise in rises],
+        lesioned_loss=[0.02 + rise for rise in rises],
+        flips=[abs(rise) / 100 for rise in rises],
+    )
+    found = section_4.measures(seen, log)
+    assert found["idle by the loss"] == pytest.approx(500 / 6), "1 % of the costliest is 0.2"
+    assert found["idle by the predictions"] == pytest.approx(200 / 6)
+    assert found["idle at 1"] == pytest.approx(200 / 6), "a block that does harm is not idle"
+    assert (found["idle at 0.5"], found["idle at 2"]) == pytest.approx((100 / 6, 500 / 6))
+    assert found["costly early"] == 100
+    assert found["late change"] == pytest.approx(0.35 / 3)
+
+
+GOOD = {  # two nets that fulfil all sentences, trained and untrained
+    **{"biases lowered": [90, 91], "closed": [90, 91], "change in the first": [70, 71], "selective": [50, 51]},
+    **{"classes differ": [1.5, 1.5], "groups differ": [0.5, 0.5], "biases rise": [0.6, 0.6], "T falls": [0.3, 0.3]},
+    **{"costly early": [100, 80], "late change": [0.01, 0.01]},
+    **{f"idle at {times:g}": [60, 61] for times in measurement.TIMES},
+}
+BAD = {  # and two that fulfil none
+    **{name: [10, 11] for name in ("biases lowered", "closed", "change in the first")},
+    **{"selective": [0, 1], "classes differ": [0.505, 0.505], "T falls": [-0.3, -0.3]},
+    **{"costly early": [79, 0], "late change": [1, 1.1]},
+    **{f"idle at {times:g}": [90, 91] for times in measurement.TIMES},
+}
+
+
+def judged(untrained: dict = BAD, **trained: list) -> dict[str, Verdict]:
+    of, before = ({name: np.array(of) for name, of in (GOOD | given).items()} for given in (trained, untrained))
+    return section_4.verdicts(of, before, idle=0.1)
+
+
+def test_a_verdict_follows_from_the_nets_of_its_setting():
+    assert {*judged().values()} == {REPRODUCED}
+    assert {*judged(**BAD).values()} == {NOT_REPRODUCED}
+    apart = judged(**{name: [GOOD[name][0], values[0] - 0.01] for name, values in BAD.items()})
+    assert {*apart.values()} == {INCONCLUSIVE}, "nets that disagree"
+    alike = judged(untrained=GOOD)
+    changed = {name for name, verdict in alike.items() if verdict != REPRODUCED}
+    assert changed == {"training makes selective", "few gates a sample"}, "what training is said to do"
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "verdict"),
+    [
+        ("about 60 % idle", {"idle at 2": [90, 91]}, PARTLY),
+        ("about 60 % idle", {f"idle at {times:g}": [50, 70] for times in measurement.TIMES}, INCONCLUSIVE),
+        ("closing early ones costs", {"costly early": [100]}, INCONCLUSIVE),  # one net may refute, but not prove it
+        ("closing early ones costs", {"costly early": [79]}, NOT_REPRODUCED),
+        ("most biases decrease", {"biases lowered": [61]}, REPRODUCED),  # a single net's allowance is 10 points
+        ("most biases decrease", {"biases lowered": [59]}, INCONCLUSIVE),
+        ("classes differ", {"classes differ": [0.511, 0.511]}, REPRODUCED),  # the least size is 0.01
+        ("classes differ", {"classes differ": [0.509, 0.509]}, NOT_REPRODUCED),
+        ("training makes selective", {"selective": [10.4, 10.6]}, INCONCLUSIVE),  # by ten points
+    ],
+)
+def test_verdicts_at_the_borders_of_their_rules(name, trained, verdict):
+    assert judged(**trained)[name] == verdict
+
+
+@pytest.mark.parametrize(("T", "verdict"), [(0.61, REPRODUCED), (0.59, INCONCLUSIVE), (0.39, NOT_REPRODUCED)])
+def test_early_gates_are_open_if_those_of_some_block_are(T, verdict):
+    log = load("gate_maps").read(committed_log("runs/gate_maps.json"))
+    log.maps.mean_T[:] = [[0.01] * 50] * 3 + [[T - 0.01, T + 0.01] * 25] + [[0.01] * 50] * 45
+    found = gate_maps.numbers(log)["of"]["mnist"]
+    assert (found["early gates are open"], found["most open"]["block"]) == (verdict, 4)
+
+
+LOOKED_INTO = {
+    "section_4": lambda log: [net.source for net in log.nets],
+    "gate_swaps": lambda log: [net.task.source for net in log.nets],
+    "depth_per_example": lambda log: [source for found in log.settings for source in found.setting.sources],
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_INTO)
+def test_committed_logs_hold_the_nets_of_each_setting_and_seed(name, as_many_as_mnist, monkeypatch):
+    """Nine nets: of ReLU, and of tanh from the paper's two biases."""
+    log = load(name).read(committed_log(load(name).log_path()))
+    by_setting = models.by_setting("mnist", as_many_as_mnist, smoke=False)
+    assert [len(seeds) for seeds in by_setting.values()] == [3, 3, 3]
+    assert LOOKED_INTO[name](log) == [source for seeds in by_setting.values() for source in seeds]
+
+
+def test_the_searched_nets_have_the_best_tanh_setting_from_ten_seeds(as_many_as_mnist, workdir, monkeypatch):
+    log = section_4.EXPERIMENT.read(committed_log("runs/section_4-searched.json"))
+    planned = []
+    monkeypatch.setattr(common.ExperimentJob, "run_missing", lambda job, function, tasks, *_: planned.extend(tasks))
+    with pytest.raises(TypeError):  # as nothing was measured
+        section_4.run(made_up.job(as_many_as_mnist, "mnist", searched=True))
+    assert [net.source for net in log.nets] == planned
+    assert log.deep == []
+
+
+# --------------------------------------------------------------------------------- the net for CIFAR-10
+
+
+def chosen(*runs: tuple) -> list:
+    """Return the rate and the epochs that are chosen of runs: rate, scores and, of some, losses, a seed each."""
+    config = Config(epochs=3, n_train=1000, n_test=1000)
+    grid = [made_up.trained_run(replace(config, lr=lr, seed=seed), *of) for seed, (lr, *of) in enumerate(runs)]
+    margin, *found = cifar_net.choose(grid)
+    assert 0.015 < margin < 0.016, "the standard error of an accuracy of 50 to 60 % on 1,000 images"
+    return found
+
+
+def test_the_lowest_loss_of_those_near_the_highest_mean_accuracy_is_chosen():
+    means = (0.1, [0.1, 0.2, 0.9, 0.3]), (0.1, [0.1, 0.2, 0.1, 0.3]), (0.2, [0.9, 0.6, 0.5, 0.2])
+    assert chosen(*means, (0.2, [0.9, 0.5, 0.4, 0.2])) == [0.2, 1], "an untrained net is none, however well it does"
+    near = (0.1, [0.1, 0.5, 0.5, 0.47], (9, 3, 2.5, 1)), (0.2, [0.1, 0.49, 0.48, 0.49], (9, 2, 1.5, 1.9))
+    assert chosen(*near) == [0.2, 3]
+    diverged = (0.1, [0.1, 0.6, None]), (0.1, [0.1, 0.4, 0.9, 0.9])
+    assert chosen(*diverged, (0.2, [0.1, 0.2, 0.3, 0.4])) == [0.1, 1], "from the second epoch on a seed is lacking"
+
+
+def test_the_net_that_is_kept_is_the_one_that_the_log_describes(workdir, digits, monkeypatch):
+    """It is chosen without test images, and is no committed net."""
+    seen, train_one = [], common.train_one
+    monkeypatch.setattr(
+        common, "train_one", lambda module, config, data: seen.append(data) or train_one(module, config, data)
+    )
+    assert cifar_net.EXPERIMENT.main(["run", "--smoke"]) == 0
+    assert {data.test_set for data in seen} == {"held-out training images"}
+    log = cifar_net.EXPERIMENT.read(cifar_net.EXPERIMENT.log_path(smoke=True))
+    training = log.net.source.training
+    assert (training.lr, training.epochs, training.n_train) == (log.lr, log.epochs, len(digits.train_x))
+    net = DeepNet.load(log.net.source.file)
+    assert models.describe(log.net.source, net, digits) == log.net
+    assert not Path("models").exists()
+
+
+def rows(images: np.ndarray, labels: np.ndarray) -> set[bytes]:
+    """Return images with their labels, as what a set can hold."""
+    return {image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True)}
+
+
+def test_a_tenth_of_the_training_images_validates_and_no_test_image(digits):
+    kept = hold_out(digits, cifar_net.VALIDATION_SHARE)
+    train, validation = rows(*kept[:2]), rows(*kept[2:4])
+    assert len(kept.test_y) == len(digits.train_y) // 10
+    assert train | validation == rows(*digits[:2])
+    assert not train & validation

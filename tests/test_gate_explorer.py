@@ -65,13 +65,6 @@ def held_by(page: Path) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
 
 
-def test_effective_depth_sums_the_mean_T_of_the_layers(digits):
-    net = net_for(digits)
-    _, cache = net.forward(as_inputs(digits.test_x))
-    found = measurement.mean_gates(net, digits.test_x).sum(axis=1)
-    np.testing.assert_allclose(found, cache.T.mean(axis=1).sum(axis=0), rtol=1e-5)
-
-
 def test_depths_are_averaged_by_class():
     gates = np.array([[1.0, 0.0], [2.0, 3.0], [1.0, 2.0], [4.0, 2.0]])
     found = gate_explorer.by_class(gates, np.array([0, 1, 0, 1]), 2)

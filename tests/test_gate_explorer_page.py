@@ -477,21 +477,6 @@ def test_the_slider_of_depth_shows_the_accuracies_and_which_nets_are_broken(open
         assert opened.text("#broken-says") == f"At {depth} blocks, {words} broken."
 
 
-def test_intervals_of_few_seeds_and_a_net_without_an_error_stay_within_the_chart(changed):
-    """The scale is a logarithm, which has no place for them."""
-
-    def few_seeds(content: dict) -> None:
-        nets = content["sweep"]["nets"]["highway"]
-        nets["means"][0], nets["seeds"][0][0] = [60, 70], 100
-
-    heights = changed(few_seeds).run(
-        """return [...document.querySelectorAll("#accuracies :is(line, circle)")].flatMap(
-            of => ["y1", "y2", "cy"].map(name => of.getAttribute(name)).filter(Boolean));"""
-    )
-    assert len(heights) > 20
-    assert all(0 <= float(height.removesuffix("%")) <= 100 for height in heights)
-
-
 # ------------------------------------------------------------------------------------ nets that train
 
 

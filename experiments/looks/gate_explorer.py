@@ -183,8 +183,6 @@ def numbers(log: GateExplorerLog) -> dict:
     return {
         "trained": (min(log.trained.mean), max(log.trained.mean)),
         "untrained": (min(log.untrained.mean), max(log.untrained.mean)),
-        "blocks": len(log.trained.layers),
-        "gate_bias": log.model.net["gate_bias"],
     }
 
 

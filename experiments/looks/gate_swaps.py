@@ -249,7 +249,6 @@ def numbers(log: GateSwapsLog) -> dict:
         "error": shares("gates", "error"),
         "changed": {"trained": shares("gates", "changed")[OTHER], "untrained": shares("untrained", "changed")[OTHER]},
         "as_donor": {"gates": shares("gates", "as_donor")[OTHER], "states": shares("states", "as_donor")[OTHER]},
-        "untrained": shares("untrained", "error"),
         "rise": rise,
         "verdict": judged[OVERALL_MEAN].pop(PAPER),
         "of_others": combine(judged[OVERALL_MEAN].values()),

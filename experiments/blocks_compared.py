@@ -50,14 +50,8 @@ AS_LARGE = {  # units with which a block has about 5,100 parameters
     **{"plain": 71, "residual": 71, "residual / L": 71},
     **{"highway": 50, "highway, uncoupled": 41, "lstm": 50},
 }
-CELLS = [
-    *dict.fromkeys(
-        Cell(arm, widths[arm], depth)
-        for depth in GATE_BIAS
-        for widths in (dict.fromkeys(BLOCKS, UNITS), AS_LARGE)
-        for arm in BLOCKS
-    )
-]
+WIDTHS = (dict.fromkeys(BLOCKS, UNITS), AS_LARGE)
+CELLS = [*dict.fromkeys(Cell(arm, of[arm], depth) for depth in GATE_BIAS for of in WIDTHS for arm in BLOCKS)]
 
 
 @dataclass

@@ -43,7 +43,7 @@ from typing import Literal
 import numpy as np
 
 from highway_lab.fields import Count, NotNegative, Share, lists_of
-from highway_lab.intervals import Interval, difference
+from highway_lab.intervals import difference
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.threads import one_thread
 from highway_lab.training import Training
@@ -193,19 +193,14 @@ def tau(values: Sequence[float]) -> float:
     return float(np.mean(signs)) if signs else 0.0
 
 
-def judge_setting(lead: Interval, rank: float, counts: bool) -> Verdict:
-    """Judge by the blocks that the harder task needs beyond the easier; `counts`: whether enough nets learned both."""
+def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
+    """Return the verdict on the paper's sentence in a setting, given the blocks that nets need which have learned."""
+    lead = difference(needed[HARDER], needed[EASIER])
+    rank = tau([float(np.mean(of)) for of in needed.values() if len(of) >= LEAST_NETS])
     verdict = judge_better(lead, MARGIN)
     if verdict == Verdict.REPRODUCED and rank <= 0:
         verdict = Verdict.NOT_REPRODUCED if lead.high < MARGIN else Verdict.INCONCLUSIVE
-    return of_learners(verdict, counts)
-
-
-def verdict_of(needed: Mapping[str, Sequence[int]]) -> Verdict:
-    """Return the verdict on the paper's sentence in a setting, given the blocks that its nets need, by labels."""
-    means = [float(np.mean(of)) for of in needed.values() if len(of) >= LEAST_NETS]
-    counts = min(len(needed[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS
-    return judge_setting(difference(needed[HARDER], needed[EASIER]), tau(means), counts)
+    return of_learners(verdict, min(len(needed[labels]) for labels in (EASIER, HARDER)) >= LEAST_NETS)
 
 
 def numbers(results: Results) -> dict:

@@ -120,7 +120,7 @@ the cause. From −8 the next b_T is −16; between them nothing is tried.
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -128,6 +128,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from highway_lab.fields import Count
+from highway_lab.logs import grouped
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
 from highway_networks import Dataset, DeepNet, rounded
@@ -350,6 +351,11 @@ NEXT = {
 # ---------------------------------------------------------------------------------------- what was found
 
 HIGHWAY, BEST_SHALLOW = TaskCell("highway", 50, 100), "best shallow net"
+KINDS = {  # that families compare, by the endings of their logs
+    "": {**{cell.arm: [cell] for cell in deep(COMPARED)}, BEST_SHALLOW: [of for of in FIRST if of.depth <= SHALLOW]},
+    "wide": grouped(WIDE, lambda cell: cell.arm),
+    "sum": grouped([cell for cell in PAIRS if cell.hidden == 100], lambda cell: cell.arm),
+}
 PASSED = 0.01  # of the largest singular value: directions above it count as passed on
 MIRRORED = {OUTPERFORMS: BEHIND, BEHIND: OUTPERFORMS}  # what the other net does
 
@@ -367,58 +373,26 @@ def right_images(run: StudyRun) -> np.ndarray:
 
 
 def compare(runs: Sequence[StudyRun], others: Sequence[StudyRun], criterion: str = "accuracy") -> Difference:
-    """Return by how much runs are better than others, in points or orders of magnitude, over the seeds of both.
-
-    The images of short runs are not kept: their accuracy is compared over seeds alone.
-    """
+    """Return by how much runs are better than others, over the seeds of both: in points, or in orders of magnitude."""
     theirs = {run.config.seed: run for run in others}
     pairs = [(run, theirs[run.config.seed]) for run in runs if run.config.seed in theirs]
-    if criterion == "loss" or not all(run.measured.right or run.diverged for pair in pairs for run in pair):
-        scale, judge = {"loss": 1, "accuracy": 100}[criterion], CRITERIA[criterion]
-        return over_seeds([scale * (judge(other) - judge(run)) for run, other in pairs])
+    if criterion == "loss":
+        return over_seeds([log_loss(other) - log_loss(run) for run, other in pairs])
     return over_seeds_and_images(100 * np.array([right_images(run) - right_images(other) for run, other in pairs]))
 
 
-def best(results: Results, cells: Iterable[TaskCell], criterion: str = "accuracy") -> TaskCell:
-    """Return the cell that was best by a criterion where settings were chosen."""
-    return min(cells, key=lambda of: results.quality(of, criterion))
-
-
-def best_of(results: Results, arms: Iterable[str], hidden: int | None = None) -> dict[str, TaskCell]:
-    """Return by arm its cell, of so many units if they are given, that validates best."""
-    cells = [cell for cell in results.study.cells if hidden in (None, cell.hidden)]
-    return {arm: best(results, [cell for cell in cells if cell.arm == arm]) for arm in arms}
-
-
-def best_shallow(results: Results, criterion: str = "accuracy") -> TaskCell:
-    return best(results, [of for of in results.study.cells if of.arm == "plain" and of.depth <= SHALLOW], criterion)
+def best(results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: str = "accuracy") -> dict[str, TaskCell]:
+    """Return of each kind the cell that was best by a criterion where settings were chosen."""
+    return {kind: min(cells, key=lambda of: results.quality(of, criterion)) for kind, cells in kinds.items()}
 
 
 def family(
-    results: Results, net: TaskCell, others: Mapping[str, TaskCell], criterion: str = "accuracy"
+    results: Results, kinds: Mapping[str, Sequence[TaskCell]], criterion: str = "accuracy"
 ) -> dict[str, Difference]:
-    """Return by how much a net is better than others, each in the setting that a criterion chose."""
-    ours = results.scored(net, criterion)
-    return {name: compare(ours, results.scored(other, criterion), criterion) for name, other in others.items()}
-
-
-def families(results: Mapping[str, Results]) -> dict[str, dict]:
-    """Return the differences that the rules judge together: by how much highway nets are better.
-
-    Both criteria at 100 blocks, the wide nets, the sum; "copy": by gate bias, by how much gated residual nets are.
-    """
-    first, copied = results[""], results["copy"]
-    rivals = {cell.arm: cell for cell in deep(RIVALS)}
-    wide, pairs = best_of(results["wide"], ("highway", *RIVALS[1:])), best_of(results["sum"], MAIN, 100)
-    return {
-        **{of: family(first, HIGHWAY, rivals | {BEST_SHALLOW: best_shallow(first, of)}, of) for of in CRITERIA},
-        "wide": family(results["wide"], wide.pop("highway"), wide),
-        "sum": family(results["sum"], pairs.pop("highway"), pairs),
-        "copy": {
-            bias: compare(*(copied.settings(cell)[COPY_RATE, bias] for cell in copied.study.cells))
-            for bias in COPY_BIASES
-        },
-    }
+    """Return by how much highway nets are better than each other kind, in the sizes and settings that were best."""
+    cells = best(results, kinds, criterion)
+    highway = results.scored(cells.pop("highway"), criterion)
+    return {kind: compare(highway, results.scored(cell, criterion), criterion) for kind, cell in cells.items()}
 
 
 def passed_on(results: Results, arm: str) -> int:
@@ -438,35 +412,36 @@ def numbers(results: Mapping[str, Results]) -> dict:
         of: {name_of(cell): results[ending].scored(cell) for ending in parts[of] for cell in results[ending].finished}
         for of in parts
     }
-    leads = families(results)
+    copied = {
+        (cell.arm, bias): results["copy"].settings(cell)[COPY_RATE, bias]
+        for bias in COPY_BIASES
+        for cell in results["copy"].study.cells
+    }
+    leads = {of: family(results[""], KINDS[""], of) for of in CRITERIA}
+    leads |= {of: family(results[of], KINDS[of]) for of in ("wide", "sum")}
+    leads["copy"] = {bias: compare(copied["residual, gated", bias], copied["highway", bias]) for bias in COPY_BIASES}
     word = {of: judge_family(found, {"loss": LOSS_MARGIN}.get(of, ACCURACY_MARGIN)) for of, found in leads.items()}
-    highway = {of: runs[of][name_of(HIGHWAY)] for of in ("long", "short")}
-    copied = results["copy"]
+    highway = {of: accuracies(runs[of][name_of(HIGHWAY)]) for of in ("long", "short")}
     deep_pairs = [cell for cell in results["sum"].study.cells if cell.depth >= 10]
     return {
         **{of: {name: accuracies(each).mean() for name, each in runs[of].items()} for of in runs},
         "best": {
-            "shallow": name_of(best_shallow(results[""])),
-            "wide": name_of(*best_of(results["wide"], ["highway"]).values()),
+            "shallow": name_of(best(results[""], KINDS[""])[BEST_SHALLOW]),
+            "wide": name_of(best(results["wide"], KINDS["wide"])["highway"]),
         },
         "ahead": {
-            of: {
-                name: np.mean(accuracies(each) - accuracies(highway[of])[: len(each)])
-                for name, each in runs[of].items()
-            }
+            of: {name: np.mean(accuracies(each) - highway[of][: len(each)]) for name, each in runs[of].items()}
             for of in highway
         },
         "word": word,
         "beside": {name: MIRRORED.get(of, of) for name, of in word["accuracy"].items()},
         "lead": {of: {name: lead.value for name, lead in found.items()} for of, found in leads.items()},
         "widest": max(lead.interval().half for lead in leads["accuracy"].values()),
-        "copy": {
-            (cell.arm, bias): accuracies(copied.settings(cell)[COPY_RATE, bias]).mean()
-            for cell in copied.study.cells
-            for bias in COPY_BIASES
+        "copy": {of: accuracies(found).mean() for of, found in copied.items()},
+        "passed_on": {
+            arm: passed_on(results["short"], arm) for arm in ("plain", "plain, orthogonal", "residual", "highway")
         },
-        "passed_on": {arm: passed_on(results["short"], arm) for arm in (*COMPARED, "plain", "residual")},
-        "directions": {arm: units(arm) for arm in (*COMPARED, "plain", "residual")},
+        "directions": {arm: units(arm) for arm in MAIN},
         "copy_biases": COPY_BIASES,
         "highway_bias": results[""].chosen(HIGHWAY)[1],
         "at_an_end": {of: sum(bool(each.untried(cell)) for cell in each.finished) for of, each in results.items()},
@@ -491,8 +466,8 @@ def figure(results: Mapping[str, Results]) -> Figure:
     """
     shown = [("", cell) for cell in results[""].finished if cell.depth == 100] if "" in results else []
     if shown and "wide" in results and results["wide"].finished:
-        wide = best_of(results["wide"], dict.fromkeys(cell.arm for cell in results["wide"].finished))
-        shown += [("", best_shallow(results[""])), *(("wide", cell) for cell in wide.values())]
+        wide = best(results["wide"], grouped(results["wide"].finished, lambda cell: cell.arm))
+        shown += [("", best(results[""], KINDS[""])[BEST_SHALLOW]), *(("wide", cell) for cell in wide.values())]
     errors = {name_of(cell): 100 - accuracies(results[of].scored(cell)) for of, cell in shown}
     rows = dict(sorted(errors.items(), key=lambda row: row[1].mean()))
     return rows_figure("A whole copy beats a gated one", rows, "test error (%) after 60 epochs")

@@ -1,1 +1,0 @@
-"""Questions that the paper leaves open, measured as its own are."""

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 import highway_lab.logs
 from benchmarks import __main__ as benchmarks
+from experiments import depth_sweep
 from experiments.__main__ import STEPS
 from experiments.common import Experiment, load, sha256_of
 from experiments.costs import costs, steps_of_logs
-from experiments.depth_sweep import headline, run_table, sweep_table
 from experiments.quotes import errors
 from highway_lab.cli import OneLineParser, run_cli
 from highway_lab.figures import drawing
@@ -49,7 +49,7 @@ MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:(?!<!-- table:).)*?^<!-- end ta
 
 BENCHMARKS = {name: benchmarks.load(name) for name in benchmarks.NAMES}
 QUOTED = {name: cache(load(name).quoted) for name in STEPS if hasattr(load(name).contents, "FIGURES")}  # by source
-QUOTED |= {name: cache(BENCHMARKS[name].quoted) for name in BENCHMARKS}
+QUOTED |= {name: cache(BENCHMARKS[name].quoted) for name in BENCHMARKS} | {"depth_sweep": cache(depth_sweep.numbers)}
 
 
 def faults(page: Path) -> list[str]:
@@ -92,9 +92,8 @@ def all_tables() -> dict[str, Table]:
         tables[f"{name}_environment"] = Table(environments, sources)
 
     sweep = Source(Path("run_sweep.json"), partial(read_log, RunLog[Config], SWEEP_COMMAND, ["mnist"]))
-    tables["headline"] = Table(headline, [sweep, *sources_of(load("tuned_plain"), ("mnist",))])
-    add("run", {"run": run_table}, [Source(Path("run.json"), partial(read_log, RunLog[Config], COMMAND, ["mnist"]))])
-    add("run_sweep", {"sweep": sweep_table}, [sweep])
+    add("run", {}, [Source(Path("run.json"), partial(read_log, RunLog[Config], COMMAND, ["mnist"]))])
+    add("run_sweep", {}, [sweep])
     for experiment in map(load, STEPS):
         add(experiment.name, experiment.tables, sources_of(experiment, experiment.datasets))
     return tables

@@ -24,7 +24,7 @@ from highway_lab.cli import OneLineParser, count, run_cli
 from .common import load, place_of, step_words
 
 STEPS = {  # in an order in which each finds the nets that it needs
-    "depth_search": ("run", "best"),
+    "depth_search": ("run",),
     "cifar_net": ("run",),
     "gate_maps": ("run",),
     "class_routing": ("run",),
@@ -55,6 +55,7 @@ STUDIES = (  # whose commands and logs are those of every study
     "batch_norm",
     "constant_gates",
     "blocks_compared",
+    "depth_search",
 )
 STEPS |= dict.fromkeys(STUDIES, ("run",))
 

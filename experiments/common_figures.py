@@ -78,6 +78,17 @@ def draw_against(
     draw_seeds(axes, [*groups], np.transpose([values(runs) for runs in groups.values()]), marker="o", **style)
 
 
+def draw_losses(axes: Axes, runs: Runs, lost: float, **style: Any) -> None:
+    """Draw training loss by epoch, log scale, as `draw_seeds` does; once a run has diverged, its loss is `lost`."""
+    losses = np.full((len(runs), runs[0].config.epochs + 1), lost)
+    for row, run in zip(losses, runs, strict=True):
+        found = np.array(run.history["train_loss"], float)
+        row[: len(found)] = np.where(np.isfinite(found), found, lost)
+    draw_seeds(axes, np.arange(losses.shape[1]), losses, **style)
+    axes.set(xlabel="epoch", yscale="log")
+    axes.margins(x=0)
+
+
 def draw_dots(
     axes: Axes, values: Sequence[float], height: float, *, label: str = "", center: Any = np.mean, **style: Any
 ) -> None:

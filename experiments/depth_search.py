@@ -10,9 +10,10 @@ Not stated there, assumed here: the ranges below, batches of 128, no clipping, e
 
 Ours: successive halving (Jamieson & Talwalkar 2016). All settings are trained for a tenth of the epochs, the best
 quarter of each arm for a fifth, the best tenth to the end, each by the schedule of the whole training; the loss is the
-mean over an epoch's batches. `best` trains each arm's two best settings again, from three other seeds, and measures the
-loss on all training images. Its flags ask for more seeds, for some arms alone, or for more epochs, each with a log of
-its own. For more epochs the schedule is stretched: it ends at the same rate.
+mean over an epoch's batches. Each arm's two best settings are then trained again, from three other seeds, and the loss
+is measured on all training images; highway nets of 50 and 100 layers from ten more seeds; the best setting of the other
+activation at 50 layers; and the two best settings for the paper's epochs. For more epochs the schedule is stretched: it
+ends at the same rate.
 
 Rules of the verdicts. Losses are decimal logarithms of a run's lowest, averaged over an arm's settings and compared by
 the 95 % interval over seeds (Welch). Runs that diverge are left out, and their number stands beside.
@@ -38,389 +39,301 @@ The rules were written after the search and its repeats, before the further logs
 "for the best setting" (both settings before), "those of 100 layers" (each step before), both ways to count diverged
 runs (left out before), "from all seeds" (the same seeds before), and the question about test images.
 
-    python -m experiments depth_search run --jobs 2    search; may be stopped and started again
-    python -m experiments depth_search best --jobs 2   train each arm's best settings from other seeds
-    python -m experiments depth_search plot            tables and figures
+    python -m experiments depth_search run --jobs 2    all of it; then saves the best highway nets
 """
 
-import argparse
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from highway_lab import checkpoints
-from highway_lab.cli import count, list_of_numbers
-from highway_lab.console import name_numbers
-from highway_lab.datasets import DATASETS
-from highway_lab.fields import Count, NonEmpty, NotNegative, dict_of
+from highway_lab.fields import NotNegative, Score
+from highway_lab.figures import COLORS, draw_level, label_ends, new_figure
 from highway_lab.files import make_place
-from highway_lab.jobs import ResultT, check_number
-from highway_lab.logs import Log, Result, TrainedRun, lowest
-from highway_lab.training import Training, train_resumably
-from highway_networks import Config, Dataset, InputError, rounded
+from highway_lab.intervals import Interval, difference, interval
+from highway_lab.logs import grouped
+from highway_lab.training import Training
+from highway_networks import Config, Dataset, rounded
 
-from .common import Experiment, ExperimentJob, group_by
+from .claims import ACCURACY_MARGIN, LOSS_MARGIN, combine, judge_about, judge_as_good, judge_better, of_learners
+from .common import CHANCE, CHANCE_LOSS
+from .common_figures import draw_losses
+from .study import DIVERGED, Arm, Cell, Results, Setting, Stage, Study, StudyRun, Task
 
-DEPTHS = [10, 20, 50, 100]  # the paper's counting: one plain layer + depth - 1 blocks
-BLOCKS = ("plain", "highway")
-WIDTH = {"plain": 71, "highway": 50}
+LAYERS = 10, 20, 50, 100  # the paper's counting: one plain layer and the blocks
+SHALLOW, DEEP = LAYERS[:2], LAYERS[2:]
+UNITS = {"plain": 71, "highway": 50}
 INIT = {"tanh": "glorot", "relu": "he"}
-BATCH_SIZE = 128
-SEARCH_SEED = 0
+N_TRAIN, N_TEST, BATCH_SIZE = 60_000, 10_000, 128
+SETTINGS, EPOCHS, PAPER_EPOCHS = 100, 40, 400
+SEEDS, NEW_SEEDS = range(1, 4), range(4, 14)
 REPEAT = 1_000_000  # distance between the seeds of a setting
-TOP = 10  # settings of an arm that count as its best
-LEVEL = 0.25  # training loss below which a setting of the first rung is good
-RUNGS = ((1.0, 0.1), (0.25, 0.2), (0.1, 1.0))  # share of an arm's settings, share of the epochs
-SEARCH_FLAGS = {"configs": 100, "depths": DEPTHS, "n_train": None, "epochs": 40}  # of the committed log
-BEST_FLAGS = {"top": 2, "seeds": 3, "first_repeat": 1, "arms": None, "activation": None, "epochs": None}
-LEVELS = [0.1, 0.01, 0.001]  # training losses by which the speed of convergence is measured
+SEARCH_SEED = 0
+FIXED = 50  # layers of the nets whose activations are compared
+LEVEL = 0.25  # training loss below which nets have learned
+TARGET = 1e-4  # training loss that the paper's plain nets of SHALLOW layers reach
+ORDERS = 2  # of magnitude, by which the paper's highway nets of 100 layers are better
+SCORES = "train_loss", "train_score", "test_loss", "test_score", "grad_norm", "seconds"
+KEPT = {layers: Path("models") / f"highway-{layers}.npz" for layers in DEEP}  # nets that other experiments look into
 
 # Rates and distances from 1 are drawn log-uniformly, as their order of magnitude matters: "last rate" is the last
 # epoch's rate as a share of the first's, momentum lies in 0.5 to 0.99. Gate biases (highway nets) are drawn uniformly.
-SPACE = {"lr": [1e-5, 1.0], "last rate": [1e-3, 1.0], "1 - momentum": [0.01, 0.5], "gate_bias": [-10.0, -1.0]}
+SPACE = {"lr": (1e-5, 1.0), "last rate": (1e-3, 1.0), "1 - momentum": (0.01, 0.5), "gate_bias": (-10.0, -1.0)}
+DRAWN = dict.fromkeys(("index", "activation", "lr", "momentum", "decay"), ("drawn",))  # decay: of the rate in an epoch
 
-ANALYSED = ("highway", 50)  # the arm whose best net section 4 analyses
-MODEL = Path("models") / "highway-50.npz"
-KEPT = {ANALYSED: MODEL, ("highway", 100): Path("models") / "highway-100.npz"}
+
+# ----------------------------------------------------------------------------------------------- the search
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One setting of the search and its budget: all that its result depends on."""
+class Search(Study):
+    """A study that draws so many settings for each cell, instead of trying a grid."""
 
-    block: Literal[*BLOCKS]
-    depth: Count
-    index: Count  # 0, 1, ... within the arm
-    activation: Literal[*INIT]
-    lr: float
-    momentum: float
-    decay: float  # factor on the rate per epoch, applied smoothly after each step
-    gate_bias: float | None
-    dataset: Literal[*DATASETS]
-    n_train: Count
-    epochs: Count
-    repeat: Count = 0  # from 1 for `best`
+    settings: int = SETTINGS
 
-    @property
-    def arm(self) -> tuple[str, int]:
-        """A kind of block at a depth: the unit of the paper's comparison."""
-        return self.block, self.depth
+    def grid(self, cell: Cell) -> list[Setting]:
+        """Return a cell's settings; the first ones depend neither on their number nor on other cells."""
+        rng = np.random.default_rng([SEARCH_SEED, [*UNITS].index(cell.arm), cell.depth + 1])
+        return [(index, *draw(cell.arm, rng)) for index in range(self.settings)]
 
-    @property
-    def setting(self) -> "Trial":
-        """The trial of the search whose setting this is."""
-        return dataclasses.replace(self, repeat=0)
+    def varied(self, cell: Cell, stage: Stage, settings: Sequence[Setting]) -> Sequence[Setting]:
+        """Return the settings, best first; for the other activation, the best that has not the best one's."""
+        others = [of for of in settings if of[1] != settings[0][1]]
+        return others[:1] if stage.result == "other activation" else settings
 
-    def configure(self, n_test: int) -> Config:
-        steps = math.ceil(self.n_train / BATCH_SIZE)
-        return Config(
-            block=self.block,
-            depth=self.depth - 1,
-            hidden=WIDTH[self.block],
-            activation=self.activation,
-            init=INIT[self.activation],
-            gate_bias=Config.gate_bias if self.gate_bias is None else self.gate_bias,
-            optimizer="momentum",
-            lr=self.lr,
-            momentum=self.momentum,
-            lr_decay=self.decay ** (1 / steps),
-            clip=0.0,
-            batch_size=BATCH_SIZE,
-            epochs=self.epochs,
-            n_train=self.n_train,
-            n_test=n_test,
-            seed=self.index + REPEAT * self.repeat,
-        )
+    def around(self, *_: Any) -> list[Setting]:
+        """Return none: what is drawn has no neighbours."""
+        return []
 
-    def __post_init__(self) -> None:
-        try:
-            self.configure(n_test=1)
-        except ArithmeticError as error:
-            raise ValueError(str(error)) from error
+    def small(self) -> "Search":
+        return replace(super().small(), settings=4)
+
+
+def draw(block: str, rng: np.random.Generator) -> Setting:
+    """Draw activation, rate, momentum, decay of the rate in an epoch and, for highway nets, the gate bias."""
+
+    def log_uniform(name: str) -> float:
+        return math.exp(rng.uniform(*map(math.log, SPACE[name])))
+
+    activation, lr = str(rng.choice(["relu", "tanh"])), rounded(log_uniform("lr"))
+    momentum, decay = rounded(1 - log_uniform("1 - momentum")), rounded(log_uniform("last rate") ** (1 / (EPOCHS - 1)))
+    bias = (rounded(rng.uniform(*SPACE["gate_bias"])),) if block == "highway" else ()
+    return activation, lr, momentum, decay, *bias
+
+
+def configure(fields: Mapping[str, Any], cell: Cell, stage: Stage) -> Config:
+    """Return the configuration of a run; a seed is one of the setting's."""
+    fields = dict(fields)
+    seed = int(fields.pop("index")) + REPEAT * fields.pop("seed")
+    stretched = (EPOCHS - 1) / (max(stage.epochs, EPOCHS) - 1)  # the rungs have the whole training's schedule
+    decay = fields.pop("decay") ** (stretched / math.ceil(N_TRAIN / BATCH_SIZE))
+    regime = {"optimizer": "momentum", "lr_decay": rounded(decay, digits=12), "clip": 0.0, "batch_size": BATCH_SIZE}
+    sizes = {"hidden": cell.hidden, "depth": cell.depth, "n_train": N_TRAIN, "n_test": N_TEST}
+    return Config(**fields, **regime, **sizes, init=INIT[fields["activation"]], seed=seed)
 
 
 @dataclass
-class TrialResult(Result):
-    """Result of one setting; train_loss: mean over each epoch's batches, in nats; a diverged run ends with null."""
+class Found:
+    """What is measured of a run: its lowest training loss, in nats, also if it diverged later; score on test images."""
 
-    task: Trial
-    train_loss: NonEmpty[float | None]
-    diverged: bool
+    lowest_loss: float | None
+    score: Score | None
     seconds: NotNegative
 
-    @property
-    def lowest_loss(self) -> float:
-        """The lowest loss of any epoch (the paper's criterion); inf if none is finite."""
-        return lowest(self.train_loss)
+
+def train(task: Task, data: Dataset) -> StudyRun:
+    """Train one net; of a run that chooses, the loss is the mean over an epoch's batches, and no test image is seen."""
+    began, training = time.perf_counter(), Training(task.config, data)
+    losses = [rounded(loss) for loss in training.epochs(scored=bool(task.result))]
+    history, score = {"batch_loss": [None, *losses]}, None
+    if task.result:
+        history = {name: getattr(training.history, name) for name in SCORES}
+        losses, score = history["train_loss"], history["test_score"][-1]
+    reached = min((loss for loss in losses if loss is not None), default=None)
+    found = Found(reached, score, rounded(time.perf_counter() - began))
+    return StudyRun(None, task, training.net.params.flat.size, training.diverged, history, found)
 
 
-BestRun = TrainedRun[Trial, None]  # of an arm's best settings, from another seed
+def lowest_loss(run: StudyRun) -> float:
+    """Return the lowest loss of any epoch (the paper's criterion); DIVERGED if none is finite."""
+    return DIVERGED if run.measured.lowest_loss is None else run.measured.lowest_loss
 
 
-@dataclass
-class DepthSearchLog(Log):
-    """runs/depth_search.json. `command` made the search, `best_command` the runs from other seeds.
-
-    results: of all rungs; top, level, levels: see TOP, LEVEL, LEVELS.
-    """
-
-    space: dict_of(SPACE, NonEmpty[float])
-    top: Count
-    level: float
-    levels: NonEmpty[float]
-    results: NonEmpty[TrialResult]
-    best_command: str | None
-    best: list[BestRun]
-
-    def __post_init__(self) -> None:
-        others = {run.task.dataset for run in (*self.results, *self.best)} - {self.dataset.name}
-        if others:
-            raise ValueError(f"expected trials on {self.dataset.name}, found some on {', '.join(others)}")
-
-
-MORE = {  # runs beside those of runs/depth_search.json: new seeds; the other activation; the paper's epochs
-    "seeds10-first_repeat4-armshighway-50,highway-100": (
-        "best --seeds 10 --first-repeat 4 --arms highway-50,highway-100"
+STUDY = Search(
+    {"plain": Arm({"block": "plain"}, DRAWN), "highway": Arm({"block": "highway"}, DRAWN | {"gate_bias": ("drawn",)})},
+    [Cell(block, UNITS[block], layers - 1) for layers, block in product(LAYERS, UNITS)],
+    stages=(
+        Stage((0,), EPOCHS // 10),
+        Stage((0,), EPOCHS // 5, best=SETTINGS // 4),
+        Stage((0,), EPOCHS, best=SETTINGS // 10),
+        Stage(SEEDS, EPOCHS, best=2, result="scored"),
+        Stage(
+            lambda of: NEW_SEEDS if of.arm == "highway" and of.depth >= 49 else (), EPOCHS, best=2, result="new seeds"
+        ),
+        Stage(lambda cell: SEEDS if cell.depth + 1 == FIXED else (), EPOCHS, result="other activation"),
+        Stage(SEEDS, PAPER_EPOCHS, best=2, result="long"),
     ),
-    "top1-armshighway-50-activationtanh": "best --top 1 --arms highway-50 --activation tanh",
-    "top1-armsplain-50-activationrelu": "best --top 1 --arms plain-50 --activation relu",
-    "epochs400": "best --epochs 400",
-}
-EXPERIMENT = Experiment(__name__, __doc__, DepthSearchLog, more=MORE)
+    configure=configure,
+    criteria={"lowest loss": lambda run: lowest_loss(run) + DIVERGED * run.diverged},
+    smoke={"hidden": 8, "depth": 4, "n_train": 256, "n_test": 64},
+    config=Config,
+    measured=Found,
+)
 
 
-# -------------------------------------------------------------------------------------------- settings
+def finish(data: Dataset, results: Results) -> None:
+    """Train the best highway nets of KEPT again, and save them."""
+    for layers, path in KEPT.items():
+        training = Training(best_run(results, layers).config, data)
+        for _ in training.epochs(scored=False):
+            pass
+        make_place(path)
+        training.net.save(path)
+        print(f"saved {path}")
 
 
-def draw_trials(n: int, depths: Iterable[int], *, dataset: str, n_train: int, epochs: int) -> list[Trial]:
-    """Return n settings for each arm, index by index through all arms, so that an unfinished search is a smaller one.
+# ---------------------------------------------------------------------------------------- what was found
 
-    Setting i of an arm depends neither on n nor on the other arms; its rate decays over all `epochs`.
+Nets = Mapping[tuple[str, int], Sequence[StudyRun]]  # by kind of block and layers
+Value = Callable[[StudyRun], float]
+
+
+def runs_of(results: Results, stage: str, best: int | None = None) -> Nets:
+    """Return the results of a stage by net, of all its settings or of the `best` of the search."""
+    by_cell = {cell: [*results.settings(cell, stage).values()][:best] for cell in results.finished}
+    return {(cell.arm, cell.depth + 1): [run for runs in of for run in runs] for cell, of in by_cell.items()}
+
+
+def best_run(results: Results, layers: int) -> StudyRun:
+    """Return the run of the lowest loss of a highway net's best settings; a diverged one only if all diverged."""
+    return min(runs_of(results, "scored")["highway", layers], key=results.study.criteria["lowest loss"])
+
+
+def of_activation(results: Results, activation: str) -> Nets:
+    """Return, by net of FIXED layers, the runs of its best setting of an activation from all seeds."""
+    found = {}
+    for cell in (of for of in results.finished if of.depth + 1 == FIXED):
+        best = next(of for of in results.study.ranked(results.tried(cell), "lowest loss") if of[1] == activation)
+        stages = (results.settings(cell, stage) for stage in ("scored", "new seeds", "other activation"))
+        found[cell.arm, FIXED] = [run for runs in stages for run in runs.get(best, ())]
+    return found
+
+
+def at_chance(run: StudyRun) -> bool:
+    """Tell whether a run finished with at most twice the accuracy of guessing."""
+    return not run.diverged and run.accuracy <= 2 * CHANCE
+
+
+def log_loss(run: StudyRun) -> float:
+    return math.log10(lowest_loss(run))
+
+
+def loss_as_guess(run: StudyRun) -> float:
+    return math.log10(CHANCE_LOSS) if run.diverged or at_chance(run) else log_loss(run)
+
+
+def log_curve(run: StudyRun) -> float:
+    """Return the logarithm of the training loss, averaged over all epochs."""
+    return float(np.mean(np.log10(run.history["train_loss"][1:])))
+
+
+def by_seed(runs: Nets, block: str, *layers: int, value: Value = log_loss, diverged: bool = False) -> list[float]:
+    """Return the mean value of each seed of some nets, whose settings are taken together; of a search, of each run.
+
+    diverged: whether runs that diverged count, too
     """
-    depths = list(depths)
-    check_number(n * len(depths) * len(BLOCKS))
-    drawn = {}
-    for depth, block in product(depths, BLOCKS):
-        rng = np.random.default_rng([SEARCH_SEED, BLOCKS.index(block), depth])
-        drawn[block, depth] = [_setting(block, rng, epochs) for _ in range(n)]
-    budget = {"dataset": dataset, "n_train": n_train, "epochs": epochs}
-    return [Trial(*arm, index, **drawn[arm][index], **budget) for index in range(n) for arm in drawn]
+    counted = ([run for run in runs[block, of] if diverged or not run.diverged] for of in layers)
+    nets = (grouped(of, lambda run: run.config.seed // REPEAT or -run.config.seed) for of in counted)
+    return [np.mean([*map(value, of)]) for seeds in nets for of in seeds.values()]
 
 
-def _setting(block: str, rng: np.random.Generator, epochs: int) -> dict:
+def lead(runs: Nets, layers: int, **how: Any) -> Interval:
+    """Return by how much the values of highway nets are below those of plain nets."""
+    return difference(*(by_seed(runs, block, layers, **how) for block in UNITS))
+
+
+RULES = {  # how each difference is judged, and the margin
+    **dict.fromkeys(("degrade", "steps", "top plain", "faster", "activation"), (judge_better, LOSS_MARGIN)),
+    "level": (judge_better, 0),
+    "like": (judge_about, LOSS_MARGIN),
+    "top highway": (judge_as_good, LOSS_MARGIN),
+    "test": (judge_as_good, ACCURACY_MARGIN),
+    "orders": (judge_better, 0),
+}
+
+
+def numbers(results: Results) -> dict:
+    """Return what the page quotes: leads in orders of magnitude, by layers; verdicts by the rules above."""
+    scored, new, long = (runs_of(results, stage) for stage in ("scored", "new seeds", "long"))
+    tried = {cell: [run for runs in results.tried(cell).values() for run in runs] for cell in results.finished}
+    best, top = runs_of(results, "long", best=1), {(cell.arm, cell.depth + 1): tried[cell] for cell in tried}
+    few, plain = partial(by_seed, top), partial(by_seed, long, "plain")
+    leads = {
+        "level": {of: interval(math.log10(TARGET) - np.array(by_seed(best, "plain", of))) for of in SHALLOW},
+        "degrade": {100: difference(plain(100), plain(*SHALLOW))},
+        "steps": {more: difference(plain(more), plain(less)) for less, more in pairwise(LAYERS)},
+        "like": {of: difference(by_seed(scored, "highway", *SHALLOW), by_seed(new, "highway", of)) for of in DEEP},
+        "top plain": {of: difference(few("plain", of), few("plain", *SHALLOW)) for of in DEEP},
+        "top highway": {of: difference(few("highway", *SHALLOW), few("highway", of)) for of in DEEP},
+        "faster": {of: lead(long, of, value=log_curve) for of in LAYERS},
+        "test": {of: lead(long, of, value=lambda run: -100 * run.accuracy) for of in SHALLOW},
+        "activation": {of: lead(of_activation(results, of), FIXED, diverged=True) for of in INIT},
+    }
+    orders = {
+        "finished": lead(long, 100),
+        "all": lead(long, 100, diverged=True),
+        "guesses": lead(long, 100, diverged=True, value=loss_as_guess),
+        "best": lead(best, 100, diverged=True),
+    }
+    judged = leads | {"orders": {of: found._replace(value=found.value - ORDERS) for of, found in orders.items()}}
+    word = {of: {name: judge(judged[of][name], margin) for name in judged[of]} for of, (judge, margin) in RULES.items()}
+    verdict = {of: combine(word[of].values()) for of in word}
+    learned = all(np.mean(by_seed(scored, "highway", of)) < math.log10(LEVEL) for of in SHALLOW)
+    verdict["like"] = of_learners(verdict["like"], learned)
+    verdict["top"] = combine([verdict["top plain"], verdict["top highway"]])
+    verdict["orders"] = combine([word["orders"]["finished"], word["orders"]["all"]])
     return {
-        "activation": str(rng.choice(["relu", "tanh"])),
-        "lr": rounded(_log_uniform(rng, "lr")),
-        "momentum": rounded(1 - _log_uniform(rng, "1 - momentum")),
-        "decay": rounded(_log_uniform(rng, "last rate") ** (1 / max(epochs - 1, 1))),
-        "gate_bias": rounded(rng.uniform(*SPACE["gate_bias"])) if block == "highway" else None,
+        "verdict": verdict,
+        "word": word,
+        "lead": leads,
+        "higher": {of: 10**found.value for of, found in (orders | leads["degrade"]).items()},
+        "diverged": {net: sum(run.diverged for run in runs) for net, runs in long.items()},
+        "at_chance": {net: sum(map(at_chance, runs)) for net, runs in long.items()},
+        "runs": len(long["highway", 100]),
+        "layers": LAYERS,
+        "seeds": len(SEEDS),
+        "epochs": [stage.epochs for stage in results.study.stages],
     }
 
 
-def _log_uniform(rng: np.random.Generator, name: str) -> float:
-    return math.exp(rng.uniform(*map(math.log, SPACE[name])))
+def figure(results: Results) -> Figure:
+    """Draw the training loss of the longest runs by epoch, a panel a depth; a cross is a run that diverged."""
+    long = runs_of(results, "long")
+    depths = sorted({layers for _, layers in long})
+    figure, grid = new_figure("Deep plain nets lag, highway nets diverge", 3.6, ncols=len(depths) or 1, sharey=True)
+    panels = np.ravel(grid)
+    for axes, layers in zip(panels, depths, strict=False):
+        for block in UNITS:
+            runs, style = long[block, layers], {"color": COLORS[block]}
+            draw_losses(axes, runs, math.inf, center=THIRD, label=block, **style)
+            ends = [[loss for loss in run.history["train_loss"] if loss is not None] for run in runs if run.diverged]
+            axes.plot([len(of) - 1 for of in ends], [of[-1] for of in ends], "X", markeredgecolor="white", **style)
+            if ends:
+                axes.set_title(f"{len(ends)} of {len(runs)} diverged", loc="right", y=0.88, fontsize=9, **style)
+        if layers in SHALLOW:
+            draw_level(axes, TARGET, "_")
+        axes.set(title=f"{layers} layers", ylim=(None, 20))
+    panels[0].set_ylabel("training loss")
+    label_ends(panels[-1])
+    return figure
 
 
-# -------------------------------------------------------------------------------------------- training
-
-
-def halve(trials: list[Trial], train: Callable[[list[Trial]], list[TrialResult]]) -> list[TrialResult]:
-    """Return all results of successive halving: each of RUNGS trains the best settings of each arm from the start."""
-    results, whole, arms = {}, trials[0].epochs, group_by(trials, lambda trial: trial.arm)
-    settings = len(trials) // len(arms)
-    for share, of_epochs in RUNGS:
-        epochs, best = math.ceil(of_epochs * whole), math.ceil(share * settings)
-        rung = [dataclasses.replace(trial, epochs=epochs) for arm in arms.values() for trial in arm[:best]]
-        done = train(sorted(rung, key=lambda trial: trial.index))
-        results |= {result.task: result for result in done}
-        arms = {arm: [result.task for result in ranked] for arm, ranked in by_arm(done).items()}
-    return list(results.values())
-
-
-def last_rung(results: Iterable[TrialResult]) -> list[TrialResult]:
-    """Return the results of the settings that were trained for longest."""
-    results = list(results)
-    epochs = max(result.task.epochs for result in results)
-    return [result for result in results if result.task.epochs == epochs]
-
-
-def run_trial(trial: Trial, data: Dataset) -> TrialResult:
-    """Train one setting for the epochs of its rung, without a look at test images."""
-    began = time.perf_counter()
-    training = Training(trial.configure(n_test=len(data.test_x)), data)
-    losses = [rounded(loss) for loss in training.epochs(scored=False)]
-    return TrialResult(None, trial, losses, training.diverged, rounded(time.perf_counter() - began))
-
-
-def run_best(trial: Trial, data: Dataset, *, any_code: bool = False) -> BestRun:
-    """Train one setting, with a checkpoint after each epoch from which a killed run continues.
-
-    any_code: whether also from one of other code
-    """
-    config = trial.configure(n_test=len(data.test_x))
-    return TrainedRun.of(trial, train_resumably(config, data, keep=checkpoint_path(trial), any_code=any_code))
-
-
-def checkpoint_path(trial: Trial) -> Path:
-    name = (EXPERIMENT.name, trial.dataset, *trial.arm, trial.index, trial.repeat, trial.epochs)
-    return Path("runs") / "checkpoints" / f"{'-'.join(map(str, name))}.npz"
-
-
-# ------------------------------------------------------------------------------------------------- log
-
-
-def best_of_arm(runs: Iterable[BestRun]) -> dict[tuple[str, int], BestRun]:
-    """Return each arm's run of lowest training loss; a diverged run only if all diverged."""
-    arms = group_by(runs, lambda run: run.task.arm)
-    return {arm: min(attempts, key=lambda run: (run.diverged, run.lowest_loss)) for arm, attempts in arms.items()}
-
-
-def by_arm(results: Iterable[TrialResult]) -> dict[tuple[str, int], list[TrialResult]]:
-    """Return the results of each arm, best first, diverged ones last; arms by kind of block, then depth."""
-    ranked = sorted(results, key=lambda result: (result.diverged, result.lowest_loss))
-    return group_by(ranked, lambda result: result.task.arm)
-
-
-def append_flags(path: Path, arguments: argparse.Namespace, defaults: Mapping[str, Any]) -> Path:
-    """Return the log's path with all flags that are not at their defaults appended to its name."""
-    given = {name: getattr(arguments, name) for name in defaults if not arguments.smoke}
-    differing = {name: value for name, value in given.items() if value != defaults[name]}
-    words = (f"{name}{name_numbers(value) if isinstance(value, list) else value}" for name, value in differing.items())
-    return path.with_stem("-".join([path.stem, *words]))
-
-
-def write_log(job: ExperimentJob, results: list[TrialResult]) -> None:
-    """Write the log of a search; keep the runs of `best` from an earlier log of the same search."""
-    fields = {"space": SPACE, "top": TOP, "level": LEVEL, "levels": LEVELS, "best_command": None, "best": []}
-    old = EXPERIMENT.read(job.path) if job.path.exists() else None
-    if old and [result.task for result in old.results] == [result.task for result in results]:
-        fields |= {"best_command": old.best_command, "best": located(old.best, old)}
-    job.keep(results[0].task.configure(n_test=len(job.data.test_x)), results=results, **fields)
-
-
-def located(results: list[ResultT], log: DepthSearchLog) -> list[ResultT]:
-    """Return a log's results with their environments: null means the log's, and another log may be made elsewhere."""
-    return [dataclasses.replace(result, environment=result.environment or log.environment) for result in results]
-
-
-# --------------------------------------------------------------------------------------- command line
-
-
-def plan(arguments: argparse.Namespace, dataset: str, data: Dataset) -> list[Trial]:
-    if arguments.smoke:
-        return draw_trials(4, (3, 5), dataset=dataset, n_train=256, epochs=6)
-    n_images = len(data.train_x)
-    n_train, shallowest = arguments.n_train or n_images, min(arguments.depths)
-    if shallowest < 2:
-        raise InputError(f"--depths: expected at least 2, found {shallowest}; raise it")
-    if n_train > n_images:
-        raise InputError(f"--n-train: expected at most {n_images} images, found {n_train}; ask for fewer")
-    budget = {"dataset": dataset, "n_train": n_train, "epochs": arguments.epochs}
-    return draw_trials(arguments.configs, arguments.depths, **budget)
-
-
-def run(job: ExperimentJob) -> None:
-    trials = plan(job.arguments, job.dataset, job.data)
-    job = dataclasses.replace(job, path=append_flags(job.path, job.arguments, SEARCH_FLAGS))
-
-    def train(rung: list[Trial]) -> list[TrialResult]:
-        options = {"report": partial(report, total=len(rung))}
-        return job.run_missing(run_trial, rung, TrialResult, **options)
-
-    write_log(job, halve(trials, train))
-
-
-def report(done: list[TrialResult], total: int) -> str | None:
-    """Return, after each tenth of a rung, a line with the lowest loss of each arm."""
-    if len(done) % math.ceil(total / 10):
-        return None
-    reached = (f"{block} {depth}: {ranked[0].lowest_loss:.3g}" for (block, depth), ranked in by_arm(done).items())
-    return f"{len(done)} of {total} settings; lowest loss: {', '.join(reached)}"
-
-
-def best(job: ExperimentJob) -> None:
-    """Train each arm's best settings from other seeds; add the runs to the log, save the nets of KEPT.
-
-    The best of many runs is lucky as well as good: only other seeds show how good.
-    """
-    flags, path = job.arguments, job.arguments.log or job.path
-    log = EXPERIMENT.read(path)
-    if log.dataset.name != job.dataset:
-        found = log.dataset.name
-        raise InputError(f"{path}: expected a search on {job.dataset}, found one on {found}; add --dataset {found}")
-    path = append_flags(path, flags, BEST_FLAGS)
-    if path.exists():
-        EXPERIMENT.read(path)  # raises InputError for a foreign file
-    beside = dataclasses.replace(job, path=path.with_stem(f"{path.stem}_best"))
-    trials, train = plan_best(log, flags), partial(run_best, any_code=flags.any_code)
-    runs = beside.run_missing(train, trials, BestRun, checkpoints=map(checkpoint_path, trials))
-    fields = {name: getattr(log, name) for name in ("space", "top", "level", "levels")}
-    fields |= {"results": located(log.results, log), "best_command": flags.command_line, "best": runs}
-    EXPERIMENT.keep(path, log.command, log.dataset, **fields)
-    if path == EXPERIMENT.log_path():
-        best_runs = best_of_arm(runs)
-        for arm in KEPT.keys() & best_runs.keys():
-            keep_net(best_runs[arm].task, job.data, KEPT[arm])
-
-
-def plan_best(log: DepthSearchLog, flags: argparse.Namespace) -> list[Trial]:
-    """Return the trials from other seeds of the arms' best settings."""
-    results = [run for run in last_rung(log.results) if flags.activation in (None, run.task.activation)]
-    arms = {f"{block}-{depth}": ranked for (block, depth), ranked in by_arm(results).items()}
-    wanted = flags.arms.split(",") if flags.arms else [*arms]
-    if missing := [name for name in wanted if name not in arms]:
-        raise InputError(f"--arms: expected some of {', '.join(arms)}, found {', '.join(missing)}; choose others")
-    check_number(flags.seeds * len(wanted))
-    return [
-        stretch(dataclasses.replace(result.task, repeat=repeat), flags.epochs)
-        for repeat in range(flags.first_repeat, flags.first_repeat + flags.seeds)
-        for name in wanted
-        for result in arms[name][: flags.top]
-    ]
-
-
-def stretch(trial: Trial, epochs: int | None) -> Trial:
-    """Return the trial with its schedule stretched to `epochs`, if any: it ends at the same rate."""
-    epochs = epochs or trial.epochs
-    decay = trial.decay ** (max(trial.epochs - 1, 1) / max(epochs - 1, 1))
-    return trial if epochs == trial.epochs else dataclasses.replace(trial, epochs=epochs, decay=decay)
-
-
-def keep_net(trial: Trial, data: Dataset, model: Path) -> None:
-    """Save the net of a finished run; raises InputError if its checkpoint is gone."""
-    training = Training(trial.configure(n_test=len(data.test_x)), data)
-    path = checkpoint_path(trial)
-    if not checkpoints.restore(path, training, any_code=True):
-        raise InputError(
-            f"{path}: expected the checkpoint of the best run, found none; "
-            f"delete that run's line in runs/{EXPERIMENT.name}_best.jsonl and run best again"
-        )
-    make_place(model)
-    training.net.save(model)
-    print(f"saved {model}")
-
-
-parser = EXPERIMENT.add_run(run, "search by successive halving; resumable")
-parser.set_defaults(**SEARCH_FLAGS)
-parser.add_argument("--configs", type=count, metavar="N", help="settings an arm (default: %(default)s)")
-parser.add_argument("--depths", type=list_of_numbers, help="default: 10,20,50,100")
-parser.add_argument("--n-train", type=count, metavar="N", help="training images (default: all)")
-parser.add_argument("--epochs", type=count, metavar="N", help="default: %(default)s")
-
-parser = EXPERIMENT.add_run(best, "train each arm's best settings from other seeds; resumable", name="best")
-parser.set_defaults(**BEST_FLAGS)
-parser.add_argument("log", nargs="?", type=Path, help="log of the search (default: the data set's)")
-parser.add_argument("--seeds", type=count, metavar="N", help="seeds of each setting (default: %(default)s)")
-parser.add_argument("--top", type=count, metavar="K", help="settings of each arm (default: %(default)s)")
-parser.add_argument("--first-repeat", type=count, metavar="N", help="number of the first seed (default: %(default)s)")
-parser.add_argument("--arms", metavar="ARM,ARM,...", help="some arms alone, like highway-50 (default: all)")
-parser.add_argument("--activation", choices=INIT, help="the best settings of this activation (default: of any)")
-parser.add_argument("--epochs", type=count, metavar="N", help="stretch the schedule (default: that of the search)")
+THIRD = partial(np.quantile, q=0.4, method="lower")  # of six runs
+FIGURES = {"fig1_depth_search.png": figure}

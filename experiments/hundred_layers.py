@@ -91,14 +91,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from highway_lab.figures import draw_level, draw_seeds, label_ends, new_figure
+from highway_lab.figures import draw_level, label_ends, new_figure
 from highway_networks import Dataset, rounded
 
 from . import study_command
 from .blocks import rezero_fields, scaled_fields
 from .claims import LOSS_MARGIN
 from .common import CHANCE, CHANCE_LOSS
-from .common_figures import arm_color
+from .common_figures import arm_color, draw_losses
 from .comparisons import LEVEL, Difference, holm, welch
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, Task
@@ -222,7 +222,7 @@ def numbers(results: Results) -> dict:
         if {highway, *others} <= scored.keys()
     }
     tries = [run for cell in results.study.cells for run in results.tries(cell)]
-    results_in_all = [run for runs in scored.values() for run in runs]
+    all_scored = [run for runs in scored.values() for run in runs]
     return {
         "higher": {of: {name: 10**lead.value for name, (lead, _) in found.items()} for of, found in leads.items()},
         "word": {of: {name: word(*lead) for name, lead in found.items()} for of, found in leads.items()},
@@ -235,14 +235,14 @@ def numbers(results: Results) -> dict:
         "verdict": "not tested" if LONG not in results.study.stages else "",
         "registered": LONG.epochs,
         "tried_epochs": results.study.stages[0].epochs,
-        "epochs": {run.config.epochs for run in results_in_all},
-        "seeds": {len(runs) for runs in scored.values()},
+        "epochs": {run.config.epochs for run in all_scored},
+        "seeds": len(all_scored) / len(scored),
         "kinds": len(scored),
         "runs": len(results.runs),
         "tries": len(tries),
         "tries_at_chance": sum(map(failed, tries)),
         "settings_each": {len(results.study.grid(cell)) for cell in results.study.cells},
-        "failed": sum(map(failed, results_in_all)),
+        "failed": sum(map(failed, all_scored)),
         "diverged": sum(run.diverged for run in results.runs),
         "untried": {cell.arm: results.untried(cell) for cell in results.finished},
     }
@@ -252,16 +252,10 @@ def figure(results: Results) -> Figure:
     """Draw training loss by epoch: every seed faint, the median of an arm bold; a diverged run is at the guess."""
     figure, axes = new_figure("Orthogonal weights train 100 layers as gates do", 4.2)
     for cell in results.finished:
-        runs = results.scored(cell)
-        losses = np.full((len(runs), runs[0].config.epochs + 1), CHANCE_LOSS)
-        for row, run in zip(losses, runs, strict=True):
-            found = np.array(run.history["train_loss"], float)
-            row[: len(found)] = np.where(np.isfinite(found), found, CHANCE_LOSS)
         style = {"label": cell.arm, "center": np.median, "color": arm_color(cell.arm)}
-        draw_seeds(axes, np.arange(losses.shape[1]), losses, **style)
+        draw_losses(axes, results.scored(cell), CHANCE_LOSS, **style)
     draw_level(axes, CHANCE_LOSS, "chance")
-    axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
-    axes.margins(x=0)
+    axes.set_ylabel("training loss")
     label_ends(axes)
     return figure
 

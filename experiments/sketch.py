@@ -18,16 +18,14 @@ blocks on all images, and gates on 6,000 images, where the answer was known from
 has not trained, and has no gates.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from highway_lab.fields import Count, Share
-from highway_lab.figures import INK, draw_by_layer, draw_level, empty_figure, set_title
 from highway_lab.intervals import Interval, interval
 from highway_lab.logs import numbers as rounded_all
 from highway_lab.training import Training
@@ -36,7 +34,6 @@ from highway_networks import Config, Dataset, DeepNet
 from . import study_command
 from .claims import Verdict, combine, judge_better, require
 from .common import CHANCE
-from .common_figures import arm_color, draw_dots
 from .partly_frozen import ArmConfig
 from .study import Arm, Measured, Results, Stage, Study, StudyRun, Task, accuracies
 
@@ -136,67 +133,32 @@ def judge_lower(lead: Interval) -> Verdict:
     return judge_better(lead, 0.0)
 
 
-def runs_of(results: Results) -> dict[ImagesCell, list[StudyRun]]:
-    """Return the runs of each finished cell, in all its settings."""
-    return {cell: [run for runs in results.settings(cell).values() for run in runs] for cell in results.finished}
-
-
-def gates_of(runs: Iterable[StudyRun]) -> np.ndarray:
-    """Return the mean T by block of the runs that have gates, (nets, L)."""
-    return np.array([run.measured.opened for run in runs if run.measured.opened])
-
-
 def numbers(results: Results) -> dict:
     """Return what the page quotes; by arm, blocks and images, gates by images."""
-    found = {(cell.arm, cell.depth, cell.n_train): runs for cell, runs in runs_of(results).items()}
+    found = {(of.arm, of.depth, of.n_train): [*chain(*results.settings(of).values())] for of in results.finished}
     scores = {of: accuracies(runs) for of, runs in found.items()}
-    share = {of: trained(values) / len(values) for of, values in scores.items()}
-    gates = {images: halves(gates_of(found["highway", DEPTH, images])) for images in (FEW, ALL)}
+    train = {of: trained(values) for of, values in scores.items()}
+    share = {of: train[of] / len(scores[of]) for of in scores}
+    opened = {of: [run.measured.opened for run in found["highway", DEPTH, of] if run.measured.opened] for of in N_TEST}
+    gates = {images: halves(np.array(T)) for images, T in opened.items()}
     lead = {images: interval(first - second) for images, (first, second) in gates.items()}
     return {
         "nets": max(map(len, found.values())),
-        "setting": vars(results.runs[0].config),
-        "shallow": SHALLOW,
-        "depths": sorted({of[1] for of in found if of[0] == "plain, ReLU"}),
         "images": (FEW, ALL),
+        "shallow": SHALLOW,
+        "depths": (10, 20, DEPTH),
         "accuracy": {of: interval(values) for of, values in scores.items()},
-        "train": {of: trained(values) for of, values in scores.items()},
+        "train": train,
         "learned": 100 * LEARNED,
         "relu": {arm: combine(judge_share(share[of]) for of in share if of[0] == arm).value for arm in tuple(ARMS)[:2]},
         "depth": judge_depth(
-            share["highway", DEPTH, ALL], share["plain", DEPTH, ALL], share["plain", SHALLOW, ALL]
-        ).value,
+            *(share[of, at, ALL] for of, at in (("highway", DEPTH), ("plain", DEPTH), ("plain", SHALLOW)))
+        ),
         "lower": {images: judge_lower(of).value for images, of in lead.items()},
         "lead": lead,
         "first_higher": {images: int((first > second).sum()) for images, (first, second) in gates.items()},
-        "half": {images: [of.mean() for of in both] for images, both in gates.items()},
         "diverged": sum(run.diverged for runs in found.values() for run in runs),
     }
 
 
-def figure(results: Results) -> Figure:
-    """Draw the test accuracy of every net, and mean T by block of the highway nets, few images and all."""
-    found = runs_of(results)
-    picture = empty_figure(6.2)
-    set_title(picture, "More images do not train deep plain nets")
-    above, below = picture.subfigures(2, height_ratios=(1.15, 1))
-    scores, gates = above.subplots(), below.subplots(ncols=2, sharey=True)
-    for row, (cell, runs) in enumerate(found.items()):
-        draw_dots(scores, accuracies(runs), row, color=arm_color(cell.arm))
-    names = [f"{cell.arm}, {cell.depth} blocks, {cell.n_train:,} images" for cell in found]
-    scores.set_yticks(range(len(found)), names, fontsize=8)
-    scores.set_ylim(max(1, len(found)) - 0.5, -0.5)
-    for level in (CHANCE, LEARNED):
-        scores.axvline(100 * level, color=INK, linewidth=1, linestyle=(0, (3, 5)))
-    scores.set(xlabel=f"test accuracy (%); dashed: guessing, and {100 * LEARNED:.0f} %", xlim=(0, 100))
-    for axes, images in zip(gates, (FEW, ALL), strict=True):
-        T = gates_of(found.get(ImagesCell("highway", UNITS, DEPTH, images), ()))
-        if len(T):
-            draw_by_layer(axes, T, label="highway", color=arm_color("highway"))
-        draw_level(axes, 1 / (1 + math.exp(-Config.gate_bias)), "_")
-        axes.set(xlabel="block", title=f"highway, {images:,} images")
-    gates[0].set(ylabel="mean T", ylim=(0, None))
-    return picture
-
-
-FIGURES = {"sketch.png": figure}
+FIGURES = {}  # the page shows the depth sweep's

@@ -6,8 +6,9 @@
 
 A study is a module with STUDY, a Study, or several by the endings of their logs; `numbers(results)`, which its page
 quotes; FIGURES by file, functions of the same; where training is more than `train` here, a `train(task, data)` of its
-own; and where the images are not MNIST's, DATASET. While it is being widened, NEXT beside STUDY is what `run --next`
-trains, into the same log; page and pictures stay those of STUDY until all is there.
+own; where a finished log is not all that it leaves, `finish(data, results)`; and where the images are not MNIST's,
+DATASET. While it is being widened, NEXT beside STUDY is what `run --next` trains, into the same log; page and pictures
+stay those of STUDY until all is there.
 """
 
 import argparse
@@ -239,6 +240,8 @@ class StudyExperiment(Experiment):
             study = both.only(both.arms.keys() - study.arms.keys())
         with lock_log(job.path):
             self.train_all(job, study.small() if job.smoke else study)
+        if job.path == self.log_of(ending) and hasattr(self.contents, "finish"):
+            self.contents.finish(job.data, Results(study, self.read(job.path).runs))
         words = [quote(job.path)] * (job.path != self.log_path()) + [f"--study {ending}"] * bool(ending)
         words += [f"--with {quote(arguments.own)}"] if arguments.own else []
         command = "plot" if ending in self.studies else "table"

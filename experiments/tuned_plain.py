@@ -44,7 +44,7 @@ from highway_lab.figures import draw_level, label_ends, new_figure
 from highway_lab.intervals import Interval, difference
 
 from .claims import Verdict, combine, judge_as_good, judge_better, of_learners
-from .common import CHANCE, CHANCE_LOSS
+from .common import CHANCE
 from .common_figures import arm_color, draw_against
 from .partly_frozen import ArmConfig
 from .study import Arm, Cell, Results, Stage, Study, StudyRun, accuracies
@@ -64,7 +64,7 @@ HIGHWAY, PLAIN, WIDE = ("highway", 50), ("plain", 50), ("plain", 71)  # arm and 
 ORTHOGONAL = ", orthogonal"  # ends the name of an arm that begins with such weights
 NOT_DRAWN = (("highway, orthogonal", 50), ("plain, orthogonal", 71))
 WIDE_COLOR = "#882255"
-ERROR_TICKS, LOSS_TICKS = (5, 10, 20, 50, 90), (0.05, 0.1, 0.2, 0.5, 1, 2)  # errors in %
+ERROR_TICKS = (5, 10, 20, 50, 90)  # %
 
 Runs = dict[int, list[StudyRun]]  # by blocks
 
@@ -177,7 +177,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "wide": leads_of(best[HIGHWAY], best[WIDE]),
     }
     accuracy = {kind: {depth: accuracies(runs).mean() for depth, runs in of.items()} for kind, of in tuned.items()}
-    n_trained = {kind: {depth: of[depth][0].n_trained for depth in of} for kind, of in best.items()}
     of_orthogonal = tuned["plain" + ORTHOGONAL, PLAIN[1]]
     return {
         "verdict": {
@@ -191,7 +190,6 @@ def numbers(results: Mapping[str, Results]) -> dict:
         "accuracy": accuracy,
         "untuned": {arm: {depth: accuracies(of[depth]).mean() for depth in of} for (arm, _), of in untuned.items()},
         "loss_ratio": losses(best[PLAIN][50]).mean() / losses(best[HIGHWAY][50]).mean(),
-        "more": {depth: 100 * (n_trained[WIDE][depth] / n_trained[HIGHWAY][depth] - 1) for depth in COMPARED_WIDE},
         "largest_gain": [
             depth for depth, runs in of_orthogonal.items() if runs[0].setting[0] == max(GAINS["init_gain"])
         ],
@@ -209,33 +207,26 @@ def losses(runs: Sequence[StudyRun]) -> np.ndarray:
 
 
 def figure(results: Mapping[str, Results]) -> Figure:
-    """Draw test error and training loss by depth, log scales: left in one setting for all, right tuned."""
-    figure, grid = new_figure(
-        "Tuning and orthogonal weights nearly close the gap", 6.6, nrows=2, ncols=2, sharex=True, sharey="row"
-    )
-    columns = {"untuned": "one setting for all", "": "tuned on validation images"}
+    """Draw test error by depth, log scale: left in one setting for all, right tuned."""
+    figure, panels = new_figure("Tuning and orthogonal weights nearly close the gap", 3.9, ncols=2, sharey=True)
     depths = sorted({cell.depth for of in results.values() for cell in of.finished})
-    for (above, below), (ending, words) in zip(grid.T, columns.items(), strict=True):
+    columns = {"untuned": "one setting for all", "": "tuned on validation images"}
+    for axes, (ending, words) in zip(panels, columns.items(), strict=True):
         found = by_kind(results[ending]) if ending in results else {}
         for kind in [kind for kind in found if kind not in NOT_DRAWN]:
             runs = {depths.index(depth): of for depth, of in found[kind].items()}
             color = WIDE_COLOR if kind == WIDE else arm_color(kind[0])
             style = {"label": kind[0] + f", {WIDE[1]} units" * (kind == WIDE), "color": color, "markersize": 5}
-            draw_against(above, runs, lambda of: 100 - accuracies(of), **style)
-            draw_against(below, runs, losses, **style)
-        draw_level(above, 100 - 100 * CHANCE, "chance")
-        draw_level(below, CHANCE_LOSS, "chance")
+            draw_against(axes, runs, lambda of: 100 - accuracies(of), **style)
+        draw_level(axes, 100 - 100 * CHANCE, "chance")
         if ending == "" and "" in results and (shallow := best_shallow(results[""])):
-            draw_level(above, 100 - accuracies(shallow).mean(), f"best of ≤ {SHALLOW} blocks")
-        above.set(title=words, yscale="log")
-        below.set(xlabel="blocks", yscale="log")
-        below.set_xticks(range(len(depths)), depths)
-        for panel, ticks in ((above, ERROR_TICKS), (below, LOSS_TICKS)):
-            panel.set_yticks(ticks, ticks)
-            panel.minorticks_off()
-            label_ends(panel)
-    grid[0, 0].set_ylabel("test error (%)")
-    grid[1, 0].set_ylabel("training loss")
+            draw_level(axes, 100 - accuracies(shallow).mean(), f"best of ≤ {SHALLOW} blocks")
+        axes.set(title=words, xlabel="blocks", yscale="log")
+        axes.set_xticks(range(len(depths)), depths)
+        axes.set_yticks(ERROR_TICKS, ERROR_TICKS)
+        axes.minorticks_off()
+        label_ends(axes)
+    panels[0].set_ylabel("test error (%)")
     return figure
 
 

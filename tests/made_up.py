@@ -11,7 +11,6 @@ from helpers import SOME_ENVIRONMENT
 
 from conv_recipes import ConvConfig
 from experiments.common import ExperimentJob, load
-from experiments.depth_search import SPACE, BestRun, DepthSearchLog, Trial, TrialResult
 from highway_lab.logs import SCHEMA, DatasetInfo, Log, RunLog, RunRecord, TrainedRun
 from highway_networks import Config, Dataset, History
 
@@ -34,27 +33,6 @@ def job(data: Dataset | None = None, dataset: str = "digits", **flags: Any) -> E
         **{"model": None, "smoke": False, "scheduler": None, "any_code": False, "fresh": False} | flags
     )
     return ExperimentJob(load("lesions"), flags, dataset, data, Path("made-up.json"))
-
-
-def search_result(trial: Trial, *train_loss: float | None) -> TrialResult:
-    """Return a result of the depth search with these losses; it diverged if the last is None."""
-    return TrialResult(None, trial, [*train_loss], train_loss[-1] is None, 1.0)
-
-
-def best_run(trial: Trial, *train_loss: float | None) -> BestRun:
-    """Return a run of the depth search's `best` with these losses, from epoch 0; it diverged if the last is None.
-
-    Otherwise each loss lasts for as many epochs as the trial has for it.
-    """
-    rows = len(train_loss) if train_loss[-1] is None else trial.epochs + 1
-    losses = [train_loss[row * len(train_loss) // rows] for row in range(rows)]
-    return TrainedRun(None, trial, 1, train_loss[-1] is None, history(*losses), None)
-
-
-def search_log(results: Sequence[TrialResult] = (), best: Sequence[BestRun] = (), **changed: Any) -> DepthSearchLog:
-    """Return a log of the depth search."""
-    fields = {"space": SPACE, "top": 10, "level": 0.25, "levels": [0.1, 0.01, 0.001], "best_command": None}
-    return log(DepthSearchLog, DatasetInfo("digits", 200, 100), **fields | changed, results=[*results], best=[*best])
 
 
 def trained_run(

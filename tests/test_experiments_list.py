@@ -75,8 +75,6 @@ def test_running_all_stops_where_one_does_not_end_well(workdir, called):
     assert experiments.main(["run", "--jobs", "2"]) == 1
     assert called == [
         ("depth_search", "run", "--dataset", "mnist", "--jobs", "2"),
-        ("depth_search", "best", "--dataset", "mnist", "--jobs", "2"),
-        *(("depth_search", *step.split(), "--jobs", "2") for step in load("depth_search").more.values()),
         ("cifar_net", "run", "--dataset", "cifar-10", "--jobs", "2"),
         *((name, "run", "--dataset", of, "--jobs", "2") for name in ("gate_maps", "class_routing") for of in BOTH),
         ("gate_swaps", "run", "--dataset", "mnist", "--jobs", "2"),

@@ -19,7 +19,7 @@ import highway_lab.files
 import highway_networks as hn
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
-from experiments import common, depth_search
+from experiments import common
 from experiments.looks import gate_maps, models
 from highway_lab import commands, datasets, logs, programs
 from highway_lab.cli import OneLineParser, run_cli
@@ -81,11 +81,6 @@ def test_an_error_is_one_line_whatever_it_quotes(workdir, refused, words):
     error = refused(viz.main, [*words, "\x1b[2J\x9b1m\x07\u202e"])  # would clear a terminal, colour, ring
     assert re.search(r"a\\nb|\\r\\nb", error)
     assert error.removesuffix("\n").isprintable()
-
-
-def test_a_search_that_no_machine_can_hold_is_refused(workdir, refused):
-    words = ["run", "--configs", "999999", "--dataset", "digits", "--epochs", "1"]
-    assert "error: runs: expected" in refused(depth_search.EXPERIMENT.main, words)
 
 
 def test_a_net_whose_outputs_overflow_is_not_looked_into(workdir, digits):
